@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """n3ic trains binary neural networks on network traffic and deploys them in network cards.
 
 Every target computes exactly the scores of the trained network, and :func:`verify` shows it. See
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from n3ic.training.recipe import Recipe, Training
     from n3ic.usecases.base import UseCase
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BinaryMLPClassifier",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs of n3ic: what a command of the command line does is one call here."""
 
 from __future__ import annotations

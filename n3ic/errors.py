@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors that a user may meet, each with a text that says what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that a target, a use case or a generator defines, and their values."""
 
 from __future__ import annotations

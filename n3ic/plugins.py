@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data sets, use cases, families, targets and their own commands, found through entry points."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 r"""Accuracy against input bits, bytes and LUT sites, beside trees, boosting and float networks.
 
 Each point is a training of its own whose test rows are looked at once; its figures are one line of

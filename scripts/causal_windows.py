@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What causal windows win back of the counters of UNSW-NB15 that include later rows.
 
 ``scripts/causal_windows.py RAW_FILE`` prints two tables as Markdown: boosted trees, five folds

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiler that looks up what it has compiled before: of the same text, with the same options.
 
     python compiled_once.py CACHE COMPILER [arguments of the compiler]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Goodput, latency and size of the front end: the table and the picture of the docs.
 
     python scripts/front_end_rate.py OUT [--synth]

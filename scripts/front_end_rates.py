@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures goodput and latency of a simulated front end, and the limit of the wire."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Accuracy against look-up tables: networks trained over several seeds, and what each takes.
 
 ``scripts/lut_sites.py --data PATH --networks published:density=0.25 published-tables:trees=1``

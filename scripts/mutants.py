@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure what the fast tests find: break one token at a time and count what they notice.
 
 A mutant is the source with one comparison, operator, constant, argument, slice or returned value

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Run the notebooks, each from a clean kernel in an empty folder, and keep what they show.
 
 ``scripts/notebooks.py`` writes all of them anew, ``scripts/notebooks.py 5-export-and-prove`` one.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Simulate the bundled trace anew: ``scripts/regenerate_tomography.py [FILE]``."""
 
 from __future__ import annotations

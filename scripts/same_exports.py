@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the exports of ten models for every target, or compare two such folders.
 
 Shows that a change of the code changed no artefact: run ``write`` with the code of before and of

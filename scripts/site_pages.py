@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of the documentation site that are made from the source, as hooks of MkDocs.
 
 ``mkdocs.yml`` names this file. The command line's pages come from its commands, those of the Python

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows a second of `n3ic predict` from Parquet and CSV, beside the parts that it is made of.
 
     python scripts/stream.py MODEL.n3ic [ROWS]

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several models or several machines: systems built from exported models."""

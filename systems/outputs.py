@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that a command of a system writes beside what it prints."""
 
 from __future__ import annotations

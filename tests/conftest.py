@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures for all tests: real data where it is, and an environment that is the tests' own."""
 
 from __future__ import annotations

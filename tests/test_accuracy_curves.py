@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The curves of accuracy are drawn from all points, and only missing ones are trained."""
 
 import importlib.util

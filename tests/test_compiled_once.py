@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compilers of the tests: what they hand out is what the compiler would have made."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each extra gives, where nothing but its own libraries can be imported."""
 
 import json

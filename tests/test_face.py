@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``import n3ic``: the verbs and the classes, lazily, and nothing else."""
 
 import subprocess

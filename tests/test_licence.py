@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every source says its licence, and so does every source that an export writes."""
 
 import re

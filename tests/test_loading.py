@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is named is loaded, and nothing else: modules of a fresh process are counted."""
 
 import subprocess

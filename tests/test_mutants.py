@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The script that measures the tests makes the mutants that it says, and each is a program."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A class has a name of its own, and a module the field's word for what it does."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The notebooks run from a clean kernel, and what they show is what is kept of them."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options: an option that would be ignored is an error, and a record holds those that apply."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Imports run downwards only, between packages of the core and between the roots.
 
 Both tables are those of docs/explanation/architecture.md.

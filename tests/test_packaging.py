@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The distribution: what a wheel and an sdist hold, and types on the installed package."""
 
 import os

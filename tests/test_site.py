@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documentation site: built without a warning, complete, and whole without a network."""
 
 import html.parser

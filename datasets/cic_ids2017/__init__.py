@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CIC-IDS2017: benign flows and nine kinds of attack, a balanced sample of which is embedded."""
 
 from __future__ import annotations

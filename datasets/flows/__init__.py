@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any table of flows: what its columns are is inferred, or said in a ``columns.toml``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ISCXTor2016: flows of eight kinds of application inside Tor, embedded, and their use case."""
 
 from __future__ import annotations

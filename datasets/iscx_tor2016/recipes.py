@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How networks that classify applications are trained."""
 
 from __future__ import annotations

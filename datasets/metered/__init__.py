@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that n3ic metered from labelled captures, which the user brings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network tomography: finds congested queues of a data centre from the delays of probes.
 
 The traces come from ns-3. One is bundled; :func:`generate` makes others where ns-3 is installed.

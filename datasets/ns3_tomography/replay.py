@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay of a trace through the networks of a run: which queues are congested, when."""
 
 from __future__ import annotations

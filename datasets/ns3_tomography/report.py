@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of a tomography run by queue: medians, the paper's table 5 and its figure 16."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the ns-3 simulation and run it."""
 
 from __future__ import annotations

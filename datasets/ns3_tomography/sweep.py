@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps over queues, shapes, thresholds and seeds, on the cores or on a Dask cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tomography traces as tables: 19 probe delays, and the occupancy of 17 queues beside them."""
 
 from __future__ import annotations

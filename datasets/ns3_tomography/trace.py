@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tomography traces: probe delays and queue occupancies of a simulated network, in one file.
 
 A trace file is one xz stream. Decompressed, it is

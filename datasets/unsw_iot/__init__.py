@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UNSW IoT traces: flows of home devices as Argus tells them, which the user brings."""
 
 from __future__ import annotations

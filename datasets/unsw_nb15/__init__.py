@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UNSW-NB15: labelled flows, benign and attack, and a synthetic stand-in with the same columns."""
 
 from __future__ import annotations

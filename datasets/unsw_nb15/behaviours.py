@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the synthetic flows do: a table of benign and attack behaviours.
 
 Every number here is an engineer's round guess at how such traffic looks: protocol overheads,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parsed files, kept in the user's cache folder.
 
 An entry is found by the digest of the source's bytes and of the code that parsed them, and

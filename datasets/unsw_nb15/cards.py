@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the data cards that are made from the catalogue, so that they cannot drift."""
 
 from __future__ import annotations

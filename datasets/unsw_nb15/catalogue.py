@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The columns of UNSW-NB15 as ``catalogue.toml`` describes them, and what is derived from them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The columns of the UNSW-NB15 files, their spellings and the codes of their text columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Crosses of two published columns: what a small network would need many cuts of both for.
 
 A cut on ``a - b`` is one bit, where a network needs neurons that read thermometers of a and b. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UNSW-NB15 files, one or many, as one table."""
 
 from __future__ import annotations

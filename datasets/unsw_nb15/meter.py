@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meter at one tap whose features are the deployable columns, under their names and units.
 
 A record ends 60 s after its first packet, not at FIN or RST, and bytes are IP bytes, as argus

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published UNSW-NB15 files, known by their bytes and rows and never by their names.
 
 The two partition files bear each other's names on public copies, so a name says nothing.

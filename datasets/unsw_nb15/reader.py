@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One UNSW-NB15 file, in either layout, as integer columns."""
 
 from __future__ import annotations

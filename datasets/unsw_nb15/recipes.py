@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the anomaly network is trained."""
 
 from __future__ import annotations

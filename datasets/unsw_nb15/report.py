@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports the content of files and their problems: the figures of the data card."""
 
 from __future__ import annotations

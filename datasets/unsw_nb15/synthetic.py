@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic flows with the columns of UNSW-NB15, from a seed.
 
 Conversations are drawn by behaviour, placed in time, and turned into packets, bytes and times

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Causal windows over raw rows: what the meter's rings of recent flows would hold."""
 
 from __future__ import annotations

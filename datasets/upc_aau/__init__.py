@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UPC-AAU: captures of applications with the program behind each flow, and a synthetic stand-in."""
 
 from __future__ import annotations

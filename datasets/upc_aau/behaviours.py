@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the applications of the synthetic captures behave; every figure is an engineer's guess."""
 
 from __future__ import annotations

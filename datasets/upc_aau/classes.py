@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ten classes that the N3IC paper takes of UPC-AAU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows of captures, metered once: tables in the user's cache folder.
 
 An entry is found by the captures' sizes, times of change and samples of their bytes, by the

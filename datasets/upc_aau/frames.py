@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets of generated conversations as Ethernet frames in a pcap file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an ``.info`` file says: which field holds the class, and the labels of its flows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures and their ``.info`` as a table of labelled flows."""
 
 from __future__ import annotations

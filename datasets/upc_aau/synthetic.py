@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic captures in the format of UPC-AAU: conversations drawn from behaviours, by seed.
 
 Every packet is drawn at once with the others of its kind, in arrays. Seen is a link beside the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages that are opened from disk may start no worker: the search runs in a frame of the page instead.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {

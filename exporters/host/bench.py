@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic bench host``: the kernels beside common ways to run a classifier, in one run.
 
 Every kernel must give the reference's scores before anything is timed. All programs run on one

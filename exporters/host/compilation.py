@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C of an export, compiled: the network once, for its library and for ``flow-exec``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes and estimated time of a network on a host core."""
 
 from __future__ import annotations

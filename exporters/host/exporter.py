@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The host target: one C header, one C file, the weights as a blob, and ``bnn-exec``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds an export's ``flow-exec``, runs it on a capture and reads its output."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets a second that an export's ``flow-exec`` turns into verdicts, beside n3ic itself."""
 
 from __future__ import annotations

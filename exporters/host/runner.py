@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles an export's C and runs it through ``bnn.h``, the interface of every model family."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of an export: the kernel's C followed by the weights, and the README."""
 
 from __future__ import annotations

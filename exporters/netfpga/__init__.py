@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetFPGA-SUME: Verilog executors, their packet wrapper, simulation and synthesis."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The description of a core: the ports and files that every style of executor shares."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``netfpga``: Verilog executors behind the packet path of a NetFPGA-SUME."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A text file of write-port operations: a sealed head, then one operation per line.
 
 The head is lines of ``# key value``. The first line gives the format's version, the last one the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resources that a design uses of the device."""
 
 from __future__ import annotations

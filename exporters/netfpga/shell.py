@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts around a core of either model family: packet path or front end, README, runs."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Target ``nfp``: micro-C for the Netronome NFP4000."""

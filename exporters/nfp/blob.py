@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The weight blob: every parameter of a network as 32-bit words.
 
 Layout, in words (``weights.bin`` holds them little-endian):

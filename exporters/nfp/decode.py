@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads an NFP export's network back, by code that shares nothing with the writer."""
 
 from __future__ import annotations

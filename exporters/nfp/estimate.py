@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency and throughput of the NFP, estimated from the memory table of the paper.
 
 Data-parallel mode: an inference reads ``W`` words of weights and thresholds. ``T`` threads run on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``nfp``: weight blob, C header and micro-C executor for the NFP4000."""
 
 from __future__ import annotations

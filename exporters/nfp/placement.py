@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places a network on the NFP: mode, memory, threads, and problems."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the micro-C of an export for this host and runs it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several networks that share an NFP: islands, threads and memories."""
 
 from __future__ import annotations

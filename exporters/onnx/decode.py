@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads an exported graph back from its nodes and constants.
 
 Every tensor is tracked as a line ``slope * n + offset`` in the one integer that it depends on: an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``onnx``: standard operators on +-1 floats, exact in float32.
 
 A layer is ``MatMul`` of +-1 values (0 for an absent connection), ``Sub`` and ``Sign``. With ``F``

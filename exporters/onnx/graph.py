@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small helpers around ONNX graphs: building, cutting, batching, bytes."""
 
 from __future__ import annotations

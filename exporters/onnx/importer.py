@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Imports an ONNX or QONNX graph as a BinaryModel, or tells why it is not a binary network.
 
 The graph is walked once. Every tensor is a table over popcounts (see :mod:`signal`), so weights

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators between two layers: ``onnx.reference`` on tables over popcounts and on constants.
 
 A table is passed as a batch with one row per popcount, so an operator treats it as it treats the

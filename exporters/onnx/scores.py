@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last layer: integer biases that order the classes as a graph's float scores do."""
 
 from __future__ import annotations

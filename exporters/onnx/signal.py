@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meaning of a graph's tensors: the value of each channel as a function of a popcount.
 
 A channel of a tensor after a binary layer depends on one number only, the popcount ``p`` of

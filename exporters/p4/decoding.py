@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a network back from the three entry files, by code that shares nothing with the writer."""
 
 from __future__ import annotations

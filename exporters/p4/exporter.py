@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``p4``: a v1model program for bmv2, with the weights in its tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table entries of a network: its weights, masks, thresholds and biases, in three formats.
 
 For a network that shunts flows, one more entry holds the smallest margin that is decided.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a network back from the constants of ``n3ic.p4``; shares no code with the writer."""
 
 from __future__ import annotations

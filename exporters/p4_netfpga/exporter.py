@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``p4-netfpga``: P4 for SimpleSumeSwitch, the weights as constants."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Target ``qonnx``: a graph of XnorPopcountMatMul and MultiThreshold nodes."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``qonnx``: XNOR-popcount or bipolar nodes, as FINN and hls4ml read them.
 
 The form ``xnor`` counts agreements of 0/1 bits (``XnorPopcountMatMul``, ``MultiThreshold``), for

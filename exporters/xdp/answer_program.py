@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answering program of inference packets, in test runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic bench xdp``: nanoseconds that network and meter add to a packet, in this kernel.
 
 Every program must give the model's scores on all its inputs before it is timed. The timed call is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles restricted C to BPF object files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic xdp``: the XDP programs on a machine's interfaces.
 
 This module must import quickly: a command imports what it needs when it runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decodes the answering program's map value to weights and thresholds.
 
 Weights are differences of rows: where a pattern sets one more bit, a neuron's sum grows by 1 for

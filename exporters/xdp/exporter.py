@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target ``xdp``: meter, network and verdict as programs of the Linux kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replays a capture through the metering program, and returns its flows for verification."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The structures of ``c/state.h``, which the programs keep in maps, as numpy types."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metering programs in the kernel: sets models, rules and policies, and reads flows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replays frames through the metering program, and compares it with reference meter and model.
 
 In a replay frames carry their times, so that the program's clock is the capture's.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that are resident in a program, and the rules that choose one of them."""
 
 from __future__ import annotations

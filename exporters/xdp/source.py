@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C of the XDP programs: a part for all models, and a part for a meter and a network."""
 
 from __future__ import annotations

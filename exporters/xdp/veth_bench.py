@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets per second of a core, from a generator over a veth pair in a network namespace.
 
 The kernel generates the packets: ``BPF_PROG_TEST_RUN`` with ``BPF_F_TEST_XDP_LIVE_FRAMES`` sends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training of binary networks: the binarized MLP, its fold into integers, polishing, other ways.
 
 The network itself stands in ``n3ic/model/``, for it is the core's own family: ``network.py`` and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The binarized MLP in Brevitas, as Courbariaux and Bengio train it.
 
 Real-valued latent weights in [-1, 1] are binarized by their sign in the forward pass, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BinaryMLPClassifier: a binarized MLP behind scikit-learn's interface."""
 
 from __future__ import annotations

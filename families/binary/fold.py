@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fold a trained network into integers, exactly.
 
 A neuron's popcount has only the values 0..K, so the fold asks the trained network itself, at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decision trees that vote, as a binary network of three layers.
 
 A leaf is a neuron that fires where all splits on the way to it agree: an AND of input bits. The

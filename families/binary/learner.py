@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How binary networks are trained: what the core asks of them; ``Training`` holds their values."""
 
 from __future__ import annotations

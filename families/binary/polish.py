@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Polishing: coordinate descent on the integer network itself.
 
 Training moves real numbers and hopes that their signs follow. Polishing moves the bits: a weight

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of prototypes: for few input bits, weights that are chosen and not trained.
 
 A neuron of the first layer fires iff its inputs differ from its weights in at most some number of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A binary network of prepared rows: by gradient, as prototypes or as trees, then polished."""
 
 from __future__ import annotations

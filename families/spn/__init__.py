@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks in integers: a family of models.
 
 A sum-product network (Poon and Domingos, UAI 2011) is a graph of leaves (a distribution of one

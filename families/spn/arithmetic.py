@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How probabilities are integers, and how far a result is from the real one.
 
 Both arithmetics reduce several operands pairwise, neighbours first, the odd one out last; so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Baselines that learn what is normal from normal rows alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the core asks of sum-product networks."""
 
 from __future__ import annotations

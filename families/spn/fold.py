@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a network with real parameters to integers, as wide as a proven error bound asks for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structure and parameters of a sum-product network from rows (LearnSPN, Gens and Domingos 2013).
 
 Features that tell little of each other become the factors of a product; where all depend on each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How sum-product networks are trained: their values of a recipe, what training asks of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SpnModel: the frozen, integer-only description of a trained sum-product network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes of a sum-product network, and what makes a list of them one."""
 
 from __future__ import annotations

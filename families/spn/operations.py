@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sum-product network as operations of two operands, each of which is there once.
 
 Targets are written from these: what they compute is what the network's nodes compute, value by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random sum-product networks, for tests and benchmarks."""
 
 from __future__ import annotations

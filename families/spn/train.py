@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training a sum-product network on binned rows: what is normal, or what each class is like."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs that verification runs on a sum-product network, and what of it they decide.
 
 An entry of a leaf's table, or a weight, is decided by a vector on which one step more of it gives

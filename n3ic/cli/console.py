@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the commands print: results on standard output, all else on standard error."""
 
 from __future__ import annotations

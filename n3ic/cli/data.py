@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic data``: list, show, check and generate data sets."""
 
 from __future__ import annotations

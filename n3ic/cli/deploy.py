@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic targets``, ``export``, ``verify``, ``bench`` and ``simulate``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The entry point of ``n3ic``: commands, and errors without tracebacks."""
 
 from __future__ import annotations

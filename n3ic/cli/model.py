@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic inspect``, ``features``, ``predict``, ``evaluate``, ``replay`` and ``import``."""
 
 from __future__ import annotations

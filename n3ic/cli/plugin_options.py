@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that plug-ins define, as options of a command: in its help, in any order, with types."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every value of a recipe as an option of a command, generated from the recipe itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic report``: one row per target."""
 
 from __future__ import annotations

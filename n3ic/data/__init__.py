@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of flows: files, formats, splits, and what a data set is.
 
 May import kernel, model and the first floor; docs/explanation/architecture.md has the order.

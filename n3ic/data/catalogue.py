@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Feature catalogues kept as TOML: what each column means, and what is derived from columns."""
 
 from __future__ import annotations

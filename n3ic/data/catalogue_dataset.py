@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data sets of one kind: delimited text with a flow a line, described by a ``catalogue.toml``.
 
 A subclass of :class:`CatalogueDataSet` is a name, a summary, and beside its module a ``card.md``

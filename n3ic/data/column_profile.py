@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the columns of a table hold, read from all of its cells: the facts to infer from."""
 
 from __future__ import annotations

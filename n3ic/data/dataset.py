@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a data set; data sets live in ``n3ic.datasets``."""
 
 from __future__ import annotations

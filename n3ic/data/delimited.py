@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parses tables of delimited text; every error names file, line and column."""
 
 from __future__ import annotations

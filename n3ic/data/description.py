@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``columns.toml``: a user's description of a table's columns, read and written.
 
 The format is a catalogue as in :mod:`n3ic.data.catalogue_dataset`, but any entry and any key of an

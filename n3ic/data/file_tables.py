@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of a file, whatever it is packed in: delimited text or Parquet."""
 
 from __future__ import annotations

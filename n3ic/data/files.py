@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds data files, and decompresses them within bounds; every error names the file."""
 
 from __future__ import annotations

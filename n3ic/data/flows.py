@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of flows to classify: the features that a model reads, from CSV or Parquet.
 
 The numbers of a table are in one of two units: a NIC's (integers, such as microseconds) or those of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the columns of any flow table mean, inferred from their names and their cells.
 
 What comes out is a catalogue as :mod:`n3ic.data.catalogue_dataset` reads it; ``columns.toml``

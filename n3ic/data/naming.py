@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a column's name says of it: a table to review, a reason a row.
 
 A name is in lower case, with ``_`` for all but letters and digits. An entry stands for the name

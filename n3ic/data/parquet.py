@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parquet files as sheets of delimited text, so that every layout is read in one way."""
 
 from __future__ import annotations

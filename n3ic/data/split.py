@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Splits a table into rows for training, for validation, and for a single test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classifies any number of flows in bounded memory, from a table to a table of classes."""
 
 from __future__ import annotations

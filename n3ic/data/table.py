@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FlowTable: labelled traffic as integer features, with the features' meaning."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meter of a table of flows: the specification that a table carries.
 
 A Parquet file has it in the entry ``n3ic-meter`` of its schema's metadata, a CSV file in the file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow tables of the user's own: read by what is inferred of them, or by a ``columns.toml``.
 
 :func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` beside the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calibration of the margin: observed accuracy as a function of the margin."""
 
 from __future__ import annotations

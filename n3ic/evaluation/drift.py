@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drift: how far live traffic has moved from the training rows of a network.
 
 The population stability index (PSI) of each feature over the intervals between its cuts, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model's answers to labelled rows that it was not trained on.
 
 Only such rows say something about accuracy, margins, calibration and ROC on other traffic.

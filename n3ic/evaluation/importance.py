@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contribution of each feature to a network's accuracy, independent of units."""
 
 from __future__ import annotations

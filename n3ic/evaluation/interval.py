@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Confidence intervals of shares that were counted on some rows."""
 
 from __future__ import annotations

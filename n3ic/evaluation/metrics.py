@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of merit of a classifier on labelled rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explains a single decision: the exact effect of each input bit and feature on its margin."""
 
 from __future__ import annotations

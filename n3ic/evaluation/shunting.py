@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shunting: the card decides flows with large margins, a second stage on the host the others.
 
 A flow whose margin (best score less second best) reaches the threshold is decided on the card, all

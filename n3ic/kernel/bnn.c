@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Binary neural network on a host CPU; see bnn.h for what it computes and how it is called. */
 #include "bnn.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Binary neural network on a host CPU: C11, no dependency.
  *

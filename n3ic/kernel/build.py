@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the kernel as a shared library, in a place where only this user can write."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled kernel, called through ctypes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fast prediction: the host target's C kernel, built once and cached for the user.
 
 The kernel is used if a C compiler is installed; ``N3IC_NATIVE=0`` turns it off. The results equal

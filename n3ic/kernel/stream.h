@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From columns of a table to lines of CSV: what `n3ic predict` runs on the host's network. */
 #ifndef N3IC_STREAM_H
 #define N3IC_STREAM_H

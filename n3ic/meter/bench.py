@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the packets per second and core of meters, after checking that ours agree."""
 
 from __future__ import annotations

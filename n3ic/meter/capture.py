@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures: pcap and pcapng files, plain or compressed, or a stream, read through libpcap."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows of single captures, kept beside a table until all captures are finished.
 
 A part is two files: the flows (Arrow IPC) and, written after them, the counters (JSON). Its name is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled meter: C generated from a specification, built on first use, called by ctypes."""
 
 from __future__ import annotations

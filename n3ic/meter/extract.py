@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow tables from captures: metered by a specification, labelled where labels are at hand.
 
 Each capture is metered by itself: its flows end with it. Several are metered side by side, each

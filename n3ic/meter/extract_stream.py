@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extracts the flows of a long capture, or of the pieces of one, and resumes when interrupted.
 
 At intervals the flows so far are written to a part (:mod:`n3ic.meter.checkpoints`) and the meter's

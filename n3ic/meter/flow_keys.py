@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys of flows as others write them: texts of addresses, ports and protocols."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic that meters must agree on: sound, cut short, damaged and hostile packets, by seed."""
 
 from __future__ import annotations

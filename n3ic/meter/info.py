@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ``.info`` file of the UPC-AAU captures: one line per flow, with fields separated by ``#``.
 
 Known for certain, from programs that read such files, are the first seven fields: number, start and

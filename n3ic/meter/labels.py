@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labels of captured flows from other programs' tables, joined by key and time, never guessed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parses frames to packets as a meter sees them, or gives the reason to ignore them.
 
 Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), IPv4 and IPv6, TCP, UDP and ICMP.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures to flow records, in a stream and in bounded memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference meter: plain and slow; every other meter must equal it register by register.
 
 The clock never runs backwards: a packet stamped earlier than its predecessor gets the predecessor's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow records to rows of a table: their keys, their features, their labels."""
 
 from __future__ import annotations

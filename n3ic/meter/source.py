@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C of a meter, generated from its specification."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meter specifications in files: JSON, whole or not at all."""
 
 from __future__ import annotations

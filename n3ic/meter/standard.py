@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard meter: the features of a flow that a NIC at one tap can compute.
 
 Named as in UNSW-NB15 and argus where they are the same thing. Every packet is counted once, with

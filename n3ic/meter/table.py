@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled flows that a meter computed, as a table to train on that names its meter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a capture to verdicts: metered by the model's specification, and classified."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The core's own family: binary networks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bit vectors and their packed words.
 
 Bit ``i`` of a vector is bit ``i % 32`` of 32-bit word ``i // 32``, least significant first.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs that verification runs: random ones, and those where executors go wrong."""
 
 from __future__ import annotations

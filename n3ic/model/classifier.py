@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What models of every family share: input, integer scores, classes, margin, file.
 
 Prediction, evaluation, export and verification ask a model for no more than this. The highest

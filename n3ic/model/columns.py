@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How columns of a user's table become integer features: kept with a network that read one.
 
 A network that was trained on a table of somebody's flow exporter reads the next table by the same

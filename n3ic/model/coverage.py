@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which weight bits a set of vectors decides, and vectors that decide more of them.
 
 A vector decides a weight bit if an executor whose bit is wrong gives another result on it. A hidden

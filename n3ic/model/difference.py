@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find where an executor leaves the model: the vector, the layer, the neuron."""
 
 from __future__ import annotations

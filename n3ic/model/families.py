@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a model file of whichever family."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a family of models is to the core, which finds each by what model files say of it."""
 
 from __future__ import annotations

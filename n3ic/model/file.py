@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The container of a model file: tensors and one JSON header, checked as a whole.
 
 A safetensors file with one metadata entry; see docs/reference/formats.md. No pickle. What the

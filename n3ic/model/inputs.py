@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """InputSpec: how integer features become the input bits of a binary network.
 
 The same spec drives training, prediction, the feature extractor and every target's input

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary layers: packed weights, optional connection masks, thresholds and biases."""
 
 from __future__ import annotations

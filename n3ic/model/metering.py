@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meter's specification: what a flow is, and which integers are kept of it.
 
 Data, not code: a metering process (RFC 7011) on a host, in a kernel or on a card is generated from

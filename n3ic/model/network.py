@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BinaryModel: the frozen, integer-only description of a trained binary network.
 
 Training writes it; everything after reads only it. A hidden neuron fires iff

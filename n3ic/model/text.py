@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which text a model may carry: what every target can write and every terminal can show."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trainings of a run that are done, kept beside its place until the run is written.
 
 A run of several seeds, networks or protocols that is interrupted goes on where it was: what was

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a table to a proven integer network, with its figures beside its baselines."""
 
 from __future__ import annotations

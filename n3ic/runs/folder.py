@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run folders: the model, its metrics, the options that reproduce it, and pictures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What training asks of a family of models: how an input is chosen, a model learned and compared.
 
 The module of a learner is imported for the options of ``n3ic train``: what it needs of numpy and of

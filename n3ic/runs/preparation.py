@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows split and encoded, and what networks of every shape on them share."""
 
 from __future__ import annotations

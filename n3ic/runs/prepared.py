@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked of a training, and the rows that it is done on."""
 
 from __future__ import annotations

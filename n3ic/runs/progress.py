@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told while training goes on."""
 
 from __future__ import annotations

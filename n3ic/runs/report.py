@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of a run: as data for ``metrics.json`` and as a page for people."""
 
 from __future__ import annotations

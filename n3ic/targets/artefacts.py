@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the files of an export directory from the model and the options."""
 
 from __future__ import annotations

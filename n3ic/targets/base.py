@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface between the core and a target.
 
 A target is an :class:`Exporter` in ``n3ic.exporters``. The core writes the directory around its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several models or several targets at once: exports and reports for a run as a whole."""
 
 from __future__ import annotations

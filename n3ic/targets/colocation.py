@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Co-location: how several networks share one device."""
 
 from __future__ import annotations

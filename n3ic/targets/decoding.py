@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding: the content of an artefact, read by code that shares nothing with its writer.
 
 Test vectors cannot decide every weight bit of a network; comparing the bits themselves can.

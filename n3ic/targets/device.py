@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices, and what of a model goes where on them."""
 
 from __future__ import annotations

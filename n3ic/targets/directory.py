@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Export directories: written whole, self-describing, and checked against the model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds existing exports to report on; they are read, never run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of a target: each measured, simulated or estimated, with its source."""
 
 from __future__ import annotations

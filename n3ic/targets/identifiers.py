@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names from models, made safe for generated code and comments."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs only files that n3ic itself would write: exports are written again and compared.
 
 An export is a function of the model and the options, so n3ic can write it again. Digests in the

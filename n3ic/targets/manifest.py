@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest of an export directory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A target's own meter against the reference meter and the network, flow by flow."""
 
 from __future__ import annotations

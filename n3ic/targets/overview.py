@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One row per target: fit, resources, speed, and how they are known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the packets that a generated program classifies, and reads the results back.
 
 A request in header mode is Ethernet (type E), a zero result header, and the input header. In field

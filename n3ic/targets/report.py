@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of one export, as data and as a page for people."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verification: the artefacts of an export directory against their model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``verification.json``: the last outcome of a verification, and which files it is of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training: recipes, the choice of input bits, the training loop, baselines.
 
 How a family's models are trained stands in the folder of the family. May import evaluation, data,

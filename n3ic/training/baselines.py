@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Baselines on the same rows: what a binary network must be compared with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The float MLP of the same shape: what binarization costs is measured against it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much weight each candidate input bit earns when its weights may be real numbers."""
 
 from __future__ import annotations

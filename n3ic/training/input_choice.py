@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a recipe and training rows to the network's input bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network that keeps the input and the shape of another: only its weights are learned."""
 
 from __future__ import annotations

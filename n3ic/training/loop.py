@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training loop of every network: epochs, shuffling, batches, schedule, choice of the epoch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recipes: everything that decides which network comes out of which data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recipes that several data sets share."""
 
 from __future__ import annotations

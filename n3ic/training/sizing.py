@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shape of a network and the way its bits are chosen, where only their number is asked for."""
 
 from __future__ import annotations

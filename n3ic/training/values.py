@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that a user may give by name: how each is typed, and what it may be."""
 
 from __future__ import annotations

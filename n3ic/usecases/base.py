@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a use case is to the core; each is declared beside its data set."""
 
 from __future__ import annotations

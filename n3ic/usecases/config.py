@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that a training is started from: TOML or JSON of its options, or another run's options."""
 
 from __future__ import annotations

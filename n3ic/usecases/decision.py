@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When to decide: accuracy as a function of the packet at which a flow is decided.
 
 Captures are metered once for each N, and a network is trained on the same flows, split alike, with

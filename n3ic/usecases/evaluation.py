@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Evaluating the networks of a run, or one model, on labelled flows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked of a training, and the command line that asks for it again."""
 
 from __future__ import annotations

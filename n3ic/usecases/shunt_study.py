@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What shunting makes of one network, as a value that shows itself."""
 
 from __future__ import annotations

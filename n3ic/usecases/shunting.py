@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The threshold of a network that shunts: chosen on validation rows, reported on test rows."""
 
 from __future__ import annotations

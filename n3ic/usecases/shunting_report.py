@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a study of shunting leaves behind: points as CSV, a picture, model files."""
 
 from __future__ import annotations

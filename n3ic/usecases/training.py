@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training a use case: from its data to a run folder."""
 
 from __future__ import annotations

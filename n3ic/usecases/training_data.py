@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a request trains on: its use case's tables, and how they may be split."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The user's cache: folders that nobody else can write, so that their files may be run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How objects show themselves: a line in a terminal, tables in a notebook."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and directories that are written atomically."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON as n3ic writes it."""
 
 from __future__ import annotations

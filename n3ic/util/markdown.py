@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Markdown as n3ic writes it: tables, text that cannot break them, and shares in percent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names from models and files, made safe for paths."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs calls in parallel, on this machine's cores or on a Dask cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The look of every matplotlib picture, and how its file is written.
 
 Series differ in colour, mark and dashes, so that they are told apart in grey and by colour-blind

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dataclasses from plain data of a file that nobody vouches for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a tool on untrusted artefacts: limited, isolated, and without the user's environment.
 
 Compilers, simulators and the programs that they build run through :func:`run_tool`. It guards

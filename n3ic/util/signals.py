@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handles Ctrl-C, SIGTERM and SIGHUP alike: a command always ends, if late.
 
 A signal raises a :class:`KeyboardInterrupt` wherever the program is. Libraries may swallow it:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One renderer for the templates of every target."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard meter beside argus, whose records UNSW-NB15 is made of."""
 
 from __future__ import annotations

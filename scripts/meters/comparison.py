@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard meter beside others on captures: how often each feature is equal, and why not.
 
 A difference is put down to the first reason whose own test it passes, computed from the packets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard meter beside nDPI, by the flows that its CSV lists."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """One card with many models and tenants: its description, and the plan of each tenant's share."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chooses the region of each task, and the order of the tasks in a region.
 
 This is a mixed-integer programme, solved by HiGHS through :func:`scipy.optimize.milp`. Its

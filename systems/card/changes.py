@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of a running card: a tenant's networks are loaded, replaced or removed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic card``: one card with many models and tenants."""
 
 from __future__ import annotations

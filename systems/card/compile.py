@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lowers graphs for software targets: networks that read one packet, a join, a policy."""
 
 from __future__ import annotations

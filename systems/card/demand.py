@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demand of a card's graphs, in numbers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The content of a ``card.toml``: the device, its tenants, and their graphs of network tasks.
 
 The terms are those of SuperNIC (Shan et al., "Optimizing Hardware-Based Network Computation DAGs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fair sharing of space: dominant-resource fairness.
 
 Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types" (NSDI

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fair sharing of time: dominant resource fair queueing of packets.
 
 Ghodsi, Sekar, Zaharia and Stoica, "Multi-Resource Fair Queueing for Packet Processing" (SIGCOMM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exports a plan as one image, a directory that a target writes, and verifies it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fair sharing of time: the rates that given instances serve, and the scarce resources."""
 
 from __future__ import annotations

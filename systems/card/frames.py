@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request frames for a card and their expected answers, the reference for software images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads the models that a card's tasks name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``card.toml``: read and checked; errors name file, line, what was expected and what came."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of a planned card: regions with their chains, and the tenants' shares."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a card: which task stands in which region, and what each tenant is given."""
 
 from __future__ import annotations

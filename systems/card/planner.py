@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a description of a card to its plan."""
 
 from __future__ import annotations

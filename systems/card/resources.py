@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Costs of tasks from exporters' reports, and the resources of a card."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which way each graph's packets take through the regions, and how many of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A first ``card.toml`` from runs and models: a tenant each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TOML with the line of every entry, so that errors can name it."""
 
 from __future__ import annotations

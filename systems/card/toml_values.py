@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of a TOML document: values that are checked, and errors that name their line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary layers on a node: shares of neurons, shares of inputs, and reducers."""
 
 from __future__ import annotations

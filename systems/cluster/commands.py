@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic cluster``: one model over many cards."""
 
 from __future__ import annotations

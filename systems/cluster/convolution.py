@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """2-D convolution: rows of images, halos from the neighbours, integer or binary weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The home of a ring: it starts the session, lets rows in, and gathers what comes back."""
 
 from __future__ import annotations

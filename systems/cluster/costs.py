@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a placed model takes: bytes of weights in each node, and the time and packets of a row."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Integer dense GEMM: columns of the second matrix on nodes, rows of the first as tasks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays that are distributed by rows: read by RDMA, and kept where a task waits for them.
 
 A row's payload is a vector of int64, 4,096 slices of six at most. A task that needs rows of another

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A station of the ring, a node or the home, with its two links: bytes in, bytes out.
 
 This module uses no sockets or clocks: the caller passes times in seconds.

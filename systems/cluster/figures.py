@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a node of a cluster takes for packets and for slices of weights, in its clocks."""
 
 from __future__ import annotations

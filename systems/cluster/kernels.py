@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of integers on a ring: what nodes hold of them, and the jobs that they do.
 
 A job writes its operands to the nodes that hold their rows, lets tasks loose, and reads the result.

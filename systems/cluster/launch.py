@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the nodes of a ring as processes of a Dask cluster: this machine's, or another's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both ends of a link: sequence numbers, acknowledgements and retransmission.
 
 This module uses no sockets or clocks: the caller passes times in seconds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring against the single model: every row compared, throughput and latency measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several networks as one wide one: what a cluster computes in one pass."""
 
 from __future__ import annotations

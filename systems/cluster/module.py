@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A binary model on a cluster as a PyTorch module; importing this imports PyTorch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handlers of a node, without a network: packets in, packets for the successor out."""
 
 from __future__ import annotations

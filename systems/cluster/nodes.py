@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes of a cluster: from ``nodes.toml``, or a number of equal ones."""
 
 from __future__ import annotations

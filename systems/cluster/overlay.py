@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calls of FCsN's programming interface (Table I) on a ring of processes.
 
 ============================  ====================================================

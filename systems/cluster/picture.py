@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of a plan: what each node holds, and what other placements would give."""
 
 from __future__ import annotations

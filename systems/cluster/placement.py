@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The placement of a model: the shares of each layer, and the ring of nodes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a cluster: where layers lie, and what is expected of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places the layers of a model: enumerates ways for each layer, and chooses the fastest."""
 
 from __future__ import annotations

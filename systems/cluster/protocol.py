@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cluster's protocol: task packets of 512 bits, and the datagrams that carry them.
 
 The packets are those of FCsN (Guo et al., section IV-B: a 32-bit header and 480 bits of payload);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session of a ring, seen from its home: rows in, scores out, several batches at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes of a ring that are simulated cards, started by the target whose cards they are."""
 
 from __future__ import annotations

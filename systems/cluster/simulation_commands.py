@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``n3ic cluster simulate`` does, and how it shows that."""
 
 from __future__ import annotations

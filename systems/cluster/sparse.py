@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse kernels: tasks that carry non-zero elements, and the rows that they add up to.
 
 SPMV, SPGEMM and aggregation over a graph are one kernel: row ``r`` of the result is the sum over

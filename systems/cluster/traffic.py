@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts the packets that a placed model's row causes on every link of the ring.
 
 A node consumes the part of a task packet's range that it owns, and passes on what lies before and

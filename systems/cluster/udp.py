@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stations on UDP sockets: the loop that moves datagrams and keeps the time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data sets that a catalogue describes: what is read, repaired, refused and recognised."""
 
 import gzip

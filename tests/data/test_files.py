@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files are read whole or refused: what n3ic.data.files makes of sound and hostile bytes."""
 
 import bz2

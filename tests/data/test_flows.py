@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables to classify: units, ranges, layouts, streams, and what write_features wrote."""
 
 import gzip

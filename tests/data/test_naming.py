@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What columns are called by programs that write flows, and what each should become.
 
 A line a role and unit; ``feature`` without a unit where the name says none. The names are spelled

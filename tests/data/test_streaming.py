@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams of flows: the lines are the predictions, whole or not at all, in bounded memory."""
 
 import csv

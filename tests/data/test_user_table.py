@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of the user's own: what is inferred, what a columns.toml overrides, what is refused."""
 
 import gzip

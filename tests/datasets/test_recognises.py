@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data set of a file is found by what the file holds."""
 
 import lzma

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training that is started from a file, as a person types it."""
 
 import json

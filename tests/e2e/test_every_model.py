@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of the how-to pages on every target that is installed: exported, verified, reported on.
 
 A page with another kind of model adds a line to ``MODELS``; targets are those that are installed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the passes find is said by ``inspect``, and ``export`` does it unless told not to."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs that are interrupted and asked for again, as a person does."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic shunt`` as a person types it, and what the other commands make of the model it writes."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that a signal ends: one line, no process, no folder, nothing in shared memory."""
 
 import os

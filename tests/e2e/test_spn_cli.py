@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``--family spn`` from the command line to a run that commands take."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sweep as a person types it: interrupted, gone on with, and one of its networks trained."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tomography as a person types it: train, replay, export together."""
 
 import json

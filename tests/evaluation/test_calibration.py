@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of margins hold every row once, and their intervals are those of their counts."""
 
 from itertools import pairwise

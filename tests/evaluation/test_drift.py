@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drift: the population stability index against its definition, and what a sample's noise is."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rows are held out, and that they alone are asked."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a network rests on does not depend on units, and is nothing where it does not look."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clopper and Pearson's interval against its definition by the binomial."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which class is counted: the named one, the second of two, or the mean over all."""
 
 import numpy as np

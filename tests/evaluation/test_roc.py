@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ROC curves no finer than the negatives allow, and bands that hold."""
 
 import numpy as np

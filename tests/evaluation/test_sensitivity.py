@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The effect of each input bit is that of the network, bit by bit."""
 
 import numpy as np

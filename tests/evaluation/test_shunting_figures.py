@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a threshold makes of labelled rows: by hand, and against a slow count."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every target computes exactly the scores of the network: for drawn networks, on every target.
 
 One test per claim: equality on all targets, and that a changed artefact is found on each of them.

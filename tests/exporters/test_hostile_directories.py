@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verification of a directory that somebody else made ends, and says what is wrong with it."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models and blobs for the tests of the host target."""
 
 from __future__ import annotations

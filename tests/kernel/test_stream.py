@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns to lines in C: the same as numpy's, on the values where they could differ."""
 
 from dataclasses import replace

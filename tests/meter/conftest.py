@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the meters say, in one form, so that two of them can be compared."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few conversations in which meters differ, as frames."""
 
 import struct

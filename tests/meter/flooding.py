@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """IPv6 flow keys of somebody who wants them all in one place of a flow table."""
 
 import numpy as np

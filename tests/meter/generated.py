@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random specifications and random traffic for them, the hostile kind included."""
 
 from n3ic.meter.fuzz_traffic import fuzz_frames

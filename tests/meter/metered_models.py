@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random networks that carry a meter, for whatever meters packets and classifies their flows."""
 
 from dataclasses import replace

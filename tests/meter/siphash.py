@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SipHash in plain Python, and the flow hash of the generated C by it."""
 
 _ALL = (1 << 64) - 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Puts keys (struct key, on standard input) into a table of a generated meter, and writes how long
  * its chains are, a number a line; or the keys' hashes.

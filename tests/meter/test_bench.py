@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meters' benchmark: who is there is measured on the same packets, who is not is named."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures in every wrapping, labels joined to them, and tables that say what was left out."""
 
 import bz2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled meter equals the reference, record by record, on whatever comes."""
 
 import os

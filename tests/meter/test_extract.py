@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many captures, one table: the same bytes however they were metered, and nothing lost."""
 
 import fcntl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow keys are hashed by SipHash-1-3, and no choice of keys makes chains longer than others."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys of flows from texts: both directions make one, and edges of ports and protocols."""
 
 import pytest

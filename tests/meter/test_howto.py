@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The how-to "from a capture to verdicts", followed as written."""
 
 import csv

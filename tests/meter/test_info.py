@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines of an .info file: sound ones, damaged ones and hostile ones."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames read byte for byte: each field from its place, and from how many captured bytes on."""
 
 import struct

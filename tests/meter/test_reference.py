@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference meter on packets whose flows are worked out by hand."""
 
 import struct

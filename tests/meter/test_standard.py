@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard specification on a conversation whose features are worked out by hand."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A meter that goes on from the state of another one says what one that was not stopped says."""
 
 import random

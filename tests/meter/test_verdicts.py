@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a capture to verdicts: the same by every way, row for row."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic of two kinds with labels: short questions over UDP, and bulk data over TCP."""
 
 import random

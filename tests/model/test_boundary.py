@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs that decide: the edges of an input stage."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of a table's columns: their edges, and what they refuse."""
 
 import pytest

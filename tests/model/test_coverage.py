@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which weight bits vectors decide: exact, and all that can be reached."""
 
 import hashlib

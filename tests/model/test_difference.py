@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first difference of an executor: which vector, layer and neuron, and in which order."""
 
 from dataclasses import replace

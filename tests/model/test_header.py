@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever stands in the header of a model file: one line that names the key, or a whole model."""
 
 import json

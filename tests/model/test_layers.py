@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers: what they count, what they refuse, and what they write."""
 
 import numpy as np

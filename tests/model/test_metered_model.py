@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model that knows how its features are computed from packets, and its file."""
 
 import hashlib

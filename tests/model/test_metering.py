@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meter's specification: data that survives JSON, and refuses what no target could compute."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passes on the integer network: equal scores on every input, and nothing left to remove."""
 
 from __future__ import annotations

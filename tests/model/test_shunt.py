@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The margin below which a flow is left to the host: verdicts, the model's file, the passes."""
 
 from dataclasses import replace

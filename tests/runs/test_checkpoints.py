@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trainings that are done are kept, and taken again only for what they are."""
 
 from dataclasses import replace

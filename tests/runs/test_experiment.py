@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a table to a network: trees instead of gradients."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of few input bits, and the warning of a network that learned nothing."""
 
 from dataclasses import replace

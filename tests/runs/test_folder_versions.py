@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of a newer n3ic are refused, in one line."""
 
 import json

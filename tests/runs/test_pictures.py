@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures of a run: whole, readable at half size, honest about what rows can show."""
 
 import warnings

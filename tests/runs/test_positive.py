@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The class that a use case detects is the one that is counted, from training to the picture."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run trains, and how its errors name what they are about."""
 
 from typing import ClassVar

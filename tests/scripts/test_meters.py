@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The standard meter beside argus and nDPI: what is equal, and what differences are put down to."""
 
 import struct

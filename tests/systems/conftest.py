@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line in a folder of the test's own."""
 
 from functools import partial

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An exporter that can be made to fail, and a model for it."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page "Add a target", followed as written."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several targets at once: what ends one of them does not end the others."""
 
 import json

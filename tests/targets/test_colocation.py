@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several networks on one device: how they run there, what they take, and what is too much."""
 
 import numpy as np

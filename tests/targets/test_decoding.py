@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read back of an artefact is compared field by field and bit by bit, and named."""
 
 from dataclasses import replace

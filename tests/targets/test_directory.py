@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directory around an exporter, with an exporter that can be made to fail."""
 
 import json

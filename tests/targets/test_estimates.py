@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a target says before anything is written is what its report says."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A target says which families of models it takes, and is asked before anything is written."""
 
 import numpy as np

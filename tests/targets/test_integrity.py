@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What n3ic would not write itself, it does not run."""
 
 import json

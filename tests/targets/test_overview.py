@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A row a target: of exports that are there, of a set, of what is refused."""
 
 import json

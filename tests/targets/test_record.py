@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The digest that a record of a verification holds: of each file that counts."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nearest shape that a target takes."""
 
 from itertools import pairwise

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the core does with a threshold: targets that know none, verdicts, what is read back."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs that a verification runs: deciding ones, edges, and as many as were asked for."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a verification says of a target that computes something else, or nothing."""
 
 from dataclasses import replace

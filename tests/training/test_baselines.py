@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Baselines that a binary network is compared with."""
 
 from __future__ import annotations

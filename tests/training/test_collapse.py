@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boosting of many classes that collapses: it ends before, and neither teaches nor chooses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choice of input bits from training rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Input bits of one tree, and bits that are chosen for what they tell together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one training loop, and the one rule by which every network's epoch is chosen."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that a training is started from: what they may say, and what goes before them."""
 
 import json

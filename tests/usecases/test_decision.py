@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accuracy by the packet at which flows are decided: the same flows, and what is written."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a run: what it says, that it stands alone, and that no name breaks it."""
 
 import html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network that is trained anew and keeps the input and the shape of another one."""
 
 from __future__ import annotations

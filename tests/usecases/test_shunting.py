@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The threshold of a run: chosen on validation rows, never on test rows, and kept in a file."""
 
 import csv

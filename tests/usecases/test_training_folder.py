@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a training writes, beside others that write there."""
 
 from n3ic.usecases.training import _target

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packages that pages of the documentation build, built and installed from the pages."""
 
 import os

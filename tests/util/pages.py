@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTML read back: its tags, its text, and what is not closed."""
 
 from html.parser import HTMLParser

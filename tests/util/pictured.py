@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures looked at: what leaves the page, and what a colour-blind reader sees."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cache folder must be before its files are loaded or run."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What objects show of themselves: a short line in a terminal, tables in a notebook."""
 
 from dataclasses import replace

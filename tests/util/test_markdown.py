@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables that no cell can break."""
 
 from n3ic.util.markdown import escaped, percent, table

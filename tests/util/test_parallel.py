@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls side by side whose processes end as they should not."""
 
 import signal

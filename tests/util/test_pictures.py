@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One look for all pictures: told apart by everybody, whole, and the same bytes again."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fence around compilers, simulators and the programs that they make."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals that end a program: heard at once, or late where a library swallowed them."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the XDP target need of the machine, and links that they clean up."""
 
 import ctypes

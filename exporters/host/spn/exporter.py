@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks in C11: the network's tables, and one source that reads them.
 
 Both model families share the interface ``bnn.h``, so ``bnn-exec``, ``flow-exec`` and a user's own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of a network: steps on values, with few values live at a time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * bnn-exec: classifies flow records from a file or from standard input, in batches.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Times a kernel: calls in a loop, in batches, and calls that wait for the one before. */
 #define _POSIX_C_SOURCE 200809L
 

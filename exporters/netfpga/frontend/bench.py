@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test bench for the front end: frames go in at given clocks and come out with theirs."""
 
 from __future__ import annotations

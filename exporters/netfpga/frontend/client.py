@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of a card's front end: sends rows over UDP or TCP and checks each result."""
 
 from __future__ import annotations

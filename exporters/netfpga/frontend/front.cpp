@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Verilated front end, either on a TAP device or driven by a test.
 //
 // On a device: FD MAC IP PORT RESEND BAD, the descriptor of a TAP device and the card's addresses

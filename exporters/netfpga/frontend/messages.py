@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inference messages: rows to a card over UDP or TCP, and its results back.
 
 A message is a header of 16 bytes and its body; all numbers are big-endian. A UDP datagram holds one

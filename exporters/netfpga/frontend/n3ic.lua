@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Wireshark dissector of inference messages: wireshark -X lua_script:n3ic.lua, or copy it to the
 -- folder of personal plug-ins. UDP and TCP port 8995.
 local proto = Proto("n3ic", "n3ic inference")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the frames that hosts send to a card, and parses the card's: the stack's reference."""
 
 from __future__ import annotations

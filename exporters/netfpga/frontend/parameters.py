@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of a front end, and the sizes of its messages and memories."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A virtual card with a network stack, cabled to the host by a TAP device."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verifies the front end of an export against its model: request frames in, result frames out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulates the whole card, ``n3ic_top``, with mixed packets, pauses and model swaps."""
 
 from __future__ import annotations

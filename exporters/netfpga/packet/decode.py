@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the cuts of the input stage back from ``n3ic_features.v``."""
 
 from __future__ import annotations

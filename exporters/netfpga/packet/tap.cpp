@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Verilated card between two TAP devices: frames of each device go through n3ic_top and
 // leave at the other one, as the reference NIC's lookup sends them, or where a shunted one is sent.
 //

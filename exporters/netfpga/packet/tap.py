@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A virtual card between two TAP devices, for any network client: simulated Verilog.
 
 Linux only. Needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of all kinds for a card, and the expected output: the packet path's reference."""
 
 from __future__ import annotations

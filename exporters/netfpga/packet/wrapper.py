@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packet path: position of inputs in packets, and the input stage from features to bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // First in, first out, in distributed RAM; the oldest word stands at the output.
 module n3ic_fifo #(
     parameter WIDTH   = 8,

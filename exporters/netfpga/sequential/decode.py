@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads weights, masks, thresholds, biases and the shunting threshold back from the artefacts.
 
 The artefacts are the memory files and ``update.hex``. This module shares no code with the writer:

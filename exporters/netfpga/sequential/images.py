@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contents of the sequential executor's memories, and the writes that load them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layout of a network's neurons in the rows of the sequential executor's memories."""
 
 from __future__ import annotations

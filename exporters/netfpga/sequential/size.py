@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size of a sequential core, counted from its structure without synthesis."""
 
 from __future__ import annotations

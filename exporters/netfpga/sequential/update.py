@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``update.hex``: a model as writes for any driver, with the executor that it was made for.
 
 The head is lines of ``# key value``; each line after it is an address and a word in hexadecimal::

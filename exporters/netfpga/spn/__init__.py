@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks for the NetFPGA: a fully spatial pipeline, one input per clock."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks as Verilog: a pipeline generated from the graph, one input per clock.
 
 The core has the ports of a binary network's core, so packet path and front end are shared.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sum-product network as a pipeline: its cells, and the clock in which each has its inputs.
 
 One input enters every clock, so all inputs of a cell must belong to the same network input: values

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size of a pipeline, counted from its cells and registers without synthesis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pipeline of a sum-product network as Verilog-2005."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // n3ic_memory as Lattice ECP5 primitives with the output register inside the block, which Yosys
 // does not place there by itself. For timing alone: the contents are zero.
 // Only block memories of up to 512 rows; others are as in rtl/n3ic_memory.v.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the programs of simulated cards share: the clock and the AXI4-Stream ports of a Verilated
 // top module, the signals that end a program, and waiting for frames. See running.py.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the generated Verilog: in Verilator if it is installed, else in Icarus Verilog."""
 
 from __future__ import annotations

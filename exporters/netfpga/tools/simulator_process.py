@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life cycle of a simulated card: a program that is started, queried and stopped."""
 
 from __future__ import annotations

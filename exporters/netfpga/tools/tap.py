@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TAP devices and network namespaces that exist for a ``with`` block.
 
 Linux only. Needs root, ``/dev/net/tun`` and ``ip``.

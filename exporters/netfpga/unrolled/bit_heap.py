@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sums of many bits: heaps of weighted bits, compressed to a number or to one comparison.
 
 The compressors are cells of three and five inputs, never ``+``. A full adder reduces three bits to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of cell of an unrolled core: at most six inputs, and one table per output.
 
 Adders are pairs of three-input tables, so that two outputs of the same inputs share one site. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decodes the Verilog of an unrolled core to weights, thresholds and biases, for all inputs.
 
 The weights are dissolved in logic, but the logic is made of adders, and each adder is an equation

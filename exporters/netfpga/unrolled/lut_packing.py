@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LUT6_2 sites: two tables that need at most five different inputs share one."""
 
 from __future__ import annotations

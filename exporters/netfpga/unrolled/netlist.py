@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A netlist of small cells, which the unrolled generator builds and then writes as Verilog.
 
 A signal is a *literal*: twice a node's number, plus one if it is inverted. Inverters are free,

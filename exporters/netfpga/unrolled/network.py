@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns a model into look-up tables: needless parts are dropped, and sums are shared."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules as look-up tables: neurons that are an OR of ANDs, such as a decision tree and its leaves.
 
 A neuron that fires if all its inputs agree is an AND; a neuron above that fires if any of these

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assigns each look-up table to a pipeline stage, and counts the registers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many sums of the same bits at once, with common partial sums computed once.
 
 Two neurons with weights of +1 and -1 are ``S + D`` and ``S - D``, where S sums the inputs on whose

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size of an unrolled core, without synthesis.
 
 The generator knows its look-up tables and registers. What remains to be predicted is which chains

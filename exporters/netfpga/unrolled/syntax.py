@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the Verilog of an unrolled core: cells, registers and outputs, and when they are valid.
 
 Knows the subset that such a core is written in and nothing of the program that wrote it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the graph of a sum-product network: operations grouped by kind and depth, in int64."""
 
 from __future__ import annotations

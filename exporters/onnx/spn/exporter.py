@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks as ONNX graphs, exact in int64."""
 
 from __future__ import annotations

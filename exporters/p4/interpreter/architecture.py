@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two supported architectures: the environment of a program, and its compiler's limits.
 
 v1model: the file ``v1model.p4`` of p4c and bmv2's ``simple_switch``. SimpleSumeSwitch: the file

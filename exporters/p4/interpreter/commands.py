@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads commands of ``simple_switch_CLI`` by that program's own rules.
 
 This is the only reader of such commands. It knows the commands that n3ic writes, and the tables,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles a P4 program to closures over frames.
 
 Checks names, widths, and constructs known to break p4c or bmv2. It does not check all rules of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error of the P4 interpreter."""
 
 from __future__ import annotations

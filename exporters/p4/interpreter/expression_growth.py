@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predicts how large an action becomes when a compiler propagates assigned values.
 
 The local copy propagation of p4c replaces a variable by the expression last assigned to it. ``v =

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expressions as Python closures over a frame, by the rules of P4_16, section 8.
 
 ``+``, ``-``, ``~`` and ``<<`` wrap at the width, so both sides of an operator must have a width,

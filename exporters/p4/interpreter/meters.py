@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meters of v1model: token buckets that colour packets by RFC 2698 in colour-blind mode."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The actions of a program on a frame, as closures: stores, extraction, emission."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch that runs P4 source: packets in, packets out, entries changed at run time.
 
 The source is checked as a P4 compiler would check it. Then every expression and statement becomes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parses P4 source to a syntax tree: one class per grammar rule, every node with its line."""
 
 from __future__ import annotations

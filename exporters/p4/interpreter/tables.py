@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables and actions of a running program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types and storage of a P4 program: every field of every variable has a slot in a frame.
 
 A frame is a list with one value per slot, created for each packet. A value is an int, or None if it

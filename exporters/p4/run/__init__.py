@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a generated program on packets, in the interpreter and on bmv2."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs an exported program on real tools: p4c-bm2-ss compiles it, simple_switch runs it.
 
 The switch runs in its own network namespace with two veth pairs. The outer ends are in the same

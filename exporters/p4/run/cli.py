@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends commands to a switch by ``simple_switch_CLI``, and reads back the result.
 
 ``simple_switch_CLI`` prints its prompt before each command, continues after a refused one, and

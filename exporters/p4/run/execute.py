@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a generated program in the interpreter, and reads its results back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends packets into one interface, and collects packets from others.
 
 This is a separate program, because a raw socket belongs to the network namespace of the process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding shared by both P4 targets: the popcount masks, and a network from its integers.
 
 Shares no code with the writer.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of both P4 targets: form of requests, and content of results."""
 
 from __future__ import annotations

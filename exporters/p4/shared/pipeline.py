@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A BinaryModel as operations of a match-action pipeline, for the P4 templates.
 
 A layer is XNOR, ``ceil(log2 K)`` popcount stages (paper, Algorithm 2), the sign, and the fold into

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base of the P4 targets: checks, templates, execution and figures of both architectures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Which of the resident models decides: a small table of rules, of which the first counts.
  */

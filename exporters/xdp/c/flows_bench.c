@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Packets of many flows for test runs, which repeat one packet: each goes on to the program that is
  * measured. And what this is compared with: to pass the packet, and to parse it, too.

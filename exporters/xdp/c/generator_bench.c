@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A generator of packets on a link: as a live test run it sends each frame to the other end. And
  * the least that this end can do there: count and drop.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Maps of the metering programs. */
 #ifndef N3IC_MAPS_H
 #define N3IC_MAPS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * What the programs keep in maps, as user space reads it (exporters/xdp/layout.py).
  *

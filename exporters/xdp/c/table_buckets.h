@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The flow table as an array of buckets: a flow's hash names its bucket, and a new flow that finds
  * it full takes the place of the one there that was seen longest ago, which is decided first.

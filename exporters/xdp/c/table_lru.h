@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The flow table as a hash map of the kernel, which forgets about the flows seen longest ago.
  *

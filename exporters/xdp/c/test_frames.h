@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Packets of many flows, made from one: each gets the next source address. */
 #ifndef N3IC_TEST_FRAMES_H
 #define N3IC_TEST_FRAMES_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thin binding of libbpf: objects, maps, test runs, and XDP programs on interfaces.
 
 Linux only. What the kernel refuses is a :class:`BpfError` that says what was tried, why it was

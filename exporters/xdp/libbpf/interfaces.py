@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """XDP programs on interfaces."""
 
 from __future__ import annotations

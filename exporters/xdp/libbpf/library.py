@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads libbpf, declares its functions' types, and words its errors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BPF maps, and the records that programs write into ring buffers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BPF object files, their programs, and test runs without an interface."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network of an XDP program: its structure compiled in, its numbers in one map value.
 
 :func:`structure_of` computes what one or several networks have in common, :func:`network_source`

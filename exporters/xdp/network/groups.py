@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of input bits that take only a few patterns, so that one table row per pattern sums them.
 
 A feature's thermometer bits depend only on the interval between cuts that the value lies in: ``c``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles the network's C for the host and calls it through ctypes, without a kernel."""
 
 from __future__ import annotations

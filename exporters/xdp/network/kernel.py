@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the network in this machine's kernel by ``BPF_PROG_TEST_RUN``; touches no interface."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The network compiled for the host: the same C as the XDP program's, without a kernel. */
 #include <stddef.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A binary network by sums of rows, in C that BPF and any host compile.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Converts selected rows to input bits, and row counts to counts of set bits.
 
 A row of a group stands for a pattern of bits, so a program that keeps rows has kept the bits.

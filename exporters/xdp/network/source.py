@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generates the C header of a network, which the XDP program includes."""
 
 from __future__ import annotations

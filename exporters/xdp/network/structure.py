@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of a network that is compiled into the program; its numbers are in a map.
 
 Networks that share a structure can be swapped in the map. The counts of a structure are the maxima

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The value of the network's map: its layout, and its bytes for a network."""
 
 from __future__ import annotations

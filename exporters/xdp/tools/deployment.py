@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads a program on an interface, updates its models, and removes it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serves a scrape endpoint, and ends idle flows beside it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parses policies and rules as typed: ``attack=drop``, ``vlan=10,udp-port=53=slot:2``."""
 
 from __future__ import annotations

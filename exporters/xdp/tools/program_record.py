@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of the programs on interfaces: object file, models and policies.
 
 An attached program and its maps live in the kernel. What the kernel does not know is stored in a

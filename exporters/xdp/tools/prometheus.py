@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures for Prometheus, on a port of this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of a program on an interface, as a frozen snapshot."""
 
 from __future__ import annotations

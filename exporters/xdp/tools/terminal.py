@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints status and decided flows for people, and flows as JSON for programs."""
 
 from __future__ import annotations

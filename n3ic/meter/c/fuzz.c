@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Feeds a generated meter from standard input, for fuzzers and sanitizers: per frame its captured
  * bytes and its length (32 bits each), its time (64 bits), and the captured bytes themselves.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A flow's key, and the hash that says where its table has it.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A metering process (RFC 7011): frames in, flow records out. See docs/reference/meter.md.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Packets as a meter sees them: parsed from frames, or put aside with a reason.
  *

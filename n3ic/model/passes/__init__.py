@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passes on the integer network: what makes no difference to its scores is found and left out.
 
 A pass is a function from one draft of a network to the next and stands in a file of its own;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constant neurons: a threshold of 0 always fires, one above the fan-in never does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dead neurons: nothing that reaches the output reads them."""
 
 from __future__ import annotations

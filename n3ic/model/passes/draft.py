@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network while passes work on it, and the two cuts that all passes are made of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Equal and complementary neurons: of several that follow one, as many stay as a reader needs.
 
 A reader that counts ``p`` of ``n`` copies with one sign and the others with the other sign

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All passes until none finds anything more, and what they found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Input bits that nothing reads, and the features that no longer matter."""
 
 from __future__ import annotations

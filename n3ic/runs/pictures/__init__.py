@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of a run and of what its network says of held-out rows.
 
 Each function takes figures and returns a matplotlib figure, which a notebook shows and

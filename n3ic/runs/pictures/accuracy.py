@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accuracy against what a network costs."""
 
 from __future__ import annotations

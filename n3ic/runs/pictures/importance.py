@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a network's accuracy rests on, feature by feature."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How sure a network is, and how often it is right where it is as sure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ROC curves, no finer than the negatives allow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What shunting makes of held-out rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choice of input bits: which features, and where they are cut; a module an encoding.
 
 Every function takes integer columns of training rows and gives fields of an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts that gradient-boosted trees split at."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Features by their chi-squared statistic, as the paper chose them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of training rows and loose cuts of them: what every choice of input bits works on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts chosen jointly: for what they tell together, not each alone."""
 
 from __future__ import annotations

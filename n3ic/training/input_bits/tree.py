@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts of one decision tree that is grown best-first."""
 
 from __future__ import annotations

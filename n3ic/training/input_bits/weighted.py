@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts as often as a network with real weights values them."""
 
 from __future__ import annotations

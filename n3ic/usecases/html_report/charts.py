@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts of the report page: pictures small enough for a telephone, each with its words.
 
 They say the same as the pictures of :mod:`n3ic.runs.pictures`, which are drawn for a wider page. On

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run's network says of flows whose classes are known, for the report page."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sweep's folder: what was asked for, and each training as soon as it is done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of a sweep: accuracy against each cost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked of a sweep, and the networks that it asks for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What came of a sweep: a point a network, and the fronts that are worth their cost."""
 
 from __future__ import annotations

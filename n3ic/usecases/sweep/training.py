@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training the networks of a sweep, side by side, from where an earlier call was."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card of several tenants on a host: one process, one library, one thread pool."""

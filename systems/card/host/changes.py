@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of a running ``card-exec``, through its FIFO."""
 
 from __future__ import annotations

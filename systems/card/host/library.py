@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles a card's library, and calls it through ctypes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the C of a card: sources that are the same for all cards, and the plan as tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds on the latency that other tenants can add to a packet, whatever they send."""
 
 from __future__ import annotations

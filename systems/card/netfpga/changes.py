@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A change of a card as a file of operations, for a driver of the card's ``cfg_*`` and ``wr_*``.
 
 The head is lines of ``# key value``. Each line after it is an operation of four hexadecimal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a plan to a card: which executor stands in which region, and the ways of the packets."""
 
 from __future__ import annotations

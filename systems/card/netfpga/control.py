@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the control plane writes to change a card while packets flow.
 
 Each function gives operations in order; see :mod:`~n3ic.systems.card.netfpga.simulation`. Nothing

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands on a card: tenants, graphs and regions as the hardware has them."""
 
 from __future__ import annotations

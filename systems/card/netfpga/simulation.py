@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a card's Verilog: packets and control in, packets and what was counted out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets for a card, and what must come of each: what its Verilog is compared with."""
 
 from __future__ import annotations

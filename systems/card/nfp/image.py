@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card on the NFP: a region of the plan is an island, its networks lie in the island's CLS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs every network of a card through its island's micro-C, tenants interleaved at random."""
 
 from __future__ import annotations

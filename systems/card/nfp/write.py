@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The micro-C of a card."""
 
 from __future__ import annotations

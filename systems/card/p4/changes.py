@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of a card as commands for ``simple_switch_CLI``, given to a switch or to a file."""
 
 from __future__ import annotations

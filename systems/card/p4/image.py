@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card as a P4 program: networks of one shape share its stages, each has its entries.
 
 A packet passes the tables once for each branch of its graph: it is resubmitted, and a table keyed

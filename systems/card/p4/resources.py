@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What networks take of a card's program: a shape's stages are there once for all of that shape."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cards on the target ``p4``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs every network of a card through its program, tenants at random, then at their limits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of a card, its entries, and the changes of single graphs."""
 
 from __future__ import annotations

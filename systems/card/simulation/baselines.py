@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ways of sharing a card that are compared: n3ic's, after SuperNIC, and what it is held against."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a packet may take in the card, however much the other tenants send."""
 
 from __future__ import annotations

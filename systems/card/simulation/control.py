@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is done about the load of a simulated card: rates at ingress, chains in regions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulation of a card: the way of its packets from ingress to port."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SuperNIC's claims, simulated again (sections V-B and V-C of its text)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of a simulated card: throughput, latency, fairness, utilisation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Throttling at ingress, the only place where a tenant is limited.
 
 SuperNIC, section IV-E: what a tenant takes of tasks, packet store and egress follows from what it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic that a simulated tenant offers: when frames arrive, and how long they are."""
 
 from __future__ import annotations

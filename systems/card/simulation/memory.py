@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On-board memory of a card's tenants: an address space each, in pages, with a flat table.
 
 SuperNIC, section IV-F: 1 GB of virtual addresses a tenant in pages of 2 MB, so that a table is one

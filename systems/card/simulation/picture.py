@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots of simulated cards: throughput, latency, fairness and utilisation over time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A planned card as something to simulate."""
 
 from __future__ import annotations

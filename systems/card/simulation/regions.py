@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions of a card: which chain is launched where, and what that costs.
 
 SuperNIC, section IV-C. Partial reconfiguration is slow, so it is the last thing that is done for a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulation as figures, tables and plain data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decides when a task gets another instance, and when it gives one back.
 
 SuperNIC, section IV-B: the number of instances follows the load meant for a task and its users'

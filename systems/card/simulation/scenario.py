@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is simulated: a board, tasks as it runs them, tenants and what they offer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The card's packet scheduler: credits of chains, and the order of packets.
 
 SuperNIC, section IV-D: if all tasks of a chain that a packet needs have a credit, one of each is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fair ingress rates of graphs: fair shares of the tasks' time, for the observed load.
 
 SuperNIC, section IV-E, step 2: dominant shares of time as in DRFQ, for the load meant for each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a simulation saw: packets that left, counts, what was done about the load."""
 
 from __future__ import annotations

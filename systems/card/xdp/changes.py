@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of a card's program that is on an interface, through the maps that it reads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a card for XDP: program, networks by slot, and the tables that it reads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card's program in the kernel."""
 
 from __future__ import annotations

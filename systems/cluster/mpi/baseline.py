@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measuring MPI on this machine's cores, and what so many more cores would make of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels in the compute-centric model: exchange what is missing, then compute one's own rows.
 
 Matrices are divided by rows, and the right-hand one is gathered before the product, as distributed

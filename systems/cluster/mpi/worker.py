@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank, started by ``mpiexec -n 2 python -m`` with a request; rank 0 prints JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the driver writes into a cluster's card: addresses, the share's STATUS packet, weights.
 
 Words of 32 bits; bits 31:28 of the address say of what:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Verilated node of a cluster behind one port: a TAP device, or a socket that keeps frames apart.
 //
 // Arguments: the port's file descriptor, open and non-blocking; the image, lines "ADDRESS WORD" in
@@ -20,8 +21,8 @@
 #include <random>
 #include <vector>
 
-#include "running.h"
 #include "Vn3ic_cluster_node.h"
+#include "running.h"
 
 namespace {
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The card of a cluster under Verilator, as a program that reads and writes frames."""
 
 from __future__ import annotations

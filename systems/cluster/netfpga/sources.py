@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Verilog files of a cluster's card."""
 
 from __future__ import annotations

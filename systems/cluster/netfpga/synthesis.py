@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resources of a cluster's card, measured by synthesis."""
 
 from __future__ import annotations

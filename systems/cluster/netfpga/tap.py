@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster's card for any network client: a Verilated node behind a TAP device.
 
 Linux only; needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clocks of a process node on this machine, measured: processor time, which load leaves alone.
 
 A ring runs in this process on real sockets. What the first node's thread takes for rows of several

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a simulated cluster consists of: nodes with their servers, and the work that they do."""
 
 from __future__ import annotations

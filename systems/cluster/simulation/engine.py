@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulation: packets, or trains of them, on their way round a ring of nodes.
 
 The handlers are those of FCsN (Guo et al., section IV-B). A packet is classified; the part of its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps over kernels and numbers of nodes, and FCsN's speed-ups beside ours."""
 
 from __future__ import annotations

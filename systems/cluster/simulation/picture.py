@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scaling curves of simulated kernels."""
 
 from __future__ import annotations

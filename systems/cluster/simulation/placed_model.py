@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of a placed binary model as the simulator has them."""
 
 from __future__ import annotations

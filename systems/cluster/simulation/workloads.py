@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernels of neural networks on a ring of nodes: who spawns which tasks, who does what work.
 
 Data lie as in FCsN (Guo et al., section IV-C): of dense and sparse products the right-hand matrix

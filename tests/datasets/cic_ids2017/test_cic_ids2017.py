@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CIC-IDS2017: the embedded sample, and the figures of its card."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network for a table of the user's own, from ``n3ic train`` to verdicts on the next table."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network of eight classes trains, folds, exports and verifies like one of two."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ISCXTor2016: the embedded file, what is derived from it, and the figures of its card."""
 
 import csv

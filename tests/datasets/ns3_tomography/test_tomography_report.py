@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures over the queues, the replay and the sweep."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulation: its options, what is missing where, and that it makes the bundled trace."""
 
 import runpy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sweep gives the same figures on this machine's cores and on a Dask cluster."""
 
 from dataclasses import replace

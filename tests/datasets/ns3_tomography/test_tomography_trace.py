@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace's format, what a missing delay is, and the tables that are made of it."""
 
 import json

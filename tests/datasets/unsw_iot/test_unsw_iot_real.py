@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The UNSW IoT table, where it is."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cache gives what the file gives, or nothing."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Crosses of two columns: exact integers, named and described by rule."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the UNSW-NB15 loader makes of both layouts, of every spelling, and of broken tables."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real files, where they are: identity, integers, and the figures of the data card."""
 
 import lzma

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The synthetic flows: repeatable, consistent, marked, and neither trivial nor hopeless."""
 
 import subprocess

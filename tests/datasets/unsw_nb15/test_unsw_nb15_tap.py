@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the published columns stand to a meter at one tap, and what is converted to it."""
 
 from dataclasses import replace

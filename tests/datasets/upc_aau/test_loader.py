@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures and .info files in the format of UPC-AAU: read, moved about, damaged."""
 
 import gzip

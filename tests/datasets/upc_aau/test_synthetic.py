@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generator of captures in the format of UPC-AAU."""
 
 import struct

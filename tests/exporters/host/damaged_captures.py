@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capture files by seed: of every form that the formats allow, and of many that they do not."""
 
 import struct

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Writes what the reader of flow-exec makes of each capture named: a line a packet. */
 #include "capture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Writes how many bytes the flow cache of a generated meter takes. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C programs for tests: any, and ``flow-exec`` of networks that carry a meter."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends frames, each behind its length in two bytes, from standard input to an interface."""
 
 import socket

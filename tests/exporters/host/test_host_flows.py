@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """flow-exec: packets in, verdicts out, the same as by every other way."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """flow-exec on network interfaces, in a network namespace of the tests' own."""
 
 from __future__ import annotations

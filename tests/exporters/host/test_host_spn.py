@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks as C: every kernel, rows in blocks and alone, programs, and faults."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cocotb tests of the packet path; test_axis_packets.py runs them under Icarus."""
 
 import itertools

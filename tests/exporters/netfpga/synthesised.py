@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A core after synthesis, run like the core: what Yosys makes of it computes the same."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # ruff: noqa: T201 - its output is what the test reads
 """Ends of the virtual card, run inside network namespaces by test_tap_nic.py.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packet path under Icarus, driven through cocotb and cocotbext-axi."""
 
 import shutil

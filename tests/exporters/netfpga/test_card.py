@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole card in traffic: packets of all kinds, back-pressure, both banks, swaps."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the artefacts hold is read back, and a single flipped bit of any of them is found."""
 
 import hashlib

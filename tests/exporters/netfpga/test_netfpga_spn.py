@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum-product networks as pipelines: simulated, linted, sized, and with faults."""
 
 from __future__ import annotations

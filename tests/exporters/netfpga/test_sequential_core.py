@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sequential executor: layout of its memories, and its Verilog run against the model."""
 
 import json

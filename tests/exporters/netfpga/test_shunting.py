@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Class or shunt: margins around the threshold, what is read back, registers and packets."""
 
 from __future__ import annotations

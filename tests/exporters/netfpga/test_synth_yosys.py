@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes that Yosys measures, sizes that are foretold, and the netlist after synthesis."""
 
 from __future__ import annotations

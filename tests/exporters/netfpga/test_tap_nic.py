@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real frames through the Verilated card, between two network namespaces."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The unrolled core computes what the model computes, bit for bit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights read back from the unrolled Verilog: exact, and every changed literal is found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ORs of ANDs, such as decision trees, as tables: the same function, and read back exactly."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``update.hex``: what it carries, and that it is refused where it does not belong."""
 
 from dataclasses import replace

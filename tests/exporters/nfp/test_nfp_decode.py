@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every bit of the weights is read back from the artefacts and compared."""
 
 from __future__ import annotations

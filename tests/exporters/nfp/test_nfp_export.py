@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The micro-C that is exported for the NFP computes the model's scores."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where networks go on the NFP, what is refused, and how honest the estimates are."""
 
 from __future__ import annotations

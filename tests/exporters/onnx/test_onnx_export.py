@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ONNX and QONNX graphs compute the model's scores, and come back as the same model."""
 
 from __future__ import annotations

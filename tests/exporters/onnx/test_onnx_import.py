@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graphs as users have them become BinaryModels that decide alike, or are refused with a reason."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The threshold in a graph: it comes back on import, and a changed verdict is refused."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stand-ins for p4c and bmv2, as tools on the PATH."""
 
 import os

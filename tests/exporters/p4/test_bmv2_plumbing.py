@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plumbing around p4c and bmv2: namespaces, interfaces, entries, packets and errors.
 
 The stand-ins for both tools are this project's own interpreter, so equal scores here say nothing

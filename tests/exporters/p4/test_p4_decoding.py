@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks read back from the artefacts of both P4 targets: every bit counts."""
 
 import json

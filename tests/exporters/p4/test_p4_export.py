@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both P4 targets against the reference: random networks, damage, packets, formats."""
 
 import base64

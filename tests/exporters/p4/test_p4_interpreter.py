@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interpreter of P4: what the language says, and what is known to break its compilers."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Class or shunt in both P4 targets: margins around the threshold, entries, ports, what is read."""
 
 from __future__ import annotations

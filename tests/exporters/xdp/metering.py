@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models over metered features, and their programs, for the tests of the metering program."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Small programs for the tests of the binding: a counter, and one that the verifier refuses. */
 #include <linux/bpf.h>
 

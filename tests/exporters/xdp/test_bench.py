@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark runs, is exact before it is timed, and says what it measured."""
 
 import itertools

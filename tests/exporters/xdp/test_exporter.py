@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The export directory: built, verified in the kernel, and what a change in it does."""
 
 import re

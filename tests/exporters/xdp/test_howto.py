@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ten minutes of the how-to, followed as written."""
 
 import os

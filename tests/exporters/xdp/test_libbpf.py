@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The binding against the kernel: maps, test runs, the verifier's words, interfaces."""
 
 import errno

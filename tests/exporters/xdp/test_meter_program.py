@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metering program in the kernel: flows, registers, windows, verdicts, policies."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The XDP network's C, compiled for the host: the model's scores on and beside every cut."""
 
 from dataclasses import replace

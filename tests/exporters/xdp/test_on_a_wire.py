@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures over veth pairs, through the program in the driver and in the stack."""
 
 import ctypes

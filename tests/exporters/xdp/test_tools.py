@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic xdp`` on links of its own: load, traffic, status, update, watch, unload, nothing left."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answering program's value read back: exact for any shape, and every flipped bit is found."""
 
 import numpy as np

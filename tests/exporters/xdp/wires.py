@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links for the tests that send frames, in namespaces of their own."""
 
 import socket

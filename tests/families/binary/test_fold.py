@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folded network decides as the trained one does: on ties, at zero and negative scales."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees as binary networks: the answers of scikit-learn's votes, and the same network again."""
 
 from __future__ import annotations

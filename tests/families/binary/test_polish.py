@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coordinate descent on the integer network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of prototypes for few input bits."""
 
 from __future__ import annotations

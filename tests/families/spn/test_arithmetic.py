@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both arithmetics on numbers that are worked out by hand."""
 
 import numpy as np

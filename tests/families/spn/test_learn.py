@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learning sum-product networks: what is found in rows whose distribution is known."""
 
 import numpy as np

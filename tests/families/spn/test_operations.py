@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations that targets are written from: the model's scores, within their bounds."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The integer sum-product network: real probabilities within a proven bound, files, damage."""
 
 from dataclasses import replace

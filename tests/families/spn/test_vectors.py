@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors of sum-product networks: bins as bits, edges, and as many as asked for."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cards whose tasks say what they need: no exporter is asked."""
 
 import pytest

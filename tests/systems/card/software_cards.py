@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cards of two tenants for software targets: branches that vote, features, a policy."""
 
 from collections.abc import Sequence

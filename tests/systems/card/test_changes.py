@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may change on a card that runs: whose networks, and whether the new ones fit."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Space: the properties of dominant-resource fairness, on random instances."""
 
 import numpy as np

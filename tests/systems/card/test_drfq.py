@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time: dominant resource fair queueing of packets, and the rates that it converges to."""
 
 import heapq

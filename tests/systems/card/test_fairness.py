@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who gets what of random cards, against linear programmes of the definitions alone.
 
 Max-min fairness by its definition (Ghodsi et al., NSDI 2011 and SIGCOMM 2012): nobody can have

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the models of a card must have in common."""
 
 from dataclasses import replace

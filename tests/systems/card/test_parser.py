@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``card.toml``: what it says, and errors that name the line."""
 
 import contextlib

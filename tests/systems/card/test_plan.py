@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a description to a plan: SuperNIC's example, many networks, and random cards."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tasks take: from reports, from ``card.toml``, and clear errors where neither says it."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A first ``card.toml`` is one that can be read and planned; pictures are of the plan alone."""
 
 import io

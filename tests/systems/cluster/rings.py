@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring in memory: stations, and a network that loses, repeats, delays and damages."""
 
 import heapq

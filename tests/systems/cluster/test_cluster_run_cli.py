@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``n3ic cluster run`` as a person types it."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets that are well formed and make no sense: an error that says so, and no other end."""
 
 from collections.abc import Callable

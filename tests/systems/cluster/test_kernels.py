@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of integers on a ring, against numpy and scipy; operands that nothing proves."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The baseline computes what numpy and scipy compute, on any number of ranks."""
 
 import shutil

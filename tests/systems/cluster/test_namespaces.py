@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring between network namespaces, as between machines: datagrams over virtual links."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node's handlers: what it takes, what it splits off, what it passes on, what it refuses."""
 
 from dataclasses import replace

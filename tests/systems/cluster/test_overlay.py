@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FCsN's calls and the PyTorch module, on rings of processes."""
 
 import os

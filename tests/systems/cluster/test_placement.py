@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds what: divisions that cover, and those that do not."""
 
 import json

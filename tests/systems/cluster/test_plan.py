@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where layers are placed, what that costs, and when a model is refused."""
 
 import json

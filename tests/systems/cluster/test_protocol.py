@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets and datagrams to the bit, and bytes that are none."""
 
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a ring cannot compute is refused before a process starts."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole ring over a network that loses, repeats, reorders and damages: the model's scores."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings on loopback sockets: nodes on threads, the home's session, losses, a node that dies."""
 
 import threading

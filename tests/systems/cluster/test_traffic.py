@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets on the links, counted by hand."""
 
 from collections import deque

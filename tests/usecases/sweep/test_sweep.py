@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps: which networks are asked for, what is kept of them, and which are worth their cost."""
 
 import csv

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 
 /*
  * The sum-product network whose tables stand above, behind the interface of bnn.h.

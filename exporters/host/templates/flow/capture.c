@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See capture.h. Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. */
 #define _POSIX_C_SOURCE 200809L
 

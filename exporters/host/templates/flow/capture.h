@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * Reads captures: pcap and pcapng, from a file or a pipe, in bounded memory.
  *

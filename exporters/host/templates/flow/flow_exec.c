@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * flow-exec: packets in, verdicts out. Meters the packets of a capture or of an interface, and
  * classifies each flow when it is decided.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* See live.h; packet(7) of Linux. */
 #define _GNU_SOURCE
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Packets of a network interface, as they pass: a raw socket of Linux. */
 #ifndef LIVE_H
 #define LIVE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // First in, first out, in a memory that is read in a clock; the oldest word stands at the output.
 module n3ic_fe_fifo #(
     parameter WIDTH   = 8,

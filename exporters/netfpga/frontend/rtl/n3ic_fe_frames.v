@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers to Ethernet frames: headers from what is known of an answer, then its payload. Sources
 // take turns. A beat leaves a clock as long as an answer waits.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ethernet frames to three queues: the beats of a frame up to the end of its IPv4 packet, what its
 // headers say, and, once the frame has ended, whether its checksums and lengths hold. It takes a
 // beat a clock, of any frame.

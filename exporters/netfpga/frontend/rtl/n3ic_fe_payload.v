@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A frame's beats to its payload, which begins with the first byte of a beat, and what its headers
 // say beside it. The last beat tells whether the frame is sound.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Payload of answers, kept until they are whole: then it is known how long they are, what their
 // bytes add up to, and whether they are to be sent at all.
 module n3ic_fe_replies #(

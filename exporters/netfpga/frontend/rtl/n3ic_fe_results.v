@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results to messages. A plan tells how many results belong to a message, and where one begins and
 // ends; results wait until their plan comes to its turn, so that executors need not wait.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests to rows. Messages come as payload, one a datagram or one behind another in a stream; up
 // to N rows of one go to N executors in a clock. What the results will belong to goes beside them,
 // in their order.

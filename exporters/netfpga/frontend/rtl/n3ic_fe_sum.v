@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ones' complement sum of a beat's 16-bit words, two clocks later.
 module n3ic_fe_sum #(
     parameter W = 64

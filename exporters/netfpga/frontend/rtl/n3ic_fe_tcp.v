@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TCP for a bounded number of sessions that others open. Data is taken in order alone: what comes
 // too early is dropped and asked for again. Results are kept as records, each a segment, until
 // they are acknowledged; a timer sends all of them again from the oldest one on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The front end: a MAC's AXI4-Stream of W bytes a beat on one side, executors on the other.
 // ARP and ICMP echo are answered here; inference messages come and go over UDP, and over TCP where
 // TCP is 1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets in, packets out: takes the input of an inference from packets that match and writes
 // the result into them; all others pass as they are. AXI4-Stream as in the NetFPGA-SUME
 // reference NIC, 32 bytes a beat, byte 0 in the low bits.

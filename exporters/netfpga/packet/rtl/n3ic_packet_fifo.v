@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // First in, first out, in block RAM; the oldest word stands registered at the output.
 module n3ic_packet_fifo #(
     parameter WIDTH   = 417,

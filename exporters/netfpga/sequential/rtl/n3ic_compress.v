@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Six bits to their number, registered. Truth tables, because sums written with + become
 // carry chains, which cost more than the three 6-input tables that this is.
 module n3ic_compress (

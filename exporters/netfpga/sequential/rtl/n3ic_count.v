@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Number of ones among N bits. Groups of six are counted, the counts' bits of equal weight are
 // counted again, and the three results are added.
 // Latency in clocks: L(N) = 1 for N <= 6, else 2 + L(ceil(N / 6)).

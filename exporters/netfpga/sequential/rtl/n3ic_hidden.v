@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The second half of a hidden layer: compares counts with thresholds and gathers the bits.
 // One vector may wait in `hold` while the next one is gathered, so that layers overlap.
 module n3ic_hidden #(

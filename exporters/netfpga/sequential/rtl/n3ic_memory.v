@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of 32-bit words: one port that writes a word, one that reads a whole row.
 // A read takes two clocks (address, output register), as in the paper.
 module n3ic_memory #(

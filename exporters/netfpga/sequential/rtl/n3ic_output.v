@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The second half of the output layer: adds the biases, finds the best class and its margin.
 // One class a clock; the lowest index wins a tie.
 module n3ic_output #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // popcount(XNOR(w, x) & mask) of N pairs, a new one each clock.
 // `side` travels along with it; `side_early` is the same, two clocks before, to address the
 // memory of thresholds.

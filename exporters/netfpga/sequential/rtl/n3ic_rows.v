@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first half of a layer: reads a row of weights each clock and counts its agreements with
 // the input. A row holds LANES neurons, or one of CHUNKS parts of a neuron.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Number of ones among N bits as the paper counts them: a table of 256 entries an octet, then
 // a tree of adders, a register a level. Latency in clocks: 1 + clog2(ceil(N / 8)), at least 2.
 module n3ic_tables #(

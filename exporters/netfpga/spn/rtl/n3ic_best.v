@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The best and the second best of two groups of scores, of which b holds the higher classes: a tie
 // goes to a. Two clocks. The larger number is the better score.
 module n3ic_best #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The larger of two logarithms, and what log-add adds to it: log2(1 + 2^-distance). Four clocks.
 module n3ic_log_max #(
     parameter W      = 8,  // bits of an operand

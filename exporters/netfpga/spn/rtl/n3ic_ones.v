@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many of up to six bits are set: two full adders and what adds their carries, so that each
 // output is one look-up table. One clock.
 module n3ic_ones #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An exact product, rounded to nearest. One clock.
 module n3ic_round #(
     parameter A_W      = 8,

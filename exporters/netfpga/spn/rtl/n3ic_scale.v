@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exact product of a probability and a constant. Two clocks.
 module n3ic_scale #(
     parameter A_W = 8,

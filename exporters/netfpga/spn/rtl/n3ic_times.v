@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The product of two probabilities in fixed point, rounded to nearest. Three clocks, as a DSP
 // block has registers.
 module n3ic_times #(

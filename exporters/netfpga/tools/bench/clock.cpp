@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gives a Verilated test bench its clock until it finishes.
 #include "Vbench.h"
 #include "verilated.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drives n3ic_card with packets and a program of its control plane, and writes what leaves it.
 //
 // +in=FILE: a beat is 13 hexadecimal words: clocks before it, last, keep, lowest word of tuser, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drives n3ic_features with integers from a file and writes the bits that it makes of them.
 // +in=FILE: 32-bit integers in hexadecimal, feature by feature. +out=FILE: the bits, a row a line.
 `timescale 1ns / 1ps

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drives n3ic_core with vectors from a file and writes what it answers. Both simulators run it:
 // Icarus as it is, Verilator with a clock from C++.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drives the whole card, n3ic_top, with packets from a file and writes what leaves it. Both ends
 // pause at random, and the far end stands still once until the card is full.
 //

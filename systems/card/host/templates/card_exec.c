@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * card-exec: a card of several tenants as a filter of captures.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A card of several tenants in one process: many networks, one pool of threads, a share each.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registers of the control plane: the table of graphs, the token buckets, the regions, counters.
 // Addresses are of 32-bit words: kind [15:12], index [11:3], word [2:0]; a read takes a clock.
 //   0 graph:   word 0: on [31], tenant [30:24], open to source ports [23:16], UID [15:0]

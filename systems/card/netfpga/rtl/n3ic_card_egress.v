@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets leave, one a turn of the queues that have one ready, a beat a clock; the answer is
 // written into those that asked. Queues are read behind their packets' results, so that a tenant
 // whose results are late holds nobody else's packets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The way from the regions back: one packet a clock, regions take turns.
 module n3ic_card_exits #(
     parameter REGIONS = 2,

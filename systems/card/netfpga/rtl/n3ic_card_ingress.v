@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Judges packets: which graph each of them names, and the field that is its input. Takes a beat
 // every clock and never stalls. Beats leave in order, each packet's with its verdict.
 //

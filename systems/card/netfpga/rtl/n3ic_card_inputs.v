@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of admitted packets, under their sequence numbers; and what regions gave back of those
 // that go on elsewhere. Each has one writer, so that no write waits.
 module n3ic_card_inputs #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of a packet's branches become its answer: ten bytes each of model, class, margin.
 //   0 both: all of them, in the order of the branches
 //   1 vote: the class that most branches give, the lowest of those that tie; its margin is how

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results wait under their packet's sequence number until all branches of it have one, and the
 // packets before it left: the reorder buffer of each tenant.
 module n3ic_card_results #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends the inputs of admitted packets to regions, as SuperNIC's scheduler does (section IV-D):
 // where each task of a region's chain has a credit, all of them are reserved and the chain runs
 // as a whole; else the first task's credit alone is taken, and a packet that finds no credit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packet store: a bounded queue of beats a tenant, and one of packets that name no graph.
 //
 // A packet is admitted where its tenant's token bucket is not overdrawn and its queue has room,

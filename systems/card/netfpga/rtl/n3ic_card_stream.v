@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A user's own task behind a watchdog. The task reads a packet's input as an AXI4-Stream packet of
 // ceil(DATA_W / BITS) beats, low bits first, and answers each with a packet in the same order: the
 // next task's input. Where nothing comes after it, the low 16 bits are the class and the 32 above

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A place in a region's chain: a queue in front of a task, and the way around it for packets that
 // skip it. What is inside holds a credit each, so that the queue and the task's answers always
 // have room.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose turn it is among those that ask: round robin.
 module n3ic_card_turns #(
     parameter N = 2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32 of Ethernet (reflected 0x04C11DB7) over 64 bits more, of which bit 0 goes first. Each
 // output bit is one parity: the carries of 64 steps are known beforehand.
 module n3ic_cluster_crc (

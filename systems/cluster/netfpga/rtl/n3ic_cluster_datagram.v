@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The responder's first half: a UDP payload is a datagram of the cluster with none or one packet,
 // or it is dropped. Header of 22 bytes, packet of 64, CRC-32; docs/reference/cluster-protocol.md.
 // Numbers have their first byte highest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The neurons that a card owns of a binary layer: a slice of one neuron's weights each clock,
 // XNOR, popcount, sum over the slices, threshold. Rows of weights lie neuron by neuron; the
 // input's slices were written before the question. Pad bits are 1 in weights and 0 in inputs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A node of a cluster: takes task packets from its predecessor, computes the neurons whose weights
 // it holds, and sends the rest and its results to its successor. AXI4-Stream of 256 bits as in the
 // NetFPGA-SUME reference NIC. What it holds is written through wr_*: bits 31:28 of the address say

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simple dual-port RAM: a write port, and a read that takes two clocks (address, output register).
 // What is read while it is written is unknown: who reads waits for a clock after the write.
 module n3ic_cluster_ram #(

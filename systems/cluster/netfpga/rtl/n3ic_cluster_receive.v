@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The responder's second half: the link from the predecessor. Keeps what comes out of turn, hands
 // packets on in the order of their sequence, acknowledges, begins sessions, and hands on what the
 // successor acknowledges.

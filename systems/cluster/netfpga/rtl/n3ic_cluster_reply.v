@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What leaves: answers to ARP, acknowledgements to the predecessor, packets to the successor, one
 // a datagram, each with its CRC-32.
 module n3ic_cluster_reply (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packager: what the layer computes of a row becomes packets. Bits go to the layer behind, 384
 // a packet; scores go home, 12 of 32 bits; partial popcounts go to those who add them up, 16 of 16
 // bits from a multiple of 16 on.

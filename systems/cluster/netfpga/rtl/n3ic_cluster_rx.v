@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes frames from an AXI4-Stream port and gives what is for this node: ARP requests and UDP
 // datagrams whose lengths and checksums hold. All else is dropped: counted as `bad` where it is
 // IPv4 for this node's address, else not at all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The link to the successor: packets wait here until they are acknowledged. At most 32 are on
 // their way; after TIMEOUT ticks without a new acknowledgement they are sent again from the oldest,
 // without those that the successor names.

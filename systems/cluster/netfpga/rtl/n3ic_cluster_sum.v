@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sum of the 16-bit big-endian words of a beat, bytes without a mask bit as 0: the first step of
 // an Internet checksum (RFC 1071). A clock.
 module n3ic_cluster_sum (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The task handler: classifier, splitter, and the input words of rows that wait until they are
 // complete. Each packet is done by itself: what concerns another node is passed on, what is left
 // of a range to both sides too, the words that are local are stored.

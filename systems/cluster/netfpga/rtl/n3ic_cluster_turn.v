@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of so many takes a row: row mod count, a bit of the row a clock.
 module n3ic_cluster_turn (
     input  wire        clk,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends UDP datagrams with their checksums, and answers to ARP, on an AXI4-Stream port.
 // Byte b of a payload stands in payload[8*b +: 8]; what lies behind its length must be 0.
 module n3ic_cluster_tx #(

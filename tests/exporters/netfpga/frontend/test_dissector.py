@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wireshark reads the messages by the exported dissector."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an export with a front end holds, refuses, and is found wrong in."""
 
 from __future__ import annotations

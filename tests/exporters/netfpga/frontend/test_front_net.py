@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's network stack, its tools and ``n3ic ask`` against the simulated card."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP of the simulated front end, segment by segment, with odd flags and losses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of all kinds into the simulated front end: what it answers, and what it does not."""
 
 from __future__ import annotations

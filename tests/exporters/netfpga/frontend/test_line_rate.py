@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The 512-bit path takes frames as fast as 100 Gb/s brings them at 250 MHz, without a stall."""
 
 from __future__ import annotations

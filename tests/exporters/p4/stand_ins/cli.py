@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for simple_switch_CLI: its rules of arguments, before the stand-in of the switch.
 
 The rules are those of bmv2 1.15.5 by its help texts and docs/runtime_CLI.md, with what goes wrong

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands in for p4c-bm2-ss: checks the program with n3ic's compiler and writes it as its "JSON"."""
 
 # ruff: noqa: T201 - the tools that these stand in for print, too

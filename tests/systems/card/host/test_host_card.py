@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card of several tenants on the host: bit equality, turns, isolation, change while it runs."""
 
 import struct

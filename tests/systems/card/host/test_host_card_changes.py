@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of a ``card-exec`` that runs come, change and go by command, traffic flowing."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cocotb: a tenant's packets alone, then beside one that does its worst.
 
 test_card_isolation.py runs it under Icarus. The victim's packets come at the same clocks both

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small cards, and the comparison of what leaves them with what must."""
 
 from collections.abc import Callable, Sequence

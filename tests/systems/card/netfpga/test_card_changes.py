@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks and tenants that come, change and go while others' packets flow."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a card.toml to one image: ``n3ic card export`` and ``verify``."""
 
 import shutil

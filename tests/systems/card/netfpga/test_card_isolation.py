@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Isolation of tenants in RTL simulation, driven through cocotb."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The 17 tomography networks and the anomaly network; a third tenant comes and goes beside them."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of ``n3ic card simulate`` against the card's Verilog, packet by packet."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the scheduler and the buses cost; docs/explanation/card.md has the table."""
 
 import shutil

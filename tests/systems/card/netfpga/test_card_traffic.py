@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cards of several tenants in simulated traffic: every byte that leaves, every counter."""
 
 import shutil

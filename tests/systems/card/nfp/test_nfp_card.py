@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card of several tenants as one NFP firmware: islands, shares of CLS and contexts."""
 
 from dataclasses import replace

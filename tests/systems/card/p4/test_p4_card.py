@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card of several tenants as one P4 program: entries by UID, change while packets flow."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of a P4 card that runs, given by simple_switch_CLI as a process and read back.
 
 The stand-in for simple_switch_CLI holds to the documented rules of its arguments, with the

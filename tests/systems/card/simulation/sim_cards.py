@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small cards that several tests simulate."""
 
 from n3ic.systems.card.description import Series

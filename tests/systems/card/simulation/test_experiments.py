@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text's claims hold of the simulation; where ours differ, the experiment says so."""
 
 import pytest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 import pytest
 
 from n3ic.systems.card.simulation.figures import jain_index, served_share

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What cards on the XDP target need of the machine."""
 
 import sys

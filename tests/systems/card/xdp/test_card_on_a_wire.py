@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card's program on a veth: tenants' frames at random, networks that change while others flow."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card of several tenants in the kernel: slots by UID, a token bucket a tenant."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Verilated card without a network: frames over a socket that keeps them apart.
 
 And a ring of stations in this process around it.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # ruff: noqa: T201 - its output is what the test reads
 """A ring whose card is killed while rows are on their way; test_cluster_tap.py runs it."""
 

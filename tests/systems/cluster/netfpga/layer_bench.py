@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cocotb tests of the card's binary layer; test_cluster_layer.py runs them under Icarus."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One Verilated card, and a predecessor and a successor that say what they like."""
 
 from collections import deque

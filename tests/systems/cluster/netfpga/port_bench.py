@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cocotb tests of the card's two ports; test_cluster_ports.py runs them under Icarus."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The binary layer of a cluster's card, bit for bit against numpy."""
 
 import shutil

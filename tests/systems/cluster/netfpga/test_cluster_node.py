@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of processes' stations and one Verilated card: the model's scores, whatever arrives."""
 
 import shutil

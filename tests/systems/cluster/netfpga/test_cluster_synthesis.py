@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The card's Verilog as a synthesiser reads it."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes and a Verilated card in one ring, over UDP of the kernel in a network namespace."""
 
 import json

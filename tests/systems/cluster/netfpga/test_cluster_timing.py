@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clocks of a node on the NetFPGA, which the plan and the cycle simulator read."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated ring: times by hand, packets as counted, stragglers, barriers, frozen tasks."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clocks of nodes: those of the targets, of FCsN's card, of a process as measured here."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels as tasks: the work is that of the kernel, whoever does it."""
 
 from dataclasses import replace
