@@ -41,13 +41,19 @@ def targets(toy, monkeypatch):
         else:
             monkeypatch.setattr(bad, where, failing)
 
+    others, named = plugins.load, plugins.names
+
     def load(group, name):
+        if group != "n3ic.exporters":
+            return others(group, name)
         found = tools[name]
         return found if found in (bad, toy) else found()
 
     monkeypatch.setattr(plugins, "load", load)
-    found = {"n3ic.exporters": ("bad", "good")}
-    monkeypatch.setattr(plugins, "names", lambda group: found.get(group, ()))
+    found = {"n3ic.exporters": ("bad", "good"), "n3ic.commands": ()}
+    monkeypatch.setattr(
+        plugins, "names", lambda group: found[group] if group in found else named(group)
+    )
     return fails
 
 
@@ -58,7 +64,9 @@ def typed(tmp_path, monkeypatch, model):
     model.save(tmp_path / "m.n3ic")
 
     def run(*words):
-        app = command_line(())  # no options of the plug-ins that are not there
+        app = command_line(
+            words[:1]
+        )  # a command, and no options of the plug-ins that are not there
         return CliRunner().invoke(app, words)
 
     return run

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The executor as a program: each thread serves one slot of a mailbox in IMEM, so that the
  * network can be tried on the card before it is joined to a data plane. A data plane defines

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The neurons: Algorithm 1 with a block size of 32 and a threshold a neuron.
  *

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What differs between the NFP's compiler and a host's: the popcount, signals
  * between micro-engines, the lock, and the name of the running thread.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A mailbox in IMEM: a context waits for a question in its slot, runs the network, and answers.
  * Whoever includes this says where the network's words are (n3ic_words), its sizes, how much room

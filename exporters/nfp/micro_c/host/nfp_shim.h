@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gives the words of micro-C a meaning for gcc and clang, so that the source which is
  * meant for the NFP runs on a host: contexts are pthreads, signals are semaphores,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several owners' networks in one firmware. An island keeps some of them in its CLS, and each of
  * its contexts serves one of them: it answers what is asked in its slot of a mailbox in IMEM, and

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the micro-C of an island on a host, one pthread a context; see nfp_shim.h.
  *

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the results of a graph's networks become. For the data plane, which has asked all of them:
  * the networks may lie in several islands, so that no context of theirs sees all results.

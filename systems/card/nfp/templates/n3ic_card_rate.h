@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A token bucket a tenant, of bytes. For the data plane: it asks n3ic_admit() about each frame that
  * names a graph, before it asks any network, and drops what is not admitted.
