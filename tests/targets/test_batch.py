@@ -50,7 +50,7 @@ def targets(toy, monkeypatch):
         return found if found in (bad, toy) else found()
 
     monkeypatch.setattr(plugins, "load", load)
-    found = {"n3ic.exporters": ("bad", "good"), "n3ic.commands": ()}
+    found = {"n3ic.exporters": ("bad", "good")}
     monkeypatch.setattr(
         plugins, "names", lambda group: found[group] if group in found else named(group)
     )
