@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,8 +76,7 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
     if command == "verify":
         found = {name for word in words for name in _exported_for(Path(word))}
     elif command == "export":
-        pairs = zip(words, [*words[1:], ""], strict=True)
-        found = {value for word, value in pairs if word in ("--target", "-t")}
+        found = {value for word, value in pairwise(words) if word in ("--target", "-t")}
         found |= {word.partition("=")[2] for word in words if word.startswith("--target=")}
         found |= {word[2:] for word in words if word.startswith("-t")}
     else:

@@ -180,7 +180,8 @@ def test_what_was_written_computes_the_models_scores(exported, name, target):
     models, source, out, _ = exported(name)
     if refused(target, models):
         done = CliRunner().invoke(
-            command_line(()), ["export", "-t", target, "--model", str(source), "--out", str(out)]
+            command_line(["export"]),
+            ["export", "-t", target, "--model", str(source), "--out", str(out)],
         )
         assert done.exit_code == 1 and target in str(done.exception)
         return

@@ -206,7 +206,7 @@ def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thres
     ],
 )
 def test_another_comparison_is_no_threshold(margin, terms, bound):
-    with pytest.raises(VerifyError, match="out_shunt is no comparison of the margin"):
+    with pytest.raises(VerifyError, match="out_shunt is not a comparison of the margin"):
         _shunt_of_margin(Solved(terms, bound), (9, 0), margin, 0)
 
 

@@ -1,27 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-ins for p4c and bmv2, as tools on the PATH."""
+"""The stand-ins for p4c and bmv2."""
 
-import os
-import sys
-from pathlib import Path
+from p4_stand_ins import stand_ins
 
-import pytest
-
-STAND_INS = Path(__file__).parent / "stand_ins"
-TOOLS = {
-    "p4c-bm2-ss": "p4c.py",
-    "simple_switch": "switch.py",
-    "simple_switch_CLI": "cli.py",
-}
-
-
-@pytest.fixture
-def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, script in TOOLS.items():
-        tool = folder / name
-        tool.write_text(f"#!{sys.executable}\n" + (STAND_INS / script).read_text())
-        tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder
+__all__ = ["stand_ins"]

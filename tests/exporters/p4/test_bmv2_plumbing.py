@@ -29,7 +29,11 @@ ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
 
 def namespaces() -> list[str]:
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=30)
-    return [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("n3ic-")]
+    return [
+        line.split()[0]
+        for line in listed.stdout.splitlines()
+        if line.startswith(f"n3ic-{os.getpid()}-")
+    ]
 
 
 def can_make_namespaces() -> bool:

@@ -108,8 +108,8 @@ def test_without_perfmon_the_refusal_says_what_is_missing(compile_bpf, kernel, t
     user = ("--reuid=65534", "--regid=65534", "--clear-groups")
     command = ["setpriv", *user, f"--inh-caps={rights}", f"--ambient-caps={rights}"]
     code = (
-        "import pathlib, sys; from n3ic.exporters.xdp.libbpf import Object; "
-        "Object(pathlib.Path(sys.argv[1]).read_bytes(), sys.argv[1])"
+        "import pathlib, sys; from n3ic.exporters.xdp.libbpf import BpfObject; "
+        "BpfObject(pathlib.Path(sys.argv[1]).read_bytes(), sys.argv[1])"
     )
     program = [sys.executable, "-c", code, str(tmp_path / "bad.o")]
     said = subprocess.run([*command, *program], capture_output=True, text=True).stderr

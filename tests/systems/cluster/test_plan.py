@@ -146,11 +146,11 @@ def test_a_plan_is_written_and_its_placement_read_back(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "no JSON"),
+        ("{", "not a JSON file"),
         ("[]", "expected a plan"),
         ('{"version": 9}', "expected a plan of version 2"),
         ('{"version": 2}', "placement"),
-        ("[" * 100_000, "no JSON"),
+        ("[" * 100_000, "not a JSON file"),
         ('{"version": 2, "placement": {"version": 1, "model": "", "shape": [2, 2], "nodes": 1e9, '
          '"layers": []}}', "integers"),
     ],
@@ -238,7 +238,7 @@ def test_an_entry_that_cannot_be_names_its_key(tmp_path, entry, said):
         ("[[nodes]]\nname = '../x'\ntarget = 'nfp'", "name: expected letters"),
         ("[[nodes]]\nname = 'x'\ntarget = 3", "target: expected the name"),
         ("[[nodes]]\nname='x'\ntarget='nfp'\n[[nodes]]\nname='x'\ntarget='nfp'", "two nodes named"),
-        ("a = [", "no TOML"),
+        ("a = [", "not a TOML file"),
     ],
 )
 def test_a_list_of_nodes_that_is_none_is_refused(tmp_path, text, said):

@@ -67,7 +67,7 @@ def card_fixture(tmp_path_factory) -> Card:
 @contextmanager
 def started(card: Card, commands: str | None = None, spoil: str = ""):
     """A switch that runs the card, given some commands; its port."""
-    script = Path(__file__).parent / "stand_ins" / "switch.py"
+    script = Path(__file__).parents[3] / "exporters" / "p4" / "stand_ins" / "switch.py"
     words = ["--thrift-port", "0", "--notifications-addr", "none"]
     process = subprocess.Popen(
         [sys.executable, str(script), *words, str(card.directory / "n3ic_card.p4")],
