@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // Network tomography in ns-3: probe delays and queue occupancies of a small fat tree.
 //
 // Two pods of two ToR and two aggregation switches, two core switches, eight servers a ToR.
