@@ -15,6 +15,8 @@ import base64
 import json
 import posixpath
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +25,7 @@ from typing import Any
 
 import typer
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from typer.cli import get_docs_for_click
@@ -34,13 +37,8 @@ from n3ic.data.dataset import DataSet, data_set
 from n3ic.usecases.base import UseCase
 
 ROOT = Path(__file__).resolve().parent.parent
-# With --help first the commands of plug-ins are there; these have options of plug-ins.
-WORDS = (
-    "--help",
-    *("train", "decide", "export", "verify", "bench", "simulate"),
-    "data",
-    "generate",
-)
+# What is typed after a command so that its options of all plug-ins are there.
+WORDS = {"export": ("--target", "all"), "data": ("generate",)}
 # What a plug-in is written with, beside what `import n3ic` offers.
 FURTHER = (
     *("n3ic.options", "n3ic.targets.device", "n3ic.targets.figures", "n3ic.evaluation.metrics"),
@@ -74,9 +72,10 @@ class Made:
 
 def command_pages() -> Iterator[Made]:
     """A page a command of the command line, its groups' commands included."""
-    group: Any = typer.main.get_command(command_line(WORDS))
-    context = typer.Context(group, info_name="n3ic")
-    for name, command in sorted(group.commands.items()):
+    every: Any = typer.main.get_command(command_line(["--help"]))
+    for name in sorted(every.commands):
+        group: Any = typer.main.get_command(command_line([name, *WORDS.get(name, ())]))
+        command, context = group.commands[name], typer.Context(group, info_name="n3ic")
         text = get_docs_for_click(obj=command, ctx=context, name=name, call_prefix="n3ic")
         yield Made(f"reference/command-line/{name}.md", text)
 
@@ -156,10 +155,28 @@ def made_pages() -> tuple[Made, ...]:
     return tuple(made for make in makers for made in make())
 
 
+@event_priority(50)  # before mkdocstrings, which reads its paths then
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the pages that are made where the navigation names their folder."""
     config.nav = _expanded(config.nav)
+    python = config.plugins["mkdocstrings"].config["handlers"]["python"]
+    python["paths"] = [_laid_out(Path(_packages().name))]
     return config
+
+
+@cache
+def _packages() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="n3ic-site-")  # removed when the process ends
+
+
+def _laid_out(folder: Path) -> str:
+    """Copy the modules to where they are installed: mkdocstrings reads files and follows no link."""
+    for name in ("n3ic", "datasets", "exporters", "families", "systems"):
+        for path in (ROOT / name).rglob("*.py"):
+            inside = folder / "n3ic" / path.relative_to(ROOT / "n3ic" if name == "n3ic" else ROOT)
+            inside.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, inside)
+    return str(folder)
 
 
 def _expanded(entry: Any) -> list[Any]:

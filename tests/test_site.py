@@ -82,7 +82,9 @@ def test_every_command_has_a_page_with_the_options_of_plugins(site):
     group: Any = typer.main.get_command(command_line(["--help"]))
     for name in group.commands:
         assert (site / f"reference/command-line/{name}.html").is_file(), name
-    assert "--style" in (site / "reference/command-line/export.html").read_text("utf-8")
+    options = {"export": "--style", "train": "--gce-q", "decide": "--epochs", "data": "--flows"}
+    for name, option in options.items():
+        assert option in (site / f"reference/command-line/{name}.html").read_text("utf-8"), name
     assert "n3ic card plan" in (site / "reference/command-line/card.html").read_text("utf-8")
 
 

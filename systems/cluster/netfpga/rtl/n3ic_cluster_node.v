@@ -213,8 +213,9 @@ module n3ic_cluster_node #(
         .predecessor_at(predecessor_at), .successor(successor), .successor_at(successor_at),
         .arp(arp), .arp_to({from_mac, from_ip}), .ack(reply), .expected(expected),
         .arrived(arrived),
-        .send_valid(send_valid), .send_taken(send_taken), .send_sequence(send_sequence),
-        .send_packet(send_packet), .idle(reply_idle), .out_valid(tx_valid),
+        // While a session begins, what is offered is still the old one's.
+        .send_valid(send_valid && !clear), .send_taken(send_taken),
+        .send_sequence(send_sequence), .send_packet(send_packet), .idle(reply_idle), .out_valid(tx_valid),
         .out_ready(tx_ready), .out_arp(tx_arp), .out_to(tx_to), .out_length(tx_length),
         .out_payload(tx_payload)
     );
