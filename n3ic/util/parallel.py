@@ -80,6 +80,7 @@ def _on_cluster(
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker, as_completed
+    from distributed.comm import CommClosedError
 
     left = enumerate(calls)
     running = as_completed([])
@@ -89,22 +90,22 @@ def _on_cluster(
             # Not pure: otherwise Dask would reuse the result of an equal call.
             running.add(client.submit(_numbered, i, function, call, pure=False))
 
-    submit(2 * sum(client.ncores().values()))
-    for future in running:
-        check()
-        try:
+    try:
+        submit(2 * sum(client.ncores().values()))
+        for future in running:
+            check()
             found: tuple[int, T] = future.result()
-        except CancelledError as error:  # raised by the client when its connection closes
-            raise N3icError(
-                f"the Dask scheduler at {address} was lost; start one again, then the same command"
-            ) from error
-        except KilledWorker as error:
-            raise N3icError(
-                f"workers of the Dask scheduler at {address} were killed again and again, as the "
-                "system does where memory runs out; give each more memory, or fewer threads"
-            ) from error
-        submit(1)
-        yield found
+            submit(1)
+            yield found
+    except (CancelledError, CommClosedError) as error:  # the second where it was being talked to
+        raise N3icError(
+            f"the Dask scheduler at {address} was lost; start one again, then the same command"
+        ) from error
+    except KilledWorker as error:
+        raise N3icError(
+            f"workers of the Dask scheduler at {address} were killed again and again, as the "
+            "system does where memory runs out; give each more memory, or fewer threads"
+        ) from error
 
 
 def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple[int, T]:

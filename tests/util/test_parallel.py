@@ -46,6 +46,20 @@ def test_a_dask_scheduler_that_is_lost_is_one_error(dask_cluster, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_dask_scheduler_that_is_lost_while_a_result_is_fetched_is_one_error(
+    dask_cluster, monkeypatch
+):
+    comm = pytest.importorskip("distributed.comm")
+
+    def closed(future):
+        raise comm.CommClosedError("in <TCP (closed)>: Stream is closed")
+
+    monkeypatch.setattr("distributed.Future.result", closed)
+    dask_cluster.scale(1)
+    with pytest.raises(N3icError, match=r"the Dask scheduler at tcp.* was lost; start one again"):
+        list(parallel_map(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
+
+
 def test_a_dask_scheduler_without_workers_is_one_error(dask_cluster, monkeypatch):
     monkeypatch.setattr(parallel, "_WAIT_S", 1)
     with pytest.raises(N3icError, match="has no worker; start one: dask worker tcp"):
