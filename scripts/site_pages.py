@@ -170,7 +170,7 @@ def _packages() -> tempfile.TemporaryDirectory[str]:
 
 
 def _laid_out(folder: Path) -> str:
-    """Copy the modules to where they are installed: mkdocstrings reads files and follows no link."""
+    """Copy the modules to where they are installed: mkdocstrings follows no link."""
     for name in ("n3ic", "datasets", "exporters", "families", "systems"):
         for path in (ROOT / name).rglob("*.py"):
             inside = folder / "n3ic" / path.relative_to(ROOT / "n3ic" if name == "n3ic" else ROOT)
