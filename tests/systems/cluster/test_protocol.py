@@ -175,7 +175,7 @@ def test_a_datagram_cut_short():
     for size in range(len(data)):
         with pytest.raises(ProtocolError):
             Datagram.decode(data[:size])
-    with pytest.raises(ValueError, match="23 packets"):
+    with pytest.raises(ValueError, match="at most 22 packets, got 23"):
         Datagram(1, 1, 2, packets=(TASK,) * (MAX_PACKETS + 1)).encode()
 
 
