@@ -68,11 +68,11 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     words.end()
     sums = [sum(width for _, _, width, _ in rows), sum(map(len, cuts)), len(layers[-1].weights)]
     if sums != [n_inputs, n_cuts, n_classes]:
-        raise VerifyError(f"{artefact}: the header says other sizes than there are")
+        raise VerifyError(f"{artefact}: the header does not match the sizes of the data")
     if classes != _names(model.classes) or features != _names(model.input.features):
-        raise VerifyError(f"{artefact}: other names of classes or features than the model's")
+        raise VerifyError(f"{artefact}: the names of classes or features differ from the model's")
     if any(feature >= n_features for feature, *_ in rows):
-        raise VerifyError(f"{artefact}: a field of a feature that there is not")
+        raise VerifyError(f"{artefact}: a field of an unknown feature")
     fields = tuple(
         DecodedField(
             model.input.features[feature],

@@ -15,7 +15,7 @@ LANES = 16  # neurons in a 512-bit register
 # XOR 1, popcount 3, the sum's last additions 2, compare 3, mask to register 3, merge 2.
 _LAYER_CLOCKS = 21
 _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
-_KEY_BYTES = 40  # of a flow in meter.c
+_KEY_BYTES = 40  # bytes of a flow's key in meter.c
 _LINK_BYTES = 19  # its hash, its neighbours in chains and in age, and its marks
 _TIME_WORDS = 6  # its number, times and counts
 

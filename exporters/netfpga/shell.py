@@ -99,7 +99,7 @@ def run_shell(
         model: the core's model.
         options: options of export and verification.
         words: packed inputs of the core's run.
-        seen: what the core's simulation showed.
+        seen: results of the core's simulation.
         done: the core's run as an execution.
         layout: layout of a core with a write port; None without one.
 

@@ -83,7 +83,7 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
         fields.append(DecodedField(model.input.features[feature], name, width, clamp))
         cuts.append(tuple(numbers(first, width)) if kind else ())
     if n_inputs != sum(f.width for f in fields) or n_features != len(model.input.features):
-        raise VerifyError(f"{artefact}: the header says other sizes than there are")
+        raise VerifyError(f"{artefact}: the header does not match the sizes of the data")
     shunt = int(words[-1]) if header[1] == 2 else 0
     return Decoded(artefact, tuple(layers), tuple(cuts), tuple(fields), digest, shunt)
 

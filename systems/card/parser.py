@@ -345,9 +345,7 @@ def _in_order(
             seen = {kind: name for end in ends for kind, name in end.items()}
             continue
         kind = tasks[step].kind
-        if (
-            kind == "verilog"
-        ):  # its output may be anything; a policy or meter before it still counts
+        if kind == "verilog":  # its output may be anything, but a policy or meter stays
             seen = {k: n for k, n in seen.items() if k in ("meter", "policy")}
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()

@@ -140,7 +140,7 @@ class _Cut:
 
     variables: frozenset[int]
     gates: frozenset[Gate]
-    cost: float  # of the gates that it reads and all gates below
+    cost: float  # total cost of the gates that it reads and all gates below
 
     @property
     def size(self) -> int:

@@ -147,7 +147,7 @@ class ControlPlane:
                 demands[name] = OfferedLoad(loads[name], graph.entitled, graph.weight, times)
         for name, fair in fair_rates(demands, instances).items():
             watched = self._watched[name]
-            # Never below the entitlement, so that a returning tenant need not wait for the monitoring.
+            # Never below the entitlement, so a returning tenant need not wait for the monitoring.
             rate = max(fair, watched.graph.entitled)
             watched.bucket.change(rate / self._hz, int(self._env.now))
             self.rates[name].append((int(self._env.now), rate))
