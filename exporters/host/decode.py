@@ -22,10 +22,6 @@ _BYTES = re.compile(rb"(?:\s*0x[0-9a-f]{2},?)*\s*")
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
     """Decode the networks in ``weights.bin`` and in the bytes that ``bnn.c`` compiles in.
 
-    Args:
-        directory: the export directory.
-        model: the model, which gives the names of classes and features.
-
     Raises:
         VerifyError: a file cannot be read or has the wrong format.
     """

@@ -20,10 +20,6 @@ _ARRAY = re.compile(r"n3ic_words\[N3IC_WORDS\] = \{((?:\s*0x[0-9a-f]{8},?)*\s*)\
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
     """Decode the networks in ``weights.bin`` and in the words that ``n3ic_weights.h`` compiles in.
 
-    Args:
-        directory: the export directory.
-        model: the model, which gives the names of the features.
-
     Raises:
         VerifyError: a file cannot be read or has the wrong format.
     """

@@ -73,11 +73,7 @@ class HostSpnExporter(Exporter[SpnModel]):
         return Fit(tuple(placements), tuple(problems))
 
     def write(self, model: SpnModel, options: Options, out: Path) -> None:
-        """Write the C sources, their build files and the README.
-
-        Raises:
-            ExportError: ``out`` cannot be written.
-        """
+        """Write the C sources, their build files and the README."""
         try:
             (out / "bnn.c").write_text(_source(model), "utf-8")
             copy_sources(model, out)
@@ -87,12 +83,7 @@ class HostSpnExporter(Exporter[SpnModel]):
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
-        """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row.
-
-        Raises:
-            MissingDependencyError: no C compiler is installed.
-            VerifyError: the C does not compile, or two kernels differ.
-        """
+        """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row."""
         library, compiler = runner.compiled(directory)
         net = runner.load(library, None, directory)
         if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
