@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.decode import decode_directory
-from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
+from n3ic.exporters.host.estimate import estimate, flow_cache, memory_of
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import (
     TEMPLATES,
@@ -151,11 +151,8 @@ class HostExporter(Exporter):
             Figure(f"memory.{part}", count, "byte", "measured", "count of the blob's words")
             for part, count in memory_of(model).items()
         ]
-        if model.meter is not None:
-            told = f"count of the bytes of {model.meter.cache_flows:,} flows in meter.c"
-            held = flow_cache_bytes(model.meter)
-            figures.append(Figure("memory.flow_cache", held, "byte", "estimated", told))
         figures += [
+            *flow_cache(model.meter),
             Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
             Figure(
                 "operations",
