@@ -226,7 +226,11 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the artefacts' input stage on integer features; None if they have none."""
+        """Run the artefacts' input stage on integer features; None if they have none.
+
+        Raises:
+            MissingDependencyError, VerifyError: as :meth:`run`.
+        """
         return None
 
     def meter(
@@ -267,7 +271,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Measure the target beside its alternatives, after checking that all agree.
 
         Raises:
-            UsageError: this target has no benchmark.
+            UsageError: this target has no benchmark, or not one with these options.
+            MissingDependencyError: a tool that this needs is not installed; names it.
+            VerifyError: the target's results differ from the model's.
         """
         raise UsageError(f"target {self.name} has no benchmark here")
 
@@ -280,7 +286,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Run a simulated card between network interfaces until interrupted.
 
         Raises:
-            UsageError: this target has no simulated card.
+            UsageError: this target has no simulated card, or an option is unknown.
+            MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
+            N3icError: this process is not root, or a device with that name exists.
         """
         raise UsageError(f"target {self.name} has no simulated card")
 

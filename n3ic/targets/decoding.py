@@ -7,6 +7,7 @@ Test vectors cannot decide every weight bit of a network; comparing the bits the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,18 @@ from n3ic.errors import VerifyError
 from n3ic.model.bits import Bits, Words
 from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
+
+
+def read_artefact(path: Path) -> bytes:
+    """The bytes of an artefact.
+
+    Raises:
+        VerifyError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VerifyError(f"cannot read {path.name}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, eq=False)

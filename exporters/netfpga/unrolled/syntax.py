@@ -122,11 +122,6 @@ def _evaluate(text: str, values: dict[str, int], full: int, where: str) -> int:
 def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> ParsedCore:
     """The cells and outputs of a core.
 
-    Args:
-        text: the Verilog.
-        modules: those of its cells, by name.
-        debug: read the debug build.
-
     Raises:
         VerifyError: the text is not what a core is written in, or signals of different clocks
             meet.

@@ -12,12 +12,11 @@ import pytest
 from n3ic.data.dataset import data_set_of
 from n3ic.data.split import protocols_of
 from n3ic.datasets.iscx_tor2016 import USECASE
-from n3ic.datasets.upc_aau import DATASET, SYNTHETIC, extraction, loader
+from n3ic.datasets.upc_aau import DATASET, SYNTHETIC, extract_stream, extraction, loader
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
-from n3ic.meter import extract_stream
 from n3ic.meter.specification import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.runs.experiment import train

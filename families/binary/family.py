@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core's own family: binary networks."""
+"""What the core asks of binary networks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class BinaryFamily(Family):
         """Inputs that decide weight bits, those at the neurons' thresholds, then random ones."""
         import numpy as np
 
+        from n3ic.families.binary.coverage import deciding_vectors
         from n3ic.model.bits import pack, unpack
         from n3ic.model.boundary import verification_vectors
-        from n3ic.model.coverage import deciding_vectors
 
         deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
         source = network.source.input
@@ -49,7 +49,7 @@ class BinaryFamily(Family):
 
     def decided(self, model: BinaryModel, inputs: Words, got: Inference) -> Decided:
         """Which weight bits some inputs decide."""
-        from n3ic.model.coverage import coverage
+        from n3ic.families.binary.coverage import coverage
 
         hidden = len(got.hidden) == len(model.hidden)
         if not hidden and _is_large(model):
