@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of training rows and loose cuts of them: what every choice of input bits works on."""
+"""Columns of training rows and single cuts, on which every choice of input bits works."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def matrix_of(
 
 
 def unit_of(catalogue: Mapping[str, Feature] | None, name: str) -> tuple[str, float]:
-    """Integer unit and scale of a feature, where a catalogue tells them."""
+    """Integer unit and scale of a feature, from a catalogue if it has the feature."""
     if catalogue is None or name not in catalogue:
         return "", 1.0
     return catalogue[name].unit, catalogue[name].scale
@@ -49,7 +49,7 @@ def thermometer_fields(
     *,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
-    """Thermometer fields of loose cuts, one a feature, in the order of ``order``."""
+    """Thermometer fields of single cuts, one per feature, in the order of ``order``."""
     fields = []
     for name in order:
         own = sorted({cut for feature, cut in cuts if feature == name})
