@@ -96,7 +96,7 @@ class Capture:
             raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
         self.link = int(self._c.pcap_datalink(self._pcap))
-        # Raw IP has several numbers (12 and 14 by system, 228 for IPv4, 229 for IPv6); LOOP is NULL.
+        # Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6).
         self.link = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}.get(self.link, self.link)
 
     def __enter__(self) -> Self:
