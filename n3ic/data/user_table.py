@@ -46,7 +46,7 @@ _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clea
 
 
 class UserTable(CatalogueDataSet):
-    """A table that a catalogue describes, whoever wrote it.
+    """A table that a catalogue describes, from any flow exporter.
 
     Args:
         catalogue: as :mod:`n3ic.data.catalogue_dataset` has it, or the rules that a network
