@@ -85,7 +85,7 @@ def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
 
 
 def _left_out(facts: ColumnProfile) -> str:
-    """Why a column is left out; None if it is used."""
+    """Why a column is left out; empty if it is used."""
     if facts.type == "empty":
         return _WHY["empty"]
     role, why = role_of(facts.name)

@@ -49,10 +49,9 @@ class UserTable(CatalogueDataSet):
     """A table that a catalogue describes, from any flow exporter.
 
     Args:
-        catalogue: as :mod:`n3ic.data.catalogue_dataset` has it, or the rules that a network
-        carries.
-        classes: of the network that the flows are for, of which they may lack some; None for
-            flows to train on.
+        catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
+        classes: classes of the network that reads the flows, some of which may be absent; None
+            for flows to train on.
     """
 
     name: ClassVar[str] = OWN

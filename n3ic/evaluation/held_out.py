@@ -127,6 +127,7 @@ def known_split(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int
     # The digest decides: a table of another name may hold the training rows.
     if known.get("data_sha256") != table.sha256:
         return protocol or "random", 0, False
+    # The split is a function of table, protocol and seed, so these give the same test rows again.
     seed = known.get("seed", "")
     if protocol is None or not seed.isdecimal():
         raise UsageError(

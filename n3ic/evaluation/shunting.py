@@ -73,6 +73,7 @@ def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
     They are 0, which decides every row; each margin that occurs, except for the smallest; and the
     largest plus one, which decides no row.
     """
+    # The smallest margin decides every row, as 0 does.
     return [0, *np.unique(margins).tolist()[1:], int(margins.max(initial=0)) + 1]
 
 

@@ -120,7 +120,7 @@ def _library() -> KernelLibrary | None:
     try:
         try:
             library = KernelLibrary.open(build.cached_library())
-        except OSError:
+        except OSError:  # no cache that only this user can write
             library = _private()
         _check(library)
     except build.NoCompilerError:
@@ -166,7 +166,7 @@ def _check(library: KernelLibrary) -> None:
         raise RuntimeError("it does not compute the reference's scores")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # a small prediction takes less time than loading its weights
 def _network(model: BinaryModel) -> KernelNetwork:
     library = _library()
     assert library is not None  # noqa: S101 - callers ask available() first

@@ -21,7 +21,7 @@ Words = NDArray[np.uint32]
 
 def word_count(bits: int) -> int:
     """Number of 32-bit words that hold ``bits`` bits."""
-    return -(-bits // WORD_BITS)
+    return -(-bits // WORD_BITS)  # rounded up, in integers
 
 
 def bytes_for(largest: int) -> int:
@@ -46,6 +46,7 @@ def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
     padded = np.full((*array.shape[:-1], words * WORD_BITS), bool(pad))
     padded[..., :n] = array
     octets = np.packbits(padded, axis=-1, bitorder="little")
+    # Four little-endian octets are one word, on big-endian machines, too.
     return np.ascontiguousarray(octets).view("<u4").astype(np.uint32, copy=False)
 
 

@@ -53,8 +53,9 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
         return np.empty((0, model.input.n_words), dtype=np.uint32)
     rng = np.random.default_rng(seed)
     rows = np.arange(2 * _MARGIN_ROWS)
-    wanted = model.shunt - (rows % 2)
+    wanted = model.shunt - (rows % 2)  # in turn the least decided margin and the largest shunted
     x = rng.random((len(rows), n)) < np.where(rows % 4 < 2, 0.5, rng.random(len(rows)))[:, None]
+    # The search runs for all rows at once: each step is one call of the network.
     off = np.abs(margins_of(model.scores(pack(x))) - wanted)
     for _ in range(_MARGIN_STEPS):
         if not off.any():
@@ -82,9 +83,10 @@ def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.in
         if field.kind == "binary":
             points += [1 << bit for bit in range(field.width)]
         for point in points:
+            # A comparison that is off by one, or > for >=, differs at one of these three.
             edges[field.feature] |= {point - 1, point, min(point + 1, UINT32_MAX)}
     rng = np.random.default_rng(seed)
-    rows = max(len(values) for values in edges.values())
+    rows = max(len(values) for values in edges.values())  # shorter lists repeat
     return {
         name: np.resize(rng.permutation(np.array(sorted(values), dtype=np.int64)), rows)
         for name, values in edges.items()

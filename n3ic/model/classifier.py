@@ -76,7 +76,7 @@ def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
     """Best minus second best score of each row."""
-    top = np.partition(scores, -2, axis=1)
+    top = np.partition(scores, -2, axis=1)  # the two best last; no need to sort the others
     return (top[:, -1] - top[:, -2]).astype(np.int32)
 
 
@@ -239,13 +239,13 @@ class Classifier(Displayed):
         if isinstance(self.shunt, bool) or not isinstance(self.shunt, int | np.integer):
             raise ModelError(f"the shunting threshold is an integer, not {self.shunt!r}")
         object.__setattr__(self, "shunt", int(self.shunt))
-        highest = self.largest_margin + 1
+        highest = self.largest_margin + 1  # a threshold that no margin reaches shunts every flow
         if not 0 <= self.shunt <= highest:
             raise ModelError(
                 f"a shunting threshold of {self.shunt}: 0 to {highest} expected, "
                 f"the largest margin of this network is {self.largest_margin}"
             )
-        if self.shunt and SHUNT_NAME in self.classes:
+        if self.shunt and SHUNT_NAME in self.classes:  # verdicts by name would be ambiguous
             raise ModelError(f"a network that shunts flows has no class named {SHUNT_NAME!r}")
 
     # --- inference -------------------------------------------------------------------------
@@ -439,7 +439,7 @@ class Classifier(Displayed):
             header["shunt"] = self.shunt
         if self.table is not None:
             header["table"] = self.table.to_dict()
-        version = SHUNT_VERSION if self.shunt else VERSION
+        version = SHUNT_VERSION if self.shunt else VERSION  # older readers read what they can
         return pack_file(self.family, header, self._tensors(), version)
 
 

@@ -60,7 +60,7 @@ class ColumnRule:
 
         number = isinstance(self.scale, int | float) and not isinstance(self.scale, bool)
         require(number, "scale", "a positive number")
-        object.__setattr__(self, "scale", float(self.scale))
+        object.__setattr__(self, "scale", float(self.scale))  # 1 and 1.0 give equal bytes
         object.__setattr__(self, "values", tuple(self.values))
         require(self.kind in get_args(ColumnKind), "kind", " or ".join(get_args(ColumnKind)))
         require(self.blank in get_args(Blank), "blank", " or ".join(get_args(Blank)))
@@ -173,5 +173,6 @@ class TableRules:
 
 def _is_text(value: object) -> bool:
     """Whether it is a short text; cells may hold unprintable characters, but no surrogates."""
+    # A lone surrogate has no UTF-8, so no file could hold it.
     surrogates = isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value)
     return isinstance(value, str) and len(value) < _LONGEST and not surrogates

@@ -108,7 +108,7 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
     useful = boundary_vectors(model, rng)
     found = [useful[_strike(model, pack(useful), left, hidden)]]
     cells = sum(layer.n_outputs * layer.n_words for layer in model.layers)
-    rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))
+    rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))  # fewer for large networks: bounded time
     near = useful
     distance, idle = sum(layer.n_inputs * layer.n_outputs for layer in model.layers), 0
     for _ in range(_ROUNDS):
@@ -134,6 +134,7 @@ def _candidates(
     parts = [rng.random((rows // 4, n)) < rng.random((rows // 4, 1))]
     for parents in (useful, near):
         chosen = parents[rng.integers(0, len(parents), rows // 4)]
+        # 1 to 16 flips on average: small steps refine, larger ones leave a plateau.
         flips = rng.random((rows // 4, n)) < rng.choice([1, 2, 4, 16], (rows // 4, 1)) / n
         parts.append(chosen ^ flips)
     layer = model.layers[0]
@@ -180,7 +181,7 @@ def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits
     popcounts = layer.popcounts(pack(x[None, :]))[0]
     # Flips that each neuron still needs; 0 or less where its output is as wanted.
     lacks = np.where(wanted, layer.thresholds - popcounts, popcounts - layer.thresholds + 1)
-    for _ in range(2 * layer.n_inputs):
+    for _ in range(2 * layer.n_inputs):  # a greedy descent may cycle
         if (lacks <= 0).all():
             break
         # A flip of input k adds column k of `sides` to the needs; at 0, +1 spoils the output.
@@ -263,5 +264,6 @@ def _seen(model: BinaryModel, layer: int, neuron: int, outputs: Words) -> Bits:
     both = np.concatenate([outputs, flipped])
     for following in model.hidden[layer + 1 :]:
         both = following.fire(both)
+    # Only the scores count: a change that later neurons absorb is not seen.
     scores = model.output.scores(both)
     return np.asarray((scores[: len(outputs)] != scores[len(outputs) :]).any(axis=1))

@@ -172,7 +172,7 @@ def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
     values = np.asarray(source, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("values must be finite")
-    scaled = np.clip(np.rint(values * scale), 0, UINT32_MAX)
+    scaled = np.clip(np.rint(values * scale), 0, UINT32_MAX)  # float64 holds 32 bits exactly
     return np.where((values > 0) & (scaled == 0), 1.0, scaled).astype(np.int64)
 
 

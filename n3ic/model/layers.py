@@ -136,6 +136,7 @@ class HiddenLayer(Connections):
         thresholds = np.asarray(self.thresholds)
         if thresholds.shape != (self.n_outputs,) or thresholds.dtype.kind not in "iu":
             raise ModelError(f"{self.n_outputs} integer thresholds expected")
+        # Beyond these bounds a threshold decides nothing more: one network, one set of bytes.
         wrong = np.flatnonzero((thresholds < 0) | (thresholds > self.fan_in + 1))
         if wrong.size:
             j = int(wrong[0])
@@ -184,6 +185,7 @@ class OutputLayer(Connections):
         bias = np.asarray(self.bias)
         if bias.shape != (self.n_outputs,) or bias.dtype.kind not in "iu":
             raise ModelError(f"{self.n_outputs} integer biases expected")
+        # A score, popcount + bias, is then below 2^25 in size and fits 32 bits on every target.
         if np.abs(bias.astype(np.int64)).max() >= 1 << 24:
             raise ModelError("a bias is below 2^24 in size")
         object.__setattr__(self, "bias", _frozen(bias, np.int32))

@@ -362,7 +362,7 @@ class MeterSpec:
         if step.operation == "shift":
             if step.right or not 0 <= step.amount < 64:
                 raise ModelError(f"{where}: a shift has one operand and 0 to 63 bits")
-            return left >> step.amount
+            return left >> step.amount  # like all operations, largest for the largest left operand
         constant = step.operation != "quotient" and not step.right
         right = step.amount if constant else self._operand(where, step.right, results)
         if constant and not 0 <= step.amount <= UINT32_MAX:
@@ -381,6 +381,7 @@ class MeterSpec:
             raise ModelError(f"{where}: expected a second operand or an amount, got both")
         if step.operation == "add" and left + right > UINT64_MAX:
             raise ModelError(f"{where}: the sum could exceed 64 bits")
+        # `sub` has its largest result where the right operand is 0.
         out = {"add": left + right, "sub": left, "min": min(left, right), "max": max(left, right)}
         return out[step.operation]
 

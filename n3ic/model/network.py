@@ -57,15 +57,9 @@ class BinaryModel(Classifier):
     """A binary network from packed input bits to integer scores.
 
     Attributes:
-        input: how integer features become input bits.
         hidden: the hidden layers, none or more.
         output: the layer of class scores, two classes or more.
-        classes: name of each class.
-        name: what the model is for, such as ``anomaly``.
-        provenance: where it comes from (recipe, data, seed): text to text.
-        meter: how the features are computed from packets; see :class:`Classifier`.
-        shunt: the smallest margin with which the card decides a flow by itself.
-        table: how the features are read from a table; see :class:`Classifier`.
+        input, classes, name, provenance, meter, shunt, table: see :class:`Classifier`.
     """
 
     family: ClassVar[str] = "binary-network"

@@ -56,7 +56,7 @@ class CoLocation:
 
 
 def summed_memory(members: Sequence[CoLocatedNetwork]) -> dict[str, int]:
-    """Bytes that networks take of each memory, added up."""
+    """Total bytes of networks in each memory."""
     memory: dict[str, int] = {}
     for member in members:
         for part in member.fit.placements:

@@ -58,10 +58,9 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: Classifier) -> dict[st
 
 
 def exported_as(network: Simplified[Any]) -> dict[str, Any] | None:
-    """What of a trained network was written: its shape, digest, input bits and what is gone.
+    """Shape, digest, input bits and removed parts of a written network; None if nothing changed.
 
-    None where it is written as it is. ``bits`` are
-    the input bits of the trained network, in the order of those that are written.
+    ``bits`` are the trained network's input bits, in the order of the written ones.
     """
     if not network.findings.removes:
         return None

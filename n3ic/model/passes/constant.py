@@ -24,7 +24,7 @@ def fold(draft: Draft) -> Draft:
     for i in range(len(draft.model.hidden)):
         layer, reader = draft.model.layers[i], draft.model.layers[i + 1]
         found = values(draft.model.hidden[i])
-        if len(found) == layer.n_outputs:
+        if len(found) == layer.n_outputs:  # a layer of no neurons is no layer
             found.pop(next(iter(found)))
         if not found:
             continue

@@ -28,7 +28,7 @@ def read_neurons(model: BinaryModel, *, scores: bool = True) -> list[Bits]:
     found = [needed]
     for layer in reversed(model.hidden):
         rows = found[0].copy()
-        rows[list(constant.values(layer))] = False
+        rows[list(constant.values(layer))] = False  # whatever they read, they give the same
         found.insert(0, (signs(layer)[rows] != 0).any(axis=0))
     return found[1:]
 
@@ -41,7 +41,7 @@ def drop(draft: Draft) -> Draft:
     # From the output down: a neuron that goes may have been the only reader of others.
     for i in reversed(range(len(draft.model.hidden))):
         reader = draft.model.layers[i + 1]
-        if reader.mask is None:
+        if reader.mask is None:  # every neuron is read
             continue
         dead = np.flatnonzero(~reader.mask.any(axis=0))
         if len(dead) == reader.n_inputs:

@@ -124,6 +124,7 @@ def rewired(
     bits = np.asarray(weights, dtype=np.bool_)
     connected = None if mask is None else np.asarray(mask, dtype=np.bool_)
     if isinstance(layer, OutputLayer):
+        # What the popcount lost, the bias gains: the scores stay.
         return OutputLayer(bits, mask=connected, bias=layer.bias + np.asarray(counted))
     assert isinstance(layer, HiddenLayer)  # noqa: S101 - the other kind of layer
     fan_in = np.full(len(bits), bits.shape[1]) if connected is None else connected.sum(axis=1)

@@ -34,6 +34,7 @@ def groups(layer: HiddenLayer) -> list[Group]:
         flipped = not weights[np.argmax(mask)]  # one form for both: the first weight is +1
         if flipped:  # popcount of the inverted weights is the fan-in less the popcount
             weights, threshold = ~weights, int(layer.fan_in[j]) + 1 - threshold
+        # Weights without a connection make no difference, so they are no part of the key.
         key = (mask.tobytes(), (weights & mask).tobytes(), threshold)
         found[key].append((j, flipped))
     return [

@@ -23,7 +23,7 @@ PASSES: tuple[Callable[[Draft], Draft], ...] = (
     constant.fold,
     duplicate.merge,
     dead.drop,
-    unused.drop,
+    unused.drop,  # last: the others may leave bits without a reader
 )
 
 
