@@ -77,7 +77,7 @@ def polish(
     """
     label = np.asarray(label)
     if len(words) != len(label) or not len(label):
-        raise ModelError(f"{len(words)} rows of inputs and {len(label)} labels; as many expected")
+        raise ModelError(f"{len(words)} rows and {len(label)} labels; expected one label a row")
     if label.min() < 0 or label.max() >= len(model.classes):
         raise ModelError(f"labels are class indices below {len(model.classes)}")
     rng = np.random.default_rng(seed)

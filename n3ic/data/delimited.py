@@ -248,7 +248,7 @@ def _check_text(name: str, body: bytes, line: int) -> None:
         return f"{name}, line {line + before}"
 
     if (nul := body.find(b"\0")) >= 0:
-        raise DataError(f"{at(nul)}: a NUL byte; this is no text file")
+        raise DataError(f"{at(nul)}: a NUL byte; this is not a text file")
     if not body.isascii():
         try:
             body.decode()

@@ -28,9 +28,9 @@ _EARLIEST, _LATEST = 946_684_800_000_000, 4_102_444_800_000_000  # 2000 and 2100
 BadLine = Literal[
     "fewer than 8 fields",
     "longer than 64 KiB",
-    "an address is none",
-    "a port is none",
-    "a time is none, or not in microseconds since 1970",
+    "an address is invalid",
+    "a port is invalid",
+    "a time is invalid, or not in microseconds since 1970",
     "ends before it starts",
 ]
 
@@ -68,21 +68,21 @@ def parse_info(line: str, protocol_field: int = PROTOCOL_FIELD) -> InfoFlow | Ba
     try:
         first, last = whole_number(start), whole_number(end)
     except ValueError:
-        return "a time is none, or not in microseconds since 1970"
+        return "a time is invalid, or not in microseconds since 1970"
     if not (_EARLIEST <= first < _LATEST and _EARLIEST <= last < _LATEST):
-        return "a time is none, or not in microseconds since 1970"
+        return "a time is invalid, or not in microseconds since 1970"
     if last < first:
         return "ends before it starts"
     try:
         for port in (local_port, remote_port):
             port_number(port)
     except ValueError:
-        return "a port is none"
+        return "a port is invalid"
     protocol = fields[protocol_field] if protocol_field < len(fields) else ""
     try:
         key = flow_key(local, local_port, remote, remote_port, protocol)
     except ValueError:
-        return "an address is none"
+        return "an address is invalid"
     return InfoFlow(key, first, last, fields)
 
 

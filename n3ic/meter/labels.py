@@ -186,7 +186,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
         *lines, left = (left + piece).split(b"\n")
         yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
         if len(left) > MAX_LINE:
-            raise DataError(f"a line of more than {MAX_LINE:,} bytes; this is no table of labels")
+            raise DataError(f"a line of more than {MAX_LINE:,} bytes; not a table of labels")
     if left:
         yield left.decode("utf-8", "replace")
 

@@ -99,11 +99,11 @@ class ColumnRule:
             ModelError: the data is not the rule of a column.
         """
         if not isinstance(data, Mapping) or not data.keys() <= vars(_USUAL).keys():
-            raise ModelError(f"no rule of a column: {data!r}"[:200])
+            raise ModelError(f"not the rule of a column: {data!r}"[:200])
         try:
             return cls(**data)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ModelError(f"no rule of a column: {error}"[:200]) from error
+            raise ModelError(f"not the rule of a column: {error}"[:200]) from error
 
 
 _USUAL = ColumnRule()
@@ -168,7 +168,7 @@ class TableRules:
             columns = {name: ColumnRule.from_dict(rule) for name, rule in data["columns"].items()}
             return cls(columns, data["label"], data["positive"], data["blank_label"])
         except (KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"no rules of a table: {error!r}"[:200]) from error
+            raise ModelError(f"not the rules of a table: {error!r}"[:200]) from error
 
 
 def _is_text(value: object) -> bool:

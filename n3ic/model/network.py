@@ -231,7 +231,7 @@ def binary_network(model: Classifier) -> BinaryModel:
         ModelError: the model is of another family.
     """
     if not isinstance(model, BinaryModel):
-        raise ModelError(f"{model.name}: a binary network is needed, this is of {model.family}")
+        raise ModelError(f"{model.name}: expected a binary network, got family {model.family}")
     return model
 
 

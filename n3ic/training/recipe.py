@@ -163,7 +163,7 @@ class Recipe:
         if own is not None and self.settings is None:
             object.__setattr__(self, "settings", own())
         if type(self.settings) is not (own or type(None)):
-            raise UsageError(f"settings of {self.settings!r:.60} are none of family {self.family}")
+            raise UsageError(f"settings {self.settings!r:.60} are not of family {self.family}")
         if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
             raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
         if self.tree_bytes < 0:

@@ -79,9 +79,9 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
             hidden layers are given, too.
     """
     if "hidden" in given:
-        raise UsageError("a budget of bytes chooses the hidden layers; leave them, or it, out")
+        raise UsageError("a budget of bytes chooses the hidden layers; give only one of them")
     if recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(given):
-        raise UsageError("a budget of bytes is for weights, trees have a number and leaves")
+        raise UsageError("a budget of bytes is for weights; trees take a number and leaves")
     learned = recipe.encoding not in ("binary", "quantile")
     if "bits" not in given and learned:
         recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})

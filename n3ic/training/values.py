@@ -88,12 +88,12 @@ class Value:
             return float(given)
         elif type(given) is kind:
             return given
-        raise UsageError(f"{self.typed_name}: {_KINDS[kind]} expected, got {given!r:.60}")
+        raise UsageError(f"{self.typed_name}: expected {_KINDS[kind]}, got {given!r:.60}")
 
     def _numbers(self, text: str) -> tuple[int, ...]:
         if not re.fullmatch(r"\s*(\d+(\s*[-,]\s*\d+)*)?\s*", text):
             raise UsageError(
-                f"--{self.typed_name}: numbers such as 32,16 expected, got {text!r:.60}"
+                f"--{self.typed_name}: expected numbers such as 32,16, got {text!r:.60}"
             )
         return tuple(int(part) for part in re.findall(r"\d+", text))
 

@@ -67,7 +67,7 @@ def read_config(path: str | Path) -> ConfigFile:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is damaged: {error}") from error
     if not isinstance(said, dict):
-        raise UsageError(f"{path}: options by name expected, got {said!r:.60}")
+        raise UsageError(f"{path}: expected options by name, got {said!r:.60}")
     if _COMMAND in said:
         return ConfigFile(str(path), content, _of_command(str(path), said[_COMMAND]), typed=True)
     values: dict[str, Any] = {}

@@ -87,7 +87,7 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
         raise UsageError(f"{case.name}: the options leave no network to train")
     if set(tasks) != {""} and not case.group:
         raise UsageError(
-            f"the use case {case.name} has several networks and no word for one (group)"
+            f"the use case {case.name} has several networks but no name for one (group)"
         )
     protocols = _protocols(case, table, request.protocol)
     return TrainingData(case, options, table, tasks, protocols, _kept(request, tasks))

@@ -33,7 +33,7 @@ def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Fi
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if not curves:
-        raise ValueError("one ROC curve at least is expected")
+        raise ValueError("expected at least one ROC curve")
     figure, axes = new_figure(6.8, 6.2)
     first = next(iter(curves.values()))
     x, low, high = first.band()

@@ -155,7 +155,7 @@ def boosted_fields(
         boosting collapsed, the cuts are those of one tree (:func:`.tree.tree_fields`).
     """
     if bits < 1:
-        raise UsageError(f"{bits} input bits asked for; take at least 1")
+        raise UsageError(f"expected at least 1 input bit, got {bits}")
     trees = trees or boosted_trees(columns, label, seed=seed)
     if collapsed(trees):
         return tree_fields(columns, label, bits, seed=seed, catalogue=catalogue)

@@ -47,6 +47,6 @@ def chi2_features(columns: Columns, label: NDArray[np.int64], k: int) -> tuple[s
         UsageError: ``k`` is below 1 or above the number of features.
     """
     if not 1 <= k <= len(columns):
-        raise UsageError(f"{k} features asked for, {len(columns)} are there to choose from")
+        raise UsageError(f"expected 1 to {len(columns)} features, got {k}")
     scores = chi2_scores(columns, label)
     return tuple(sorted(scores, key=lambda name: -scores[name])[:k])

@@ -28,11 +28,11 @@ def matrix_of(
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Names and the matrix ``(rows, features)`` of columns that fit the label."""
     if not columns:
-        raise UsageError("there is no feature to choose from; name at least one")
+        raise UsageError("no feature to choose from; name at least one")
     rows = len(label)
     wrong = [name for name, column in columns.items() if np.shape(column) != (rows,)]
     if wrong:
-        raise UsageError(f"column {wrong[0]}: {rows} rows expected, as many as labels")
+        raise UsageError(f"column {wrong[0]}: expected {rows} rows, one a label")
     return tuple(columns), np.stack([np.asarray(c, dtype=np.int64) for c in columns.values()], 1)
 
 

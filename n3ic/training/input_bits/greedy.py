@@ -55,7 +55,7 @@ def greedy_fields(
         candidates, quantile cuts are added; if there are too few values, there are fewer bits.
     """
     if bits < 1:
-        raise UsageError(f"{bits} input bits asked for; take at least 1")
+        raise UsageError(f"expected at least 1 input bit, got {bits}")
     trees = trees or boosted_trees(columns, label, seed=seed)
     gains = {} if collapsed(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]

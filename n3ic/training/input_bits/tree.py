@@ -87,7 +87,7 @@ def tree_fields(
         quantile cuts are added; if there are too few values, there are fewer bits.
     """
     if bits < 1:
-        raise UsageError(f"{bits} input bits asked for; take at least 1")
+        raise UsageError(f"expected at least 1 input bit, got {bits}")
     chosen = tree_cuts(columns, label, bits, seed=seed)
     if len(chosen) < bits:
         chosen += spare_cuts(columns, chosen, bits - len(chosen))

@@ -63,12 +63,12 @@ class SweepRequest:
         for name, values in self.axes.items():
             if name not in (*_REQUEST_AXES, *recipe_values()):
                 known = ", ".join((*_REQUEST_AXES, *recipe_values()))
-                raise UsageError(f"{name!r} cannot be swept; what can: {known}")
+                raise UsageError(f"{name!r} cannot be swept; expected one of {known}")
             if not values:
                 raise UsageError(f"{name.replace('_', '-')} has no value to try")
             count *= len(values)
         if count > MOST_POINTS:
-            raise UsageError(f"{count:,} networks are asked for; {MOST_POINTS:,} at most")
+            raise UsageError(f"{count:,} networks; expected at most {MOST_POINTS:,}")
 
     @property
     def told(self) -> Mapping[str, OptionValue]:
@@ -154,5 +154,5 @@ def sweep_networks(
         )
         found.append(SweepNetwork(values, recipe, None if words is None else tuple(words)))
     if not found:
-        raise UsageError(f"none of these networks can be; {refused[0]}")
+        raise UsageError(f"none of these networks is possible; {refused[0]}")
     return found, refused
