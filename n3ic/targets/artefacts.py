@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the files of an export directory from the model and the options."""
+"""Write the files of an export directory from the model and the options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SLACK = 1 << 20
 def write_artefacts(
     directory: Path, tool: Exporter[Any], network: Simplified[Any], options: Options
 ) -> None:
-    """Write what the target runs, its README and the model into an empty directory.
+    """Write the target's artefacts, its README and the model into an empty directory.
 
     Raises:
         ExportError: the model cannot be expressed for the target.

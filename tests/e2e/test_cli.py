@@ -199,7 +199,7 @@ def test_bad_tables_are_named(tmp_path, text, message):
         (["train", "anomali"], 2, "did you mean 'anomaly'?"),
         (["train", "anomaly", "--recipe", "x"], 2, "it has default, published, paper"),
         (["train", "anomaly", "--epochs", "x"], 2, "--epochs: 'x' is not of type int"),
-        (["train", "anomaly", "--hidden=-5"], 2, "numbers such as 32,16 expected, got '-5'"),
+        (["train", "anomaly", "--hidden=-5"], 2, "expected numbers such as 32,16, got '-5'"),
         (["train", "anomaly", "--seed", str(2**32)], 2, "--seed"),
         (["train", "anomaly", "--epoch", "3"], 2, "--epochs"),
         (["export", "--target", "nfp", "--thread", "3"], 2, "Possible options: --threads"),

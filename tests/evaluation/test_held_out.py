@@ -68,7 +68,7 @@ def test_classes_are_told_by_name():
     model, table = made()
     swapped = replace(table, classes=("b", "a"), sha256="other")
     assert np.array_equal(held_out(model, swapped).label, 1 - table.label)
-    with pytest.raises(DataError, match="class 'c' is none of the network's: a, b"):
+    with pytest.raises(DataError, match="class 'c' is not one of the network's: a, b"):
         held_out(model, replace(table, classes=("a", "c")))
 
 

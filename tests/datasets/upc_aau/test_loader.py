@@ -262,9 +262,9 @@ def test_damaged_lines_are_counted_by_reason_and_never_guessed(data):
 
     bad = {
         "fewer than 8 fields": ["#".join(cells[:7]), "\0\0", lines[1][:30]],
-        "a time is none, or not in microseconds since 1970": [with_cell(1, "x")],
-        "an address is none": [with_cell(4, "999.1.1.1"), with_cell(3, "::g")],
-        "a port is none": [with_cell(5, "70000")],
+        "a time is invalid, or not in microseconds since 1970": [with_cell(1, "x")],
+        "an address is invalid": [with_cell(4, "999.1.1.1"), with_cell(3, "::g")],
+        "a port is invalid": [with_cell(5, "70000")],
         "ends before it starts": [with_cell(2, "1361750400000000")],
         "longer than 64 KiB": [lines[0] + "#" * (1 << 16)],
         "no label": [with_cell(9, " "), "#".join(cells[:8])],
