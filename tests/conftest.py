@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +15,7 @@ import pytest
 
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
+from n3ic.training.input_bits.boosted import boosted_trees
 
 # How long an example takes says how busy the machine is, not what is wrong.
 hypothesis.settings.register_profile("n3ic", deadline=None)
@@ -24,7 +26,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
 
 
 def pytest_collection_finish() -> None:
@@ -78,6 +79,16 @@ def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")
     if "CC" not in os.environ and shutil.which("clang"):
         monkeypatch.setenv("CC", "clang")
+
+
+@pytest.fixture(scope="module")
+def small_baselines() -> Iterator[None]:
+    """Baselines and teachers of few rounds, for tests that look at no figure of theirs."""
+    float_mlp = pytest.importorskip("n3ic.training.float_mlp")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(float_mlp, "EPOCHS", 3)
+        patch.setitem(boosted_trees.__kwdefaults__, "rounds", 20)
+        yield
 
 
 @pytest.fixture(scope="session")

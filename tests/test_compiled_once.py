@@ -71,6 +71,27 @@ def test_debug_information_is_not_kept(compiled):
     assert compiled("a", '#define SAID "one"\n', "-g") == ("one", [])
 
 
+def test_debug_information_without_its_folder_is_kept_with_the_text_it_shows(repository, tmp_path):
+    clang = shutil.which("clang")
+    if clang is None:
+        pytest.skip("needs clang")
+    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+
+    def count(folder, text):
+        where = tmp_path / folder
+        where.mkdir()
+        (where / "a.c").write_text(text)
+        words = ["-g", "-fdebug-compilation-dir=.", "-c", "a.c", "-o", "a.o"]
+        command = [sys.executable, "-IS", str(script), str(kept), clang, *words]
+        subprocess.run(command, cwd=where, check=True)
+        assert (where / "a.o").is_file()
+        return len(list(kept.iterdir()))
+
+    assert count("a", "int one; // a\n") == count("b", "int one; // a\n") == 1
+    assert count("c", "int one; // b\n") == 2
+    assert count("d", "\nint one; // a\n") == 3
+
+
 def test_warnings_and_errors_are_said_each_time(compiled):
     warned = "int main(void) { int unused; return 0; }"
     for folder in ("a", "b"):
