@@ -26,7 +26,8 @@ OBJECTS = (".o", ".a", ".so")
 NOT_UNDERSTOOD = ("-g", "-E", "-M", "-S", "-l", "-L", "-x", "-fprofile", "--coverage", "-fsanitize",
                   "-save-temps", "-ftest", "-B", "@")  # fmt: skip
 PLACE = "-fdebug-compilation-dir=."
-UNDERSTOOD = ("-g0", "-lm", "-lpthread", "-MMD", "-MP")
+LINKED = ("-lm", "-lpthread")
+UNDERSTOOD = ("-g0", "-MMD", "-MP", *LINKED)
 
 
 def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
@@ -49,7 +50,8 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
             rest.append(word)
     if not sources:
         return None
-    options = [w for w in rest if w not in ("-c", "-MMD", "-MP")]
+    # clang would warn that it does not link.
+    options = [w for w in rest if w not in ("-c", "-MMD", "-MP", "-shared", *LINKED)]
     shown = ["-E"] if lines else ["-E", "-P"]
     text = subprocess.run([compiler, *options, *shown, *sources], capture_output=True)
     if text.returncode or text.stderr:

@@ -38,6 +38,20 @@ def test_the_same_text_is_compiled_once(compiled):
     assert compiled("b", '#define SAID "one"\n') == ("one", first)
 
 
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_a_library_is_compiled_once_by_either_compiler(repository, tmp_path, name):
+    real = shutil.which(name)
+    if real is None:
+        pytest.skip(f"needs {name}")
+    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+    (tmp_path / "a.c").write_text("int one;")
+    words = ["-O0", "-fPIC", "-shared", "a.c", "-o", "a.so", "-lm"]
+    command = [sys.executable, "-IS", str(script), str(kept), real, *words]
+    for _ in range(2):
+        subprocess.run(command, cwd=tmp_path, check=True)
+        assert len(list(kept.iterdir())) == 1
+
+
 def test_what_is_kept_is_handed_out(compiled, tmp_path):
     _, (name,) = compiled("a", '#define SAID "one"\n')
     other, _ = compiled("other", '#define SAID "other"\n')
