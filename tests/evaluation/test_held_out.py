@@ -10,7 +10,7 @@ from n3ic.data.split import split
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.calibration import calibration
-from n3ic.evaluation.held_out import held_out
+from n3ic.evaluation.held_out import held_out, known_split
 from n3ic.evaluation.importance import permutation_importance
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
@@ -56,6 +56,9 @@ def test_of_other_flows_all_rows():
     model, table = made()
     held = held_out(model, replace(table, sha256="other"))
     assert len(held.rows) == 300 and held.origin == "300 rows of other flows of flows"
+    other = replace(table, sha256="other")
+    assert known_split(model, other) == ("random", 0, False)
+    assert known_split(model.changed(provenance={}), other)[1:] == (0, False)
 
 
 def test_a_model_that_does_not_say_its_split_is_refused():

@@ -27,7 +27,7 @@ QUICK = {"encoding": "quantile", "distill": 0.0, "epochs": 1}
 
 
 @pytest.fixture(scope="module")
-def table():
+def table(small_baselines):
     return DATASET.load().rows(np.arange(600))
 
 
