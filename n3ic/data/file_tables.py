@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.data.delimited import Sheet, open_sheet
-from n3ic.data.files import MAX_BYTES, read_contents
+from n3ic.data.files import MAX_BYTES, Content, read_contents
 from n3ic.data.parquet import parquet_sheets
 from n3ic.data.table_meter import is_parquet
 from n3ic.errors import DataError
@@ -28,13 +28,18 @@ class FileTable:
     sha256: str
 
 
-def open_sheets(path: str | Path) -> Iterator[FileTable]:
+def open_sheets(path: str | Path | Content) -> Iterator[FileTable]:
     """The tables of a file, in units of the source: one, or more in an archive.
+
+    Errors of a content, which is a table in memory, count its rows from 1.
 
     Raises:
         DataError: the file cannot be read, is damaged, too large or of a foreign format, or its
             numbers are in other units.
     """
+    if isinstance(path, Content):
+        yield FileTable(replace(open_sheet(path), line=0, row="row"), path.sha256)
+        return
     try:
         parquet = is_parquet(path)
     except OSError as error:

@@ -57,6 +57,9 @@ class Content:
     name: str
     data: bytes
 
+    def __str__(self) -> str:
+        return self.name
+
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the bytes, in hexadecimal."""
@@ -68,10 +71,16 @@ class Content:
         return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
 
 
+DataSource = str | Path | Content | Sequence[str | Path]
+"""What a table is read from: a file or a folder, several, or the text of a table in memory."""
+
+
 def find_tables(
-    paths: str | Path | Sequence[str | Path], suffixes: tuple[str, ...] = TABLE_SUFFIXES
-) -> list[Path]:
+    paths: DataSource, suffixes: tuple[str, ...] = TABLE_SUFFIXES
+) -> Sequence[Path | Content]:
     """The files that ``paths`` names: files as given, folders by their table files, sorted.
+
+    A content stands for itself.
 
     Args:
         paths: a file, a folder (searched with its subfolders), or several of them.
@@ -80,6 +89,8 @@ def find_tables(
     Raises:
         DataError: a path does not exist, or a folder holds no table file.
     """
+    if isinstance(paths, Content):
+        return [paths]
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
         raise DataError("no file was given: name a file or a folder")
@@ -118,11 +129,14 @@ def _is_table(path: Path, known: tuple[str, ...]) -> bool:
     return suffixes[-1] in known
 
 
-def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:
+def read_contents(
+    path: str | Path | Content, *, max_bytes: int = MAX_BYTES
+) -> Iterator[Content]:
     """Decompress a file; its compression is known by its first bytes, never by its name.
 
     Args:
-        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives.
+        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives; a content
+            is yielded as it is.
         max_bytes: bound of the decompressed bytes, of all members together for a zip archive.
 
     Yields:
@@ -131,6 +145,9 @@ def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[C
     Raises:
         DataError: the file is empty, truncated, damaged, too large or of an unknown format.
     """
+    if isinstance(path, Content):
+        yield path
+        return
     name = str(path)
     try:
         with Path(path).open("rb") as stream:

@@ -10,7 +10,7 @@ the next table by them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from n3ic.data.column_profile import ColumnProfile, column_names, profile_column
 from n3ic.data.delimited import Sheet, TextColumn
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import open_sheets
-from n3ic.data.files import TABLE_SUFFIXES, find_tables, printable
+from n3ic.data.files import TABLE_SUFFIXES, DataSource, find_tables, printable
 from n3ic.data.inference import infer
 from n3ic.data.naming import is_label_name
 from n3ic.data.table import FlowTable
@@ -87,9 +87,7 @@ class UserTable(CatalogueDataSet):
             table.get("blank_label", ""),
         )
 
-    def load_noting(
-        self, path: str | Path | Sequence[str | Path]
-    ) -> tuple[FlowTable, tuple[str, ...]]:
+    def load_noting(self, path: DataSource) -> tuple[FlowTable, tuple[str, ...]]:
         """The table, and lines about the cells that had to be changed.
 
         Raises:
@@ -193,7 +191,7 @@ def with_positive(table: FlowTable, positive: str) -> FlowTable:
 
 
 def describe(
-    paths: str | Path | Sequence[str | Path],
+    paths: DataSource,
     label: str = "",
     description: str | Path | None = None,
     *,
@@ -203,7 +201,8 @@ def describe(
     """Infer how tables of one layout are read, and apply what the user says of them.
 
     Args:
-        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not.
+        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not; or the
+            text of a table in memory, see :func:`.memory.table_content`.
         label: the column of the class; what ``columns.toml`` says where empty.
         description: a ``columns.toml``; the one beside the data where None and ``beside``.
         positive: the class that is told from all others.
@@ -258,8 +257,32 @@ def describe(
     return own, facts
 
 
-def description_beside(path: str | Path) -> Path | None:
+def load_own(
+    paths: DataSource,
+    label: str,
+    description: str | Path | None = None,
+    *,
+    positive: str = "",
+    tell: Callable[[str], object],
+) -> FlowTable:
+    """Read labelled tables as :func:`describe` infers, and tell what was inferred and changed.
+
+    Raises:
+        DataError: the tables cannot be read, or what is said of them is not so.
+        UsageError: there is no such label, or none is named.
+    """
+    own, facts = describe(paths, label, description, positive=positive)
+    need_label(own, facts, paths)
+    table, changed = own.load_noting(paths)
+    for line in (*summary_lines(own, facts), *changed):
+        tell(line)
+    return table
+
+
+def description_beside(path: object) -> Path | None:
     """The ``columns.toml`` beside a table, or in a folder of tables; None where there is none."""
+    if not isinstance(path, str | Path):
+        return None
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     found = folder / COLUMNS_FILE
     return found if found.is_file() else None
@@ -335,7 +358,7 @@ def need_label(own: UserTable, facts: Sequence[ColumnProfile], source: object) -
     if not own.rules.label:
         could = ", ".join(labels_of(facts)) or "none has few enough values"
         raise UsageError(
-            f"{source}: which column is the class? Say --label COLUMN; these could be: {could}"
+            f"{source}: which column is the class? Say --label COLUMN, in Python label="COLUMN"; these could be: {could}"
         )
 
 
