@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from n3ic.data.user_table import OWN
 from n3ic.errors import MissingDependencyError, UsageError
@@ -60,7 +59,7 @@ def train(
     use_case: Any = None,
     *,
     label: Any = None,
-    positive: str | None = None,
+    positive: str = "",
     feature_names: Sequence[str] | None = None,
     config: str | Path | None = None,
     progress: TrainingProgress | None = None,
@@ -69,8 +68,8 @@ def train(
     """Train a use case, or on a table in memory, and write the run folder, whole or not at all.
 
     A table in memory trains the network that its CSV file does (``to_csv(index=False)`` of pandas,
-    ``write_csv()`` of Polars), byte for byte. A run of several networks, seeds or protocols that was interrupted goes on where it was when
-    it is asked for again.
+    ``write_csv()`` of Polars), byte for byte. A run of several networks, seeds or protocols that
+    was interrupted goes on where it was when it is asked for again.
 
     Args:
         use_case: its name, such as ``anomaly``; what the file says where None. Or a table: pandas,
@@ -90,23 +89,23 @@ def train(
         UsageError: an unknown name or option, or the folder exists.
         DataError: the data cannot be read or split.
     """
-    from n3ic.data.memory import is_table
+    from n3ic.memory import column_of, is_table, read_memory
+    from n3ic.runs.progress import TrainingProgress
     from n3ic.usecases.config import train_request
-    from n3ic.usecases.memory import read_memory
     from n3ic.usecases.training import train_use_case
 
+    progress = progress or TrainingProgress()
     if is_table(request.get("data")):
         raise UsageError("data: expected a path; a table comes first: n3ic.train(table, label=...)")
-    told = progress.note if progress else None
-    named = "label" if label is not None and not isinstance(label, str | int) else label
     if is_table(use_case):
-        table = read_memory(use_case, label, positive or "", feature_names, told)
-        request, use_case = {**request, "table": table}, OWN
-    elif named is not label or feature_names is not None:
-        raise UsageError("feature_names, and a label that is no name, go with a numpy array")
-    said = {"label": None if named is None else str(named), "positive": positive}
-    options = {name: text for name, text in said.items() if text is not None}
-    request["options"] = {**(request.get("options") or {}), **options}
+        request["table"] = read_memory(
+            use_case, label, positive=positive, feature_names=feature_names, tell=progress.note
+        )
+        use_case = OWN
+    elif feature_names is not None:
+        raise UsageError("feature_names: expected beside a numpy array, which comes first")
+    said = {"label": column_of(label), "positive": positive}
+    request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
     return train_use_case(train_request(config, use_case=use_case, **request), progress)
 
 
@@ -181,11 +180,9 @@ def predict(
         ModelError: a feature is missing.
         DataError: the flows cannot be read.
     """
-    from n3ic.runs.prediction import predict_flows
+    from n3ic.memory import predict_flows
 
-    return predict_flows(
-        _model(model), flows, dataset=dataset, units=units, feature_names=feature_names
-    )
+    return predict_flows(_model(model), flows, dataset, units, feature_names)
 
 
 def evaluate(
@@ -214,15 +211,12 @@ def evaluate(
         UsageError: no data set reads the flows.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
-    from n3ic.data.memory import is_table, table_content
+    from n3ic.memory import column_of, is_table, table_content
     from n3ic.usecases.evaluation import evaluate_flows
 
     if is_table(flows):
-        classes = None if label is None or isinstance(label, str | int) else label
-        flows = table_content(flows, feature_names=feature_names, label=classes)
-        label = label if classes is None else "label"
-    column = "" if label is None else str(label)
-    return evaluate_flows(_source(model), flows, dataset=dataset, label=column)
+        flows = table_content(flows, label, feature_names=feature_names)
+    return evaluate_flows(_source(model), flows, dataset=dataset, label=column_of(label))
 
 
 def extract(
@@ -230,24 +224,22 @@ def extract(
     spec: MeterSpec | str | Path | None = None,
     *,
     labels: Labels | str | Path | None = None,
-    kind: Literal["pandas", "polars", "pyarrow"] = "pandas",
+    as_frame: bool = True,
 ) -> Any:
     """Meter captures into a table in memory: a row a flow, its key, its features as a NIC has them.
 
-    The table carries the meter (``attrs`` of pandas, the schema's metadata of PyArrow; Polars keeps
-    none), so a network that :func:`train` makes of it classifies captures.
+    The table carries the meter: a network that :func:`train` makes of it classifies captures.
 
     Args:
         captures: pcap and pcapng files, plain or packed, and folders of them.
         spec: what a flow is and which integers are kept of it, or its file; the standard meter's
             where None.
-        labels: labels of the flows, which become the column ``label``, or a table of them (see
-            :func:`~n3ic.meter.labels.read_labels`).
-        kind: of the table.
+        labels: labels of the flows, which become the column ``label``, or a CSV file of them.
+        as_frame: a pandas DataFrame, else a PyArrow table.
 
     Raises:
         DataError: no capture can be read.
-        MissingDependencyError: libpcap, a C compiler or the table's library is missing.
+        MissingDependencyError: libpcap, a C compiler or pandas is missing.
     """
     from n3ic.data.table_meter import METER_KEY
     from n3ic.meter.extract import extract as write_table
@@ -263,15 +255,13 @@ def extract(
         out = Path(folder) / "flows.parquet"
         write_table(given, out, meter, labels=named)
         table = read_table(out)
-    if kind == "pyarrow":
+    if not as_frame:
         return table
     try:
-        if kind == "polars":
-            return import_module(kind).from_arrow(table)
         frame = table.to_pandas()
     except ImportError as error:
         raise MissingDependencyError(
-            f"a {kind} table needs {kind}: pip install {kind}, or say kind="pyarrow""
+            "a DataFrame needs pandas: pip install 'n3ic[train]', or say as_frame=False"
         ) from error
     frame.attrs[METER_KEY.decode()] = table.schema.metadata[METER_KEY].decode()
     return frame
@@ -401,7 +391,7 @@ def bench(
     import numpy as np
 
     from n3ic.model.random_models import random_model
-    from n3ic.runs.folder import models_of
+    from n3ic.runs.folder import Run, models_of
     from n3ic.targets.base import exporter
 
     if target == METER:
@@ -418,7 +408,8 @@ def bench(
     elif isinstance(model, Classifier):
         raise UsageError(f"benchmarks are of binary networks, not of family {model.family}")
     else:
-        network = BinaryModel.load(next(iter(models_of(_source(model)).values())))
+        source = model.path if isinstance(model, Run) else model
+        network = BinaryModel.load(next(iter(models_of(source).values())))
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
 
 

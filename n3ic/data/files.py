@@ -129,14 +129,11 @@ def _is_table(path: Path, known: tuple[str, ...]) -> bool:
     return suffixes[-1] in known
 
 
-def read_contents(
-    path: str | Path | Content, *, max_bytes: int = MAX_BYTES
-) -> Iterator[Content]:
+def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:
     """Decompress a file; its compression is known by its first bytes, never by its name.
 
     Args:
-        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives; a content
-            is yielded as it is.
+        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives.
         max_bytes: bound of the decompressed bytes, of all members together for a zip archive.
 
     Yields:
@@ -145,9 +142,6 @@ def read_contents(
     Raises:
         DataError: the file is empty, truncated, damaged, too large or of an unknown format.
     """
-    if isinstance(path, Content):
-        yield path
-        return
     name = str(path)
     try:
         with Path(path).open("rb") as stream:

@@ -358,7 +358,7 @@ def need_label(own: UserTable, facts: Sequence[ColumnProfile], source: object) -
     if not own.rules.label:
         could = ", ".join(labels_of(facts)) or "none has few enough values"
         raise UsageError(
-            f"{source}: which column is the class? Say --label COLUMN, in Python label="COLUMN"; these could be: {could}"
+            f"{source}: which column is the class? Say --label COLUMN; these could be: {could}"
         )
 
 

@@ -8,13 +8,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic import plugins
-from n3ic.data.catalogue_dataset import CatalogueDataSet, canonical
+from n3ic.data.catalogue_dataset import canonical
 from n3ic.data.dataset import data_set
 from n3ic.data.files import Content
 from n3ic.data.table import FlowTable
@@ -41,9 +41,11 @@ def evaluate_flows(
     """Figures of merit of every network of a run, or of a model file, on labelled flows.
 
     Args:
-        model: a run folder or a model file.
-        data: files of labelled flows; the data set's embedded sample where None.
+        model: a run folder, a model file or a model.
+        data: files of labelled flows, or the text of a table in memory; the data set's embedded
+            sample where None.
         dataset: the data set that reads them; the one that the network was trained on where None.
+        label: the column of the class, where it is not that of the training.
 
     Returns:
         Figures by task; under an empty name for a single network.
@@ -91,9 +93,11 @@ def labelled_flows(
     """The networks of a run, or a model file, each with its labelled flows; by task.
 
     Args:
-        model: a run folder or a model file.
-        data: files of labelled flows; the data set's embedded sample where None.
+        model: a run folder, a model file or a model.
+        data: files of labelled flows, or the text of a table in memory; the data set's embedded
+            sample where None.
         dataset: the data set that reads them; the one that the network was trained on where None.
+        label: the column of the class, where it is not that of the training.
 
     Raises:
         UsageError: the data set is not known, or the flows have no table for a network.
@@ -125,14 +129,12 @@ def labelled_flows(
             f"{model}: trained on {name or 'unknown data'}, which no data set here reads; "
             "name one with --dataset"
         )
-    own = data_set(name)
-    if label or (isinstance(data, Content) and not isinstance(own, CatalogueDataSet)):
+    if isinstance(data, Content) or label:
         raise UsageError(
-            f"{model}: the data set {name} reads its flows, from files, by labels of its own; "
-            "name a file of its layout, and no label"
+            f"{model}: the data set {name} reads flows from its own files; expected one, and no "
+            f"label, got {data}"
         )
-    table = own.load(data) if isinstance(own, CatalogueDataSet) else own.load(cast(Any, data))
-    return _of_tables(source, data, networks, table)
+    return _of_tables(source, data, networks, data_set(name).load(data))
 
 
 def _of_tables(
