@@ -22,7 +22,7 @@ from n3ic.model.inputs import Field, InputSpec
 # Batches are drawn by row: a row of weight 2 is in one batch, two equal rows are in two.
 FAIL = {
     "check_sample_weight_equivalence_on_dense_data": "batches and their order differ, as of any "
-    "stochastic gradient descent (scikit-learn's own MLPClassifier fails it, too)"
+    "stochastic gradient descent"
 }
 
 
