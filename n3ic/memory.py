@@ -25,7 +25,7 @@ from n3ic.data.files import MAX_BYTES, Content, printable
 from n3ic.data.flows import read_features
 from n3ic.data.parquet import delimited_text
 from n3ic.data.table import FlowTable, SourceFile
-from n3ic.data.table_meter import carried_meter
+from n3ic.data.table_meter import METER_KEY
 from n3ic.data.user_table import load_own, with_positive
 from n3ic.errors import DataError, UsageError
 from n3ic.kernel.prediction import predict
@@ -33,6 +33,7 @@ from n3ic.meter.capture import is_capture
 from n3ic.meter.table import LABEL, flow_table, read_table
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.classifier import Classifier
+from n3ic.model.metering import MeterSpec
 
 # Types whose cells have no text that is a number, a category or a time.
 _NO_CELL = re.compile(
@@ -79,15 +80,14 @@ def table_content(
         UsageError: names are missing, or given to a table that has its own.
     """
     classes = None if label is None or isinstance(label, str | int) else label
-    if isinstance(table, np.ndarray):
-        table = _of_array(table, feature_names, classes)
-    elif feature_names is not None or classes is not None:
+    named = feature_names is not None or classes is not None
+    if named and not isinstance(table, np.ndarray):
         raise UsageError(
             f"{_kind(table)}: feature_names, and classes as label, go with a numpy array; a table "
             "has names of its own: say label='COLUMN'"
         )
-    elif not _is_frame(table):
-        table = _arrow(table)
+    if not _is_frame(table):
+        table = _arrow(table, feature_names, classes)
     kind = _kind(table)
     headers, types = _columns(table, kind)
     names = column_names(headers)
@@ -161,22 +161,8 @@ def _text(table: Any, kind: str, headers: Sequence[str]) -> bytes:
     return header.getvalue().encode() + cells
 
 
-def _arrow(table: Any) -> Any:
-    """A PyArrow table of what exports an Arrow stream, of the same memory.
-
-    Raises:
-        DataError: the stream is of no table.
-    """
-    import pyarrow as pa
-
-    try:
-        return pa.table(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"{_kind(table)}: expected a table: {error}") from error
-
-
-def _of_array(array: NDArray[Any], names: Sequence[str] | None, classes: ArrayLike | None) -> Any:
-    """A PyArrow table of a structured array, or of an array and the names of its columns.
+def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -> Any:
+    """A PyArrow table of an Arrow stream, a structured array, or an array and its columns' names.
 
     Raises:
         DataError: the shapes do not match, or a column holds values of several types.
@@ -184,24 +170,31 @@ def _of_array(array: NDArray[Any], names: Sequence[str] | None, classes: ArrayLi
     """
     import pyarrow as pa
 
-    kind = _kind(array)
-    if array.dtype.names is not None:
-        headers, columns = [*array.dtype.names], [array[name] for name in array.dtype.names]
-    elif names is None:
-        raise UsageError(f"{kind}: its columns have no names; say feature_names=[...], one each")
-    elif array.ndim != 2 or array.shape[1] != len(names):
-        raise DataError(
-            f"{kind}: expected shape (rows, {len(names)}) for {len(names)} feature_names, got "
-            f"{array.shape}; name each column once"
-        )
-    else:
-        headers, columns = [*map(str, names)], [np.ascontiguousarray(c) for c in array.T]
-    if classes is not None:
-        headers, columns = [*headers, LABEL], [*columns, np.asarray(classes)]
+    kind = _kind(table)
     try:
+        if not isinstance(table, np.ndarray):
+            return pa.table(table)
+        if table.dtype.names is not None:
+            headers, columns = [*table.dtype.names], [table[name] for name in table.dtype.names]
+        elif names is None:
+            raise UsageError(
+                f"{kind}: its columns have no names; say feature_names=[...], one each"
+            )
+        elif table.ndim != 2 or table.shape[1] != len(names):
+            raise DataError(
+                f"{kind}: expected shape (rows, {len(names)}) for {len(names)} feature_names, got "
+                f"{table.shape}; name each column once"
+            )
+        else:
+            headers, columns = [*map(str, names)], [np.ascontiguousarray(c) for c in table.T]
+        if classes is not None:
+            headers, columns = [*headers, LABEL], [*columns, np.asarray(classes)]
         return pa.Table.from_arrays([pa.array(column) for column in columns], headers)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"{kind}: expected columns of one type and one length: {error}") from error
+        said = " ".join(str(error).split())
+        raise DataError(
+            f"{kind}: expected columns of one type and one length each: {said}"
+        ) from error
 
 
 def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
@@ -216,13 +209,17 @@ def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
         return type(given)(dict(columns))
     if isinstance(given, np.ndarray):
         kinds = [(name, values.dtype) for name, values in columns.items()]
-        out = np.empty(len(given), dtype=kinds)
-        for name, values in columns.items():
-            out[name] = values
-        return out
+        return np.rec.fromarrays([*columns.values()], dtype=kinds)
     import pyarrow as pa
 
     return pa.table(dict(columns))
+
+
+def _meter(table: Any) -> MeterSpec | None:
+    """The meter of a table of :func:`n3ic.extract`: Arrow has metadata, pandas ``attrs``."""
+    metadata = getattr(getattr(table, "schema", None), "metadata", None) or {}
+    said = metadata.get(METER_KEY) or getattr(table, "attrs", {}).get(METER_KEY.decode())
+    return None if said is None else MeterSpec.from_json(said, "the table's meter")
 
 
 def read_memory(
@@ -247,7 +244,7 @@ def read_memory(
         UsageError: there is no such label, or none is named.
     """
     content = table_content(table, label, feature_names=feature_names)
-    column, meter = column_of(label), carried_meter(table)
+    column, meter = column_of(label), _meter(table)
     if meter is None:
         return load_own(content, column, positive=positive, tell=tell)
     named, digest = column or LABEL, content.sha256

@@ -64,6 +64,14 @@ def frame():
     )
 
 
+def structured(columns):
+    """A structured array of columns by name."""
+    out = np.empty(len(next(iter(columns.values()))), [(n, c.dtype) for n, c in columns.items()])
+    for name, column in columns.items():
+        out[name] = column
+    return out
+
+
 def network(table):
     """A network of a table, as a run has it, but for the baselines beside it."""
     recipe = Recipe("own", "quick", encoding="quantile").with_options(QUICK)
@@ -112,10 +120,7 @@ def test_every_kind_of_table_holds_the_same_flows(frame):
     plain = frame[["dur", "Src Bytes", "large", "app"]]
     want = read_memory(plain, "app", tell=silent)
     arrow = pa.Table.from_pandas(plain, preserve_index=False)
-    records = np.rec.fromarrays(
-        [plain[c].to_numpy() if c != "app" else plain[c].to_numpy(dtype="U8") for c in plain],
-        names=list(plain.columns),
-    )
+    records = structured({c: plain[c].to_numpy("U8" if c == "app" else None) for c in plain})
     for other in (pl.from_pandas(plain), arrow, records, Stream(arrow)):
         got = read_memory(other, "app", tell=silent)
         same(replace(got, sha256=want.sha256), want)
@@ -178,7 +183,7 @@ def test_what_comes_back_is_of_the_kind_that_went_in(frame, run, tmp_path):
     columns = {name: plain[name].to_numpy() for name in plain.drop(columns=["when", "app"])}
     columns["jitter"] = plain["jitter"].astype(float).to_numpy()
     columns |= {name: plain[name].astype(object).fillna("").to_numpy("U8") for name in TEXTS}
-    got = n3ic.predict(run, np.rec.fromarrays([*columns.values()], names=[*columns]))
+    got = n3ic.predict(run, structured(columns))
     np.testing.assert_array_equal(got["class"], found["class"])
     assert got.dtype.names == tuple(found)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from n3ic.data.dataset import DataSet, data_set_of
 from n3ic.data.description import COLUMNS_FILE, description_text
-from n3ic.data.files import DataSource
+from n3ic.data.file_tables import DataSource
 from n3ic.data.table import Feature, FlowTable
 from n3ic.data.table_meter import meter_of
 from n3ic.data.user_table import (

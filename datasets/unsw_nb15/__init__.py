@@ -72,7 +72,7 @@ class UnswNb15(DataSet):
         from n3ic.datasets.unsw_nb15.reader import recognises
 
         try:
-            return any(recognises(table) for table in find_tables(path) if isinstance(table, Path))
+            return any(recognises(table) for table in find_tables(path))
         except DataError:
             return False
 

@@ -35,14 +35,8 @@ from numpy.typing import NDArray
 from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
 from n3ic.data.dataset import DataSet, table_facts
 from n3ic.data.delimited import Sheet, TextColumn, check_header, first_lines, parse_sheet
-from n3ic.data.file_tables import open_sheets
-from n3ic.data.files import (
-    TABLE_SUFFIXES,
-    DataSource,
-    combined_sha256,
-    find_tables,
-    printable,
-)
+from n3ic.data.file_tables import DataSource, find_sources, open_sheets
+from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, printable
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError, UsageError
 from n3ic.model.columns import NEGATIVE_PART, ColumnRule
@@ -226,7 +220,7 @@ class CatalogueDataSet(DataSet):
             )
         published: Mapping[str, str] = self._toml.get("published", {})
         sources, parts = [], []
-        for file in find_tables(given, self.suffixes):
+        for file in find_sources(given, self.suffixes):
             for table in open_sheets(file):
                 known = published.get(table.sha256)
                 if path is None and known is None:

@@ -71,16 +71,10 @@ class Content:
         return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
 
 
-DataSource = str | Path | Content | Sequence[str | Path]
-"""What a table is read from: a file or a folder, several, or the text of a table in memory."""
-
-
 def find_tables(
-    paths: DataSource, suffixes: tuple[str, ...] = TABLE_SUFFIXES
-) -> Sequence[Path | Content]:
+    paths: str | Path | Sequence[str | Path], suffixes: tuple[str, ...] = TABLE_SUFFIXES
+) -> list[Path]:
     """The files that ``paths`` names: files as given, folders by their table files, sorted.
-
-    A content stands for itself.
 
     Args:
         paths: a file, a folder (searched with its subfolders), or several of them.
@@ -89,8 +83,6 @@ def find_tables(
     Raises:
         DataError: a path does not exist, or a folder holds no table file.
     """
-    if isinstance(paths, Content):
-        return [paths]
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
         raise DataError("no file was given: name a file or a folder")

@@ -8,7 +8,6 @@ A Parquet file has it in the entry ``n3ic-meter`` of its schema's metadata, a CS
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from n3ic.errors import DataError
 from n3ic.model.metering import MeterSpec
@@ -47,20 +46,6 @@ def meter_of(table: str | Path) -> MeterSpec | None:
             return MeterSpec.from_json(stream.read(MAX_BYTES), str(beside))
     except OSError as error:
         raise DataError(f"{table}: cannot be read: {error.strerror or error}") from error
-
-
-def carried_meter(table: Any) -> MeterSpec | None:
-    """The specification that a table in memory carries; None where it carries none.
-
-    An Arrow table has it in its schema's metadata, a pandas table in ``attrs``.
-
-    Raises:
-        ModelError: the specification is damaged, or of a newer version.
-    """
-    schema = getattr(table, "schema", None)
-    metadata = getattr(schema, "metadata", None) or {}
-    said = metadata.get(METER_KEY) or getattr(table, "attrs", {}).get(METER_KEY.decode())
-    return None if said is None else MeterSpec.from_json(said, "the table's meter")
 
 
 def _metadata(table: str | Path) -> dict[bytes, bytes]:

@@ -29,8 +29,8 @@ from n3ic.data.catalogue_dataset import (
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
 from n3ic.data.delimited import Sheet, TextColumn
 from n3ic.data.description import COLUMNS_FILE, read_description
-from n3ic.data.file_tables import open_sheets
-from n3ic.data.files import TABLE_SUFFIXES, DataSource, find_tables, printable
+from n3ic.data.file_tables import DataSource, find_sources, open_sheets
+from n3ic.data.files import TABLE_SUFFIXES, printable
 from n3ic.data.inference import infer
 from n3ic.data.naming import is_label_name
 from n3ic.data.table import FlowTable
@@ -216,7 +216,7 @@ def describe(
             not so.
         UsageError: there is no such label.
     """
-    files = find_tables(paths, UserTable.suffixes)
+    files = find_sources(paths, UserTable.suffixes)
     if description is None and beside:
         description = description_beside(paths if isinstance(paths, str | Path) else files[0])
     said = read_description(description) if description else {"table": {}, "columns": {}}
