@@ -346,3 +346,16 @@ def test_a_bunch_is_what_scikit_learn_gives(tmp_path):
     np.testing.assert_array_equal(y, table.label)
     with pytest.raises(UsageError, match="no embedded sample"):
         n3ic.datasets.load("unsw-nb15")
+
+
+@pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
+def test_a_network_of_such_a_frame_meters_and_is_evaluated(capture, tmp_path):
+    frame = n3ic.extract(capture / "a.pcap", labels=capture / "labels.csv")
+    model = network(read_memory(frame, "label", tell=silent))
+    assert model.meter is not None
+    labelled = frame[frame["label"].fillna("") != ""]
+    right = n3ic.predict(model, labelled)["class"] == labelled["label"]
+    (figures,) = n3ic.evaluate(model, frame).values()
+    assert (figures.rows, figures.accuracy) == (len(labelled), pytest.approx(right.mean()))
+    verdicts = n3ic.predict(model, capture / "a.pcap")  # of packets, metered as the frame was
+    assert len(verdicts.classes) == len(frame)
