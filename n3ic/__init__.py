@@ -11,7 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from n3ic.api import bench, evaluate, export, load, predict, shunt, sweep, train, verify
+    from n3ic.api import (
+        bench,
+        evaluate,
+        export,
+        extract,
+        load,
+        predict,
+        shunt,
+        sweep,
+        train,
+        verify,
+    )
     from n3ic.data.dataset import DataSet
     from n3ic.data.table import Feature, FlowTable
     from n3ic.families.binary.estimator import BinaryMLPClassifier
@@ -44,6 +55,7 @@ __all__ = [
     "bench",
     "evaluate",
     "export",
+    "extract",
     "load",
     "predict",
     "shunt",
@@ -58,6 +70,7 @@ _MODULES = {
         "bench",
         "evaluate",
         "export",
+        "extract",
         "load",
         "predict",
         "shunt",

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Union
 
-from numpy.typing import ArrayLike
-
-from n3ic.data.table import FlowTable
-from n3ic.errors import UsageError
-from n3ic.model.classifier import Classifier, Inference
+from n3ic.data.user_table import OWN
+from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
@@ -20,6 +19,8 @@ from n3ic.options import OptionValue
 if TYPE_CHECKING:
     from n3ic.data.delimited import Units
     from n3ic.evaluation.metrics import Evaluation
+    from n3ic.meter.labels import Labels
+    from n3ic.model.metering import MeterSpec
     from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
     from n3ic.targets.directory import Exported
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from n3ic.usecases.shunt_study import ShuntStudy
     from n3ic.usecases.sweep.result import Sweep
 
-ModelLike = Classifier | str | Path
+ModelLike = Union[Classifier, "Run", str, Path]
 METER = "meter"
 
 
@@ -55,19 +56,29 @@ def load(path: str | Path, task: str = "") -> Classifier:
 
 
 def train(
-    use_case: str | None = None,
+    use_case: Any = None,
     *,
+    label: Any = None,
+    positive: str = "",
+    feature_names: Sequence[str] | None = None,
     config: str | Path | None = None,
     progress: TrainingProgress | None = None,
     **request: Any,
 ) -> Run:
-    """Train a use case and write its run folder, whole or not at all.
+    """Train a use case, or on a table in memory, and write the run folder, whole or not at all.
 
-    A run of several networks, seeds or protocols that was interrupted goes on where it was when
-    it is asked for again.
+    A table in memory trains the network that its CSV file does (``to_csv(index=False)`` of pandas,
+    ``write_csv()`` of Polars), byte for byte. A run of several networks, seeds or protocols that
+    was interrupted goes on where it was when it is asked for again.
 
     Args:
-        use_case: its name, such as ``anomaly``; what the file says where None.
+        use_case: its name, such as ``anomaly``; what the file says where None. Or a table: pandas,
+            Polars, PyArrow or whatever exports an Arrow stream, a structured numpy array, or an
+            array of shape ``(rows, columns)`` with ``feature_names``.
+        label: the column of the class in a table of one's own; beside ``feature_names`` it may be
+            the classes themselves, shape ``(rows,)``.
+        positive: the class to tell from all others in such a table.
+        feature_names: names of the columns of an array.
         config: a TOML or JSON file of options, or ``options.json`` of another run; what is given
             beside it goes before it.
         progress: what is told while it goes on.
@@ -78,9 +89,23 @@ def train(
         UsageError: an unknown name or option, or the folder exists.
         DataError: the data cannot be read or split.
     """
+    from n3ic.memory import column_of, is_table, read_memory
+    from n3ic.runs.progress import TrainingProgress
     from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
 
+    progress = progress or TrainingProgress()
+    if is_table(request.get("data")):
+        raise UsageError("data: expected a path; a table comes first: n3ic.train(table, label=...)")
+    if is_table(use_case):
+        request["table"] = read_memory(
+            use_case, label, positive=positive, feature_names=feature_names, tell=progress.note
+        )
+        use_case = OWN
+    elif feature_names is not None:
+        raise UsageError("feature_names: expected beside a numpy array, which comes first")
+    said = {"label": column_of(label), "positive": positive}
+    request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
     return train_use_case(train_request(config, use_case=use_case, **request), progress)
 
 
@@ -128,54 +153,56 @@ def sweep(
 
 def predict(
     model: ModelLike,
-    flows: FlowTable | Mapping[str, ArrayLike] | str | Path,
+    flows: Any,
     *,
     dataset: str | None = None,
     units: Units | None = None,
-) -> Inference:
+    feature_names: Sequence[str] | None = None,
+) -> Any:
     """Classes, margins and scores of flows, by the fastest means at hand.
 
     A compiled kernel runs where there is a C compiler, numpy otherwise, with equal results.
 
     Args:
         model: a model, its file, or a run of one network.
-        flows: a table, integer features by name (arrays of shape ``(rows,)``), or a file; of a
-            capture, a model that carries its meter classifies the flows in order of decision.
+        flows: a :class:`FlowTable`, integer features by name (arrays of shape ``(rows,)``), or a
+            file; of a capture, a model that carries its meter classifies the flows in order of
+            decision. Or a table in memory, as :func:`train` takes it.
         dataset: data set whose layout a file has; the model's own where None.
-        units: what a file's numbers are in, where it does not say.
+        units: what a table's numbers are in, where it does not say.
+        feature_names: names of the columns of a numpy array.
+
+    Returns:
+        An :class:`Inference`; of a table in memory, a table of its kind with the columns ``class``
+        (its name, or ``shunt``), ``margin`` and ``score_CLASS``, and the index of a pandas table.
 
     Raises:
         ModelError: a feature is missing.
-        DataError: the file cannot be read as flows.
+        DataError: the flows cannot be read.
     """
-    from n3ic.data.flows import read_features
-    from n3ic.kernel.prediction import predict as predict_words
+    from n3ic.memory import predict_flows
 
-    network = _model(model)
-    if isinstance(flows, FlowTable):
-        features: Mapping[str, ArrayLike] = flows.features
-    elif isinstance(flows, Mapping):
-        features = flows
-    else:
-        from n3ic.meter.capture import is_capture
-        from n3ic.meter.verdicts import capture_features
-
-        if is_capture(flows):
-            features = capture_features(network, flows)
-        else:
-            features = read_features(flows, network, dataset, units)
-    return predict_words(network, network.encode(features))
+    return predict_flows(_model(model), flows, dataset, units, feature_names)
 
 
 def evaluate(
-    model: str | Path, flows: str | Path | None = None, *, dataset: str | None = None
+    model: ModelLike,
+    flows: Any = None,
+    *,
+    dataset: str | None = None,
+    label: Any = None,
+    feature_names: Sequence[str] | None = None,
 ) -> dict[str, Evaluation]:
     """Figures of merit on labelled flows: accuracy, macro F1, false positive rate, ROC AUC.
 
     Args:
-        model: a run folder or a model file.
-        flows: files of labelled flows; the data set's embedded sample where None.
+        model: a run, its folder, a model or its file.
+        flows: files of labelled flows, or a table in memory, as :func:`train` takes it; the data
+            set's embedded sample where None.
         dataset: the data set that reads them; the one that the network was trained on where None.
+        label: the column of the class, of a table of one's own or of metered flows; that of the
+            training where None.
+        feature_names: names of the columns of a numpy array, of which ``label`` may be the classes.
 
     Returns:
         Figures by network; under an empty name for a single one.
@@ -184,9 +211,60 @@ def evaluate(
         UsageError: no data set reads the flows.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
+    from n3ic.memory import column_of, is_table, table_content
     from n3ic.usecases.evaluation import evaluate_flows
 
-    return evaluate_flows(model, flows, dataset=dataset)
+    if is_table(flows):
+        flows = table_content(flows, label, feature_names=feature_names)
+    return evaluate_flows(_source(model), flows, dataset=dataset, label=column_of(label))
+
+
+def extract(
+    captures: str | Path | Sequence[str | Path],
+    spec: MeterSpec | str | Path | None = None,
+    *,
+    labels: Labels | str | Path | None = None,
+    as_frame: bool = True,
+) -> Any:
+    """Meter captures into a table in memory: a row a flow, its key, its features as a NIC has them.
+
+    The table carries the meter: a network that :func:`train` makes of it classifies captures.
+
+    Args:
+        captures: pcap and pcapng files, plain or packed, and folders of them.
+        spec: what a flow is and which integers are kept of it, or its file; the standard meter's
+            where None.
+        labels: labels of the flows, which become the column ``label``, or a CSV file of them.
+        as_frame: a pandas DataFrame, else a PyArrow table.
+
+    Raises:
+        DataError: no capture can be read.
+        MissingDependencyError: libpcap, a C compiler or pandas is missing.
+    """
+    from n3ic.data.table_meter import METER_KEY
+    from n3ic.meter.extract import extract as write_table
+    from n3ic.meter.labels import read_labels
+    from n3ic.meter.specification import read_spec
+    from n3ic.meter.standard import standard_spec
+    from n3ic.meter.table import read_table
+
+    given = [captures] if isinstance(captures, str | Path) else captures
+    meter = read_spec(spec) if isinstance(spec, str | Path) else spec or standard_spec()
+    named = read_labels(labels, "table") if isinstance(labels, str | Path) else labels
+    with TemporaryDirectory(prefix="n3ic-") as folder:
+        out = Path(folder) / "flows.parquet"
+        write_table(given, out, meter, labels=named)
+        table = read_table(out)
+    if not as_frame:
+        return table
+    try:
+        frame = table.to_pandas()
+    except ImportError as error:
+        raise MissingDependencyError(
+            "a DataFrame needs pandas: pip install 'n3ic[train]', or say as_frame=False"
+        ) from error
+    frame.attrs[METER_KEY.decode()] = table.schema.metadata[METER_KEY].decode()
+    return frame
 
 
 def shunt(
@@ -258,7 +336,7 @@ def export(
     from n3ic.runs.folder import open_models
     from n3ic.targets import directory
 
-    network, metrics = model, None
+    network, metrics = _source(model), None
     if not isinstance(network, Classifier):
         _, models, metrics = open_models(network)
         network = _single(model, models)
@@ -313,7 +391,7 @@ def bench(
     import numpy as np
 
     from n3ic.model.random_models import random_model
-    from n3ic.runs.folder import models_of
+    from n3ic.runs.folder import Run, models_of
     from n3ic.targets.base import exporter
 
     if target == METER:
@@ -330,7 +408,8 @@ def bench(
     elif isinstance(model, Classifier):
         raise UsageError(f"benchmarks are of binary networks, not of family {model.family}")
     else:
-        network = BinaryModel.load(next(iter(models_of(model).values())))
+        source = model.path if isinstance(model, Run) else model
+        network = BinaryModel.load(next(iter(models_of(source).values())))
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
 
 
@@ -349,8 +428,16 @@ def _bench_meter(capture: str | Path | None) -> Bench:
     return Bench(((title, columns, rows),), found.notes, asdict(found))
 
 
+def _source(model: ModelLike) -> Classifier | str | Path:
+    """A model, or the path of what holds it."""
+    from n3ic.runs.folder import Run
+
+    return model.path if isinstance(model, Run) else model
+
+
 def _model(model: ModelLike) -> Classifier:
-    return model if isinstance(model, Classifier) else load(model)
+    source = _source(model)
+    return source if isinstance(source, Classifier) else load(source)
 
 
 def _single(source: object, models: Mapping[str, Classifier]) -> Classifier:

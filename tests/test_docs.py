@@ -15,7 +15,13 @@ NUMBER = re.compile(r" *[\d,.]+")
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for _, text in blocks_of(page, language)]
+
+
+def blocks_of(page: Path, languages: str) -> list[tuple[str, str]]:
+    """Language and text of the blocks of some languages (a regular expression), in their order."""
+    pattern = rf"^```({languages})\n(.*?)^```"
+    return re.findall(pattern, page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -25,6 +31,7 @@ def blocks(page: Path, language: str) -> list[str]:
         ("tutorial/first-network.md", 10),
         ("explanation/mathematics.md", 0),
         ("how-to/your-own-flows.md", 7),
+        ("how-to/dataframes.md", 2),
         ("how-to/shunting.md", 8),
         ("how-to/card.md", 5),
         ("how-to/cluster.md", 7),
@@ -37,7 +44,10 @@ def test_a_page_works_as_written(repository, tmp_path, name, commands):
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     }
     ran = 0
-    for block in blocks(page, "sh"):
+    for language, block in blocks_of(page, "sh|python"):
+        if language == "python":
+            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=900)
+            continue
         for line in block.replace("\\\n", "").splitlines():
             words = shlex.split(line)
             if words[:1] == ["python"]:
@@ -50,8 +60,6 @@ def test_a_page_works_as_written(repository, tmp_path, name, commands):
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             ran += 1
     assert ran >= commands
-    for block in blocks(page, "python"):
-        subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=900)
 
 
 @pytest.mark.slow

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from n3ic.data.dataset import DataSet, data_set_of
 from n3ic.data.description import COLUMNS_FILE, description_text
+from n3ic.data.file_tables import DataSource
 from n3ic.data.table import Feature, FlowTable
 from n3ic.data.table_meter import meter_of
 from n3ic.data.user_table import (
@@ -17,8 +18,8 @@ from n3ic.data.user_table import (
     describe,
     described_as,
     description_beside,
+    load_own,
     need_label,
-    summary_lines,
     with_positive,
 )
 from n3ic.errors import N3icError, UsageError
@@ -45,7 +46,7 @@ class UserFlows(DataSet):
         """Empty: each table has its own features, see ``n3ic data describe``."""
         return ()
 
-    def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
+    def load(self, path: DataSource | None = None) -> FlowTable:
         """Read tables whose label a ``columns.toml`` beside them names.
 
         Raises:
@@ -54,18 +55,18 @@ class UserFlows(DataSet):
         """
         return _described(path).load(_given(path))
 
-    def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
+    def check(self, path: DataSource) -> Mapping[str, Any]:
         """What tables hold, and which of their cells have to be changed; see :meth:`load`."""
         return _described(path).check(path)
 
 
-def _given(path: str | Path | Sequence[str | Path] | None) -> str | Path | Sequence[str | Path]:
+def _given(path: DataSource | None) -> DataSource:
     if path is None:
         raise UsageError(f"{OWN} has no sample: name a table with --data")
     return path
 
 
-def _described(path: str | Path | Sequence[str | Path] | None) -> UserTable:
+def _described(path: DataSource | None) -> UserTable:
     own, facts = describe(_given(path))
     need_label(own, facts, path)
     return own
@@ -107,17 +108,10 @@ class UserFlowsUseCase(UseCase):
             return with_positive(load_flows(str(path), label=label or LABEL), positive)
         if known := _known(path):
             tell(f"the data set {known} knows this layout; n3ic data show {known} says more of it")
-        said = str(options["description"]) or description_beside(str(path))
+        said = str(options["description"]) or description_beside(path)
         if said:
             tell(f"{said} overrides what is inferred")
-        own, facts = describe(path, label, said, positive=positive)
-        need_label(own, facts, path)
-        for line in summary_lines(own, facts):
-            tell(line)
-        table, changed = own.load_noting(path)
-        for line in changed:
-            tell(line)
-        return table
+        return load_own(path, label, said, positive=positive, tell=tell)
 
     def finish(
         self,

@@ -13,12 +13,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from n3ic.families.binary.fit import fit_network
 from n3ic.families.binary.fold import fold
 from n3ic.model.bits import Bits, pack
-from n3ic.model.inputs import InputSpec
+from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.training.loop import EpochCallback
 from n3ic.training.recipe import Training
@@ -28,7 +28,10 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A multi-layer perceptron with binary weights, activations and inputs.
 
     Inputs of 0 and 1 are the network's input bits as they are. Any other numbers are turned
-    into bits by a thermometer code whose cuts are quantiles of the training rows.
+    into bits by a thermometer code whose cuts are quantiles of the training rows. Where all of
+    them are whole numbers of 32 bits without a sign, the cuts are whole, too, and are the input
+    stage of ``model_``, which reads the columns by their names: exports take the same numbers.
+    Otherwise ``model_`` reads the bits, as features ``x0``, ``x1``, ... of 32 bits each.
 
     Args:
         hidden_layer_sizes: neurons of each hidden layer.
@@ -56,6 +59,8 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logit_scale_: factor from scores to logits.
         history_: loss and validation figures of each epoch.
         n_features_in_: number of features seen by ``fit``.
+        feature_names_in_: names of the columns seen by ``fit``, where they had names.
+        cuts_: thresholds of each feature, ascending, of its own type; None for inputs of bits.
 
     References:
         M. Courbariaux et al., "Binarized Neural Networks", NeurIPS 2016.
@@ -125,6 +130,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         X: ArrayLike,
         y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
         input_spec: InputSpec | None = None,
         teacher: NDArray[np.floating] | None = None,
@@ -136,7 +142,9 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: array of shape ``(rows, features)``.
             y: labels, shape ``(rows,)``, two classes or more.
-            input_spec: what the bits mean, for the model; its width is that of ``X``.
+            sample_weight: weight of each row in the loss, shape ``(rows,)``, 0 or more; only
+                their ratios count. Rows of weight 0 give no cuts. All are equal where None.
+            input_spec: what the bits mean, for the model; its width is that of the bits.
             teacher: class probabilities of shape ``(rows, classes)``; the labels and they
                 count half each.
             validation: bits and class indices that choose the epoch, instead of a share of
@@ -151,28 +159,30 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows_in, y = validate_data(self, X, y)
         check_classification_targets(y)
         self.classes_, label = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
+        weight: NDArray[np.float64] = _check_sample_weight(sample_weight, rows_in, dtype=np.float64)
+        if (weight < 0).any():
+            raise ValueError(
+                "Negative values in data passed to `sample_weight`; 0 or more expected"
+            )
+        counted = np.unique(label[weight > 0])
+        if len(counted) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes, "
-                f"but the data contains only one class: {self.classes_[0]!r}"
+                f"but the data contains only one class: {self.classes_[counted].tolist()!r}"
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._fit_encoder(rows_in)
+        spec = self._fit_encoder(rows_in[weight > 0])
         bits = self._bits(rows_in)
-        rows, held = bits, validation
+        kept, held = np.arange(len(bits)), validation
         if held is None and self.validation_fraction:
             stratify = label if np.bincount(label).min() >= 2 else None
-            rows, held_bits, label, held_label = train_test_split(
-                bits,
-                label,
-                test_size=self.validation_fraction,
-                random_state=seed,
-                stratify=stratify,
+            kept, chosen = train_test_split(
+                kept, test_size=self.validation_fraction, random_state=seed, stratify=stratify
             )
-            held = (held_bits, held_label)
-        weight = None
+            held = (bits[chosen], label[chosen])
+        rows, label, weight = bits[kept], label[kept], weight[kept] / weight[kept].mean()
         if self.class_weight is not None:
-            weight = compute_sample_weight(self.class_weight, self.classes_[label])
+            weight = weight * compute_sample_weight(self.class_weight, self.classes_[label])
         trained = fit_network(
             rows,
             label,
@@ -180,31 +190,46 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._config(len(rows)),
             seed=seed,
             validation=held,
-            teacher=teacher,
-            sample_weight=weight,
+            teacher=None if teacher is None else teacher[kept],
+            sample_weight=None if (weight == 1).all() else weight,
             progress=progress,
         )
         self.logit_scale_ = 2.0 * float(trained.network.log_scale.detach().exp())
         self.history_ = trained.history
         self.model_: BinaryModel = fold(
             trained.network,
-            (input_spec or InputSpec.raw(bits.shape[1])).with_rates(rows),
+            (input_spec or spec or InputSpec.raw(bits.shape[1])).with_rates(rows),
             tuple(str(c) for c in self.classes_),
         )
         return self
 
-    def _fit_encoder(self, X: NDArray[Any]) -> None:
+    def _fit_encoder(self, X: NDArray[Any]) -> InputSpec | None:
+        """Choose the cuts; the input stage that has them, where integers of 32 bits are cut."""
+        self.cuts_: list[NDArray[Any]] | None = None
         if np.isin(X, (0, 1)).all():
-            self.cuts_ = None
-            return
-        quantiles = np.linspace(0, 1, self.thermometer_bits + 2)[1:-1]
-        self.cuts_ = np.quantile(X.astype(np.float64), quantiles, axis=0).T
+            return None
+        shares = np.linspace(0, 1, self.thermometer_bits + 2)[1:-1]
+        if not ((X >= 0) & (X <= UINT32_MAX) & (np.rint(X) == X)).all():
+            # a quantile between two integers is a float, which has no room for all of 64 bits
+            exact = X.dtype.kind in "iu"
+            method: Literal["higher", "linear"] = "higher" if exact else "linear"
+            wide = X if exact else X.astype(np.float64)
+            self.cuts_ = [np.quantile(column, shares, method=method) for column in wide.T]
+            return None
+        # what is not below a number that is not whole is not below the next whole one
+        whole = np.ceil(np.quantile(X.astype(np.float64), shares, axis=0)).astype(np.int64)
+        self.cuts_ = [np.unique(np.maximum(cuts, 1)) for cuts in whole.T]
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        if len({*names}) < len(self.cuts_):
+            names = [f"x{i}" for i in range(len(self.cuts_))]
+        fields = zip(names, self.cuts_, strict=True)
+        return InputSpec(tuple(Field.thermometer(name, cuts.tolist()) for name, cuts in fields))
 
     def _bits(self, X: NDArray[Any]) -> Bits:
         if self.cuts_ is None:
             return np.asarray(X, dtype=np.float64) > 0.5
-        wide = X.astype(np.float64)[:, :, None] >= self.cuts_[None, :, :]
-        return wide.reshape(len(X), -1)
+        columns = zip(X.T, self.cuts_, strict=True)
+        return np.concatenate([x[:, None] >= cuts for x, cuts in columns], axis=1)
 
     def scores(self, X: ArrayLike) -> NDArray[np.int32]:
         """Integer scores of the folded network, shape ``(rows, classes)``."""

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
 from n3ic.data.dataset import DataSet, table_facts
 from n3ic.data.delimited import Sheet, TextColumn, check_header, first_lines, parse_sheet
-from n3ic.data.file_tables import open_sheets
-from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, find_tables, printable
+from n3ic.data.file_tables import DataSource, find_sources, open_sheets
+from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, printable
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError, UsageError
 from n3ic.model.columns import NEGATIVE_PART, ColumnRule
@@ -45,6 +45,7 @@ from n3ic.model.inputs import to_integer
 MOST_CLASSES = 256
 TEXT = "text"  # the kind of a column that is not a feature
 _VAST = 1e30  # more than any integer in any unit
+_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # who wrote them
 _OTHERS = re.compile(r"[^a-z0-9]+")
 
 
@@ -140,7 +141,7 @@ class CatalogueDataSet(DataSet):
         name = self._toml["table"].get("embedded")
         return self.folder / name if name else None
 
-    def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
+    def load(self, path: DataSource | None = None) -> FlowTable:
         """Read a file, a folder, several of them, or the embedded file.
 
         Raises:
@@ -190,7 +191,7 @@ class CatalogueDataSet(DataSet):
         """Names of a sheet's columns."""
         return [canonical(c) for c in sheet.first]
 
-    def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
+    def check(self, path: DataSource) -> Mapping[str, Any]:
         """Facts about files and their changed cells.
 
         Raises:
@@ -210,9 +211,7 @@ class CatalogueDataSet(DataSet):
     def _required(self) -> frozenset[str]:
         return frozenset(self._columns) - {*self._key}
 
-    def _read(
-        self, path: str | Path | Sequence[str | Path] | None
-    ) -> tuple[FlowTable, list[FileFlows]]:
+    def _read(self, path: DataSource | None) -> tuple[FlowTable, list[FileFlows]]:
         given = self.embedded if path is None else path
         if given is None:
             raise UsageError(
@@ -221,7 +220,7 @@ class CatalogueDataSet(DataSet):
             )
         published: Mapping[str, str] = self._toml.get("published", {})
         sources, parts = [], []
-        for file in find_tables(given, self.suffixes):
+        for file in find_sources(given, self.suffixes):
             for table in open_sheets(file):
                 known = published.get(table.sha256)
                 if path is None and known is None:
@@ -385,7 +384,8 @@ def _number(
 
 def _category(column: TextColumn, rule: ColumnRule) -> Column:
     place = {text: i for i, text in enumerate(rule.values)}
-    codes = np.array([place.get(t, len(place)) for t in column.texts], dtype=np.int64)
+    spelled = {t: place.get(t, place.get(_BOOLEANS.get(t, t), len(place))) for t in column.texts}
+    codes = np.array([spelled[t] for t in column.texts], dtype=np.int64)
     return codes[column.codes]
 
 

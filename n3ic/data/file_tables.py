@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.data.delimited import Sheet, open_sheet
-from n3ic.data.files import MAX_BYTES, read_contents
+from n3ic.data.files import MAX_BYTES, Content, find_tables, read_contents
 from n3ic.data.parquet import parquet_sheets
 from n3ic.data.table_meter import is_parquet
 from n3ic.errors import DataError
 from n3ic.util.files import sha256_file
+
+DataSource = str | Path | Content | Sequence[str | Path]
+"""What a table is read from: a file or a folder, several, or the text of a table in memory."""
+
+
+def find_sources(given: DataSource, suffixes: tuple[str, ...]) -> Sequence[Path | Content]:
+    """What :func:`open_sheets` opens: a content itself, or the files of :func:`.find_tables`."""
+    return [given] if isinstance(given, Content) else find_tables(given, suffixes)
 
 
 @dataclass(frozen=True)
@@ -28,13 +36,18 @@ class FileTable:
     sha256: str
 
 
-def open_sheets(path: str | Path) -> Iterator[FileTable]:
+def open_sheets(path: str | Path | Content) -> Iterator[FileTable]:
     """The tables of a file in source units: one, or several of an archive.
+
+    Errors of a :class:`Content`, which is a table in memory, count its rows from 1.
 
     Raises:
         DataError: the file cannot be read, is damaged, too large or of a foreign format, or its
             numbers are in other units.
     """
+    if isinstance(path, Content):
+        yield FileTable(replace(open_sheet(path), line=0, row="row"), path.sha256)
+        return
     try:
         parquet = is_parquet(path)
     except OSError as error:

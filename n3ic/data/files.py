@@ -57,6 +57,9 @@ class Content:
     name: str
     data: bytes
 
+    def __str__(self) -> str:
+        return self.name
+
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the bytes, in hexadecimal."""

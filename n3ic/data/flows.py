@@ -33,6 +33,7 @@ from n3ic.data.delimited import (
     parse_sheet,
     stream_sheets,
 )
+from n3ic.data.file_tables import open_sheets
 from n3ic.data.files import Content, checked_text, decompress, read_contents
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
 from n3ic.data.user_table import OWN, UserTable
@@ -54,7 +55,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def read_features(
-    path: str | Path,
+    path: str | Path | Content,
     model: Classifier,
     dataset: str | None = None,
     units: Units | None = None,
@@ -72,7 +73,7 @@ def read_features(
 
 
 def stream_features(
-    path: str | Path,
+    path: str | Path | Content,
     model: Classifier,
     dataset: str | None = None,
     units: Units | None = None,
@@ -83,7 +84,7 @@ def stream_features(
 
     Args:
         path: a CSV file, plain or packed by gzip, xz, bzip2 or zip; a Parquet file; or ``-`` for
-            CSV from standard input.
+            CSV from standard input; or the text of a table in memory.
         model: the model that reads the features.
         dataset: name of the data set whose layout the table has. Without it, a table with a
             column of numbers for every feature is taken as it is, and any other is read by the
@@ -98,6 +99,10 @@ def stream_features(
         DataError: the table lacks a feature, holds a value that is not a number, or could be in
             either unit; the error names file, line and column.
     """
+    if isinstance(path, Content):
+        sheets = (table.sheet for table in open_sheets(path))
+        yield from _read_sheets(sheets, model, dataset, units)
+        return
     if str(path) == STANDARD_INPUT:
         name, stream = "standard input", cast(IO[bytes], sys.stdin.buffer)
         yield from _stream_text(decompress(name, stream), name, model, dataset, units)

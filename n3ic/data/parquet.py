@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from n3ic.data.delimited import Sheet, Units
@@ -77,10 +77,10 @@ def parquet_sheets(
             if not batch.num_rows:
                 continue
             columns = [
-                _plain(column, wanted is None or n in wanted)
+                column if wanted is None or n in wanted else pa.nulls(len(column))
                 for n, column in zip(names, batch.columns, strict=True)
             ]
-            body = (b"" if start else header.getvalue().encode()) + _text(columns)
+            body = (b"" if start else header.getvalue().encode()) + delimited_text(columns)
             yield Sheet(
                 name=name,
                 body=body,
@@ -98,14 +98,14 @@ def parquet_sheets(
         raise DataError(f"{name}: no rows; expected one flow a row")
 
 
-def _plain(column: pa.Array, wanted: bool) -> pa.Array:
-    """A column that can be written as text; blank if it is not wanted or its type cannot."""
+def _plain(column: pa.Array) -> pa.Array:
+    """A column that can be written as text; blank if its type cannot."""
     import pyarrow as pa
 
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
-    if not wanted or pa.types.is_nested(kind) or pa.types.is_null(kind):
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
         return pa.array([""] * len(column), pa.string())
     if pa.types.is_duration(kind):
         return column.cast(pa.int64())
@@ -114,12 +114,12 @@ def _plain(column: pa.Array, wanted: bool) -> pa.Array:
     return column
 
 
-def _text(columns: list[pa.Array]) -> bytes:
-    """Rows of delimited text; cells are quoted if necessary."""
+def delimited_text(columns: Sequence[pa.Array]) -> bytes:
+    """Rows of comma-separated text; cells are quoted if necessary."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    table = pa.table(columns, names=[str(i) for i in range(len(columns))])
+    table = pa.table([_plain(c) for c in columns], names=[str(i) for i in range(len(columns))])
 
     def written(style: str) -> bytes:
         out = io.BytesIO()

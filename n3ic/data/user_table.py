@@ -10,7 +10,7 @@ by them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,8 +29,8 @@ from n3ic.data.catalogue_dataset import (
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
 from n3ic.data.delimited import Sheet, TextColumn
 from n3ic.data.description import COLUMNS_FILE, read_description
-from n3ic.data.file_tables import open_sheets
-from n3ic.data.files import TABLE_SUFFIXES, find_tables, printable
+from n3ic.data.file_tables import DataSource, find_sources, open_sheets
+from n3ic.data.files import TABLE_SUFFIXES, printable
 from n3ic.data.inference import infer
 from n3ic.data.naming import is_label_name
 from n3ic.data.table import FlowTable
@@ -86,9 +86,7 @@ class UserTable(CatalogueDataSet):
             table.get("blank_label", ""),
         )
 
-    def load_noting(
-        self, path: str | Path | Sequence[str | Path]
-    ) -> tuple[FlowTable, tuple[str, ...]]:
+    def load_noting(self, path: DataSource) -> tuple[FlowTable, tuple[str, ...]]:
         """The table, and lines about the changed cells.
 
         Raises:
@@ -192,7 +190,7 @@ def with_positive(table: FlowTable, positive: str) -> FlowTable:
 
 
 def describe(
-    paths: str | Path | Sequence[str | Path],
+    paths: DataSource,
     label: str = "",
     description: str | Path | None = None,
     *,
@@ -202,7 +200,8 @@ def describe(
     """Infer how tables of one layout are read, and apply the user's description.
 
     Args:
-        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not.
+        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not; or the
+            text of a table in memory, see :func:`.memory.table_content`.
         label: the column of the class; empty for that of ``columns.toml``.
         description: a ``columns.toml``; None for the one beside the data if ``beside``.
         positive: the class to tell from all others.
@@ -216,7 +215,7 @@ def describe(
             description.
         UsageError: the table has no such label.
     """
-    files = find_tables(paths, UserTable.suffixes)
+    files = find_sources(paths, UserTable.suffixes)
     if description is None and beside:
         description = description_beside(paths if isinstance(paths, str | Path) else files[0])
     said = read_description(description) if description else {"table": {}, "columns": {}}
@@ -257,8 +256,32 @@ def describe(
     return own, facts
 
 
-def description_beside(path: str | Path) -> Path | None:
+def load_own(
+    paths: DataSource,
+    label: str,
+    description: str | Path | None = None,
+    *,
+    positive: str = "",
+    tell: Callable[[str], object],
+) -> FlowTable:
+    """Read labelled tables as :func:`describe` infers, and tell what was inferred and changed.
+
+    Raises:
+        DataError: the tables cannot be read, or do not fit the description.
+        UsageError: no label is named, or the table has no such label.
+    """
+    own, facts = describe(paths, label, description, positive=positive)
+    need_label(own, facts, paths)
+    table, changed = own.load_noting(paths)
+    for line in (*summary_lines(own, facts), *changed):
+        tell(line)
+    return table
+
+
+def description_beside(path: object) -> Path | None:
     """The ``columns.toml`` beside a table, or in a folder of tables, or None."""
+    if not isinstance(path, str | Path):
+        return None
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     found = folder / COLUMNS_FILE
     return found if found.is_file() else None

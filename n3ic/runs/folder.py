@@ -42,6 +42,18 @@ class Run(Displayed):
     metrics: Mapping[str, Any]
     models: Mapping[str, Path]
 
+    def predict(self, flows: Any, **how: Any) -> Any:
+        """Classify flows by the run's network; see :func:`n3ic.predict`.
+
+        Raises:
+            UsageError: the run holds several networks.
+        """
+        from n3ic.memory import predict_flows
+
+        if len(self.models) != 1:
+            raise UsageError(f"{self.path} holds {len(self.models)} networks: name one model file")
+        return predict_flows(load_model(next(iter(self.models.values()))), flows, **how)
+
     @property
     def figures(self) -> TextTable:
         """Figures of merit on the test rows, of the network and of its baselines."""

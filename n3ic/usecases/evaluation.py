@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic import plugins
+from n3ic.data.catalogue_dataset import canonical
 from n3ic.data.dataset import data_set
+from n3ic.data.files import Content
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import labels_of
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.kernel.prediction import predict
+from n3ic.meter.table import LABEL, flow_table, read_table
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
 from n3ic.options import parse_options
@@ -29,14 +32,20 @@ from n3ic.usecases.base import UseCase, use_case
 
 
 def evaluate_flows(
-    model: str | Path, data: str | Path | None, *, dataset: str | None = None
+    model: str | Path | Classifier,
+    data: str | Path | Content | None,
+    *,
+    dataset: str | None = None,
+    label: str = "",
 ) -> dict[str, Evaluation]:
     """Figures of merit of every network of a run, or of a model file, on labelled flows.
 
     Args:
-        model: a run folder or a model file.
-        data: files of labelled flows; None for the data set's embedded sample.
+        model: a run folder, a model file or a model.
+        data: files of labelled flows, or the text of a table in memory; None for the data set's
+            embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
+        label: the column of the class; empty for that of the training.
 
     Returns:
         Figures by task; under an empty name for a single network.
@@ -49,7 +58,8 @@ def evaluate_flows(
     Warns:
         N3icWarning: a network was trained on some of these flows, or on flows of another meter.
     """
-    return {task: _evaluate(found) for task, found in labelled_flows(model, data, dataset).items()}
+    found = labelled_flows(model, data, dataset, label=label)
+    return {task: _evaluate(flows) for task, flows in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +83,20 @@ class LabelledFlows:
 
 
 def labelled_flows(
-    model: str | Path, data: str | Path | None, dataset: str | None = None
+    model: str | Path | Classifier,
+    data: str | Path | Content | None,
+    dataset: str | None = None,
+    *,
+    label: str = "",
 ) -> dict[str, LabelledFlows]:
     """The networks of a run or of a model file, each with its labelled flows, by task.
 
     Args:
-        model: a run folder or a model file.
-        data: files of labelled flows; None for the data set's embedded sample.
+        model: a run folder, a model file or a model.
+        data: files of labelled flows, or the text of a table in memory; None for the data set's
+            embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
+        label: the column of the class; empty for that of the training.
 
     Raises:
         UsageError: the data set is unknown, or the flows have no table for a network.
@@ -90,31 +106,44 @@ def labelled_flows(
     Warns:
         N3icWarning: a network was trained on flows of another meter.
     """
-    networks = {task: load_model(path) for task, path in models_of(model).items()}
+    if isinstance(model, Classifier):
+        networks, source = {"": model}, None
+    else:
+        networks, source = {t: load_model(path) for t, path in models_of(model).items()}, model
     first = next(iter(networks.values()))
     rules = first.table
     if rules is not None and dataset in (None, OWN):
         if data is None:
             raise UsageError(f"{model}: was trained on a table of yours; name labelled flows")
+        rules = replace(rules, label=canonical(label) or rules.label)
         table = UserTable(rules, first.classes).load(data)
-        return _of_tables(model, data, networks, table)
+        return _of_tables(source, data, networks, table)
+    if isinstance(data, Content) and first.meter is not None:
+        table = flow_table(data.name, read_table(data), first.meter, label=label or LABEL,
+                           sha256=data.sha256)  # fmt: skip
+        return _of_tables(source, data, networks, table)
     name = dataset or first.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):
         raise UsageError(
             f"{model}: trained on {name or 'unknown data'}, which no data set here reads; "
             "name one with --dataset"
         )
-    return _of_tables(model, data, networks, data_set(name).load(data))
+    if isinstance(data, Content) or label:
+        raise UsageError(
+            f"{model}: the data set {name} reads flows from its own files; expected one, and no "
+            f"label, got {data}"
+        )
+    return _of_tables(source, data, networks, data_set(name).load(data))
 
 
 def _of_tables(
-    model: str | Path,
-    data: str | Path | None,
+    model: str | Path | None,
+    data: str | Path | Content | None,
     networks: Mapping[str, Classifier],
     table: FlowTable,
 ) -> dict[str, LabelledFlows]:
-    case = _use_case(Path(model))
-    recorded = _recorded(Path(model)) if case else {}
+    case = None if model is None else _use_case(Path(model))
+    recorded = _recorded(Path(model)) if case and model is not None else {}
     tables: Mapping[str, FlowTable] = {"": table}
     if case:
         tables = case.tasks(table, parse_options(case.options, recorded["options"], case.name))

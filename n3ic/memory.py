@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables in memory: pandas, Polars, whatever exports an Arrow stream, numpy arrays with names.
+
+A table becomes the CSV text that its own library writes, and is read as that file is: by the same
+inference, to the same integers, with the same digest. Integers are digits on the way, and a float
+is the shortest decimal that reads back as itself. A table brings its library along: none of them
+is imported here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.data.column_profile import column_names
+from n3ic.data.delimited import SEPARATORS, Units
+from n3ic.data.files import MAX_BYTES, Content, printable
+from n3ic.data.flows import read_features
+from n3ic.data.parquet import delimited_text
+from n3ic.data.table import FlowTable, SourceFile
+from n3ic.data.table_meter import METER_KEY
+from n3ic.data.user_table import load_own, with_positive
+from n3ic.errors import DataError, UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.meter.capture import is_capture
+from n3ic.meter.table import LABEL, flow_table, read_table
+from n3ic.meter.verdicts import capture_features
+from n3ic.model.classifier import Classifier
+from n3ic.model.metering import MeterSpec
+
+# Types whose cells have no text that is a number, a category or a time.
+_NO_CELL = re.compile(
+    r"timedelta|duration|(large_|fixed_size_)?(list|binary)|struct|map|array|object\(|complex|void",
+    re.IGNORECASE,
+)
+
+
+def is_table(value: object) -> bool:
+    """Whether a value is a table in memory, rather than the path of a file."""
+    arrow = isinstance(value, np.ndarray) or hasattr(value, "__arrow_c_stream__")
+    return arrow or _is_frame(value)
+
+
+def _is_frame(value: object) -> bool:
+    """Whether a value is a pandas or a Polars table, which writes CSV itself."""
+    return hasattr(value, "columns") and (hasattr(value, "to_csv") or hasattr(value, "write_csv"))
+
+
+def column_of(label: Any) -> str:
+    """Name of the column that ``label`` names, or becomes where it is the classes themselves."""
+    if label is None:
+        return ""
+    return str(label) if isinstance(label, str | int) else LABEL
+
+
+def table_content(
+    table: Any,
+    label: Any = None,
+    *,
+    feature_names: Sequence[str] | None = None,
+    only: Collection[str] | None = None,
+) -> Content:
+    """A table as the text of a CSV file; the index of a pandas table is no column of it.
+
+    Args:
+        table: a table of :func:`is_table`.
+        label: the column of the class, or, of an array, the class of each row, shape ``(rows,)``.
+        feature_names: names of the columns of an array of shape ``(rows, columns)``.
+        only: names of :func:`.column_profile.column_names` that are needed; all where None.
+
+    Raises:
+        DataError: a column has a type without a text, or the table is too large.
+        UsageError: names are missing, or given to a table that has its own.
+    """
+    classes = None if label is None or isinstance(label, str | int) else label
+    named = feature_names is not None or classes is not None
+    if named and not isinstance(table, np.ndarray):
+        raise UsageError(
+            f"{_kind(table)}: feature_names, and classes as label, go with a numpy array; a table "
+            "has names of its own: say label='COLUMN'"
+        )
+    if not _is_frame(table):
+        table = _arrow(table, feature_names, classes)
+    kind = _kind(table)
+    headers, types = _columns(table, kind)
+    names = column_names(headers)
+    taken = [i for i, name in enumerate(names) if only is None or name in only]
+    if taken and len(taken) < len(names):
+        headers, types = [names[i] for i in taken], [types[i] for i in taken]
+        table = _selected(table, taken, headers)
+    for header, type_ in zip(headers, types, strict=True):
+        if _NO_CELL.match(type_):
+            timed = type_.lower().startswith(("timedelta", "duration"))
+            raise DataError(
+                f"{kind}, column {printable(header)!r}: expected numbers, text, booleans or times, "
+                f"got {type_}; {'write it in seconds, as a number' if timed else 'drop the column'}"
+            )
+    data = _text(table, kind, headers)
+    first = data[: data.find(b"\n") + 1].decode(errors="replace")
+    if max(SEPARATORS, key=first.count) != "," or first.count('"') % 2:
+        raise DataError(
+            f"{kind}: expected names without line ends and other separators than commas, got "
+            f"{printable(first)!r}; rename the columns"
+        )
+    if len(data) > MAX_BYTES:
+        raise DataError(f"{kind}: more than {MAX_BYTES:,} bytes as text; take a sample of the rows")
+    return Content(kind, data)
+
+
+def _kind(table: Any) -> str:
+    """What a table is called in messages, such as ``pandas DataFrame``."""
+    return f"{type(table).__module__.partition('.')[0]} {type(table).__name__}"
+
+
+def _columns(table: Any, kind: str) -> tuple[list[str], list[str]]:
+    """Names and types of a table's columns.
+
+    Raises:
+        DataError: there are none, or names of several levels.
+    """
+    if _is_frame(table):
+        headers, types = [*table.columns], [*table.dtypes]
+    else:
+        headers, types = table.column_names, table.schema.types
+    if not headers or any(isinstance(header, tuple) for header in headers):
+        raise DataError(f"{kind}: expected a name a column, got {headers[:2]}; rename the columns")
+    return [str(h).strip() for h in headers], [str(t) for t in types]
+
+
+def _selected(table: Any, taken: list[int], names: list[str]) -> Any:
+    """Some columns of a table, under other names."""
+    if hasattr(table, "iloc"):
+        return table.iloc[:, taken].set_axis(names, axis=1)
+    if _is_frame(table):
+        part = table[:, taken]
+        part.columns = names
+        return part
+    return table.select(taken).rename_columns(names)
+
+
+def _text(table: Any, kind: str, headers: Sequence[str]) -> bytes:
+    import pyarrow as pa
+
+    if _is_frame(table):
+        pandas = hasattr(table, "to_csv")
+        text = table.to_csv(index=False, lineterminator="\n") if pandas else table.write_csv()
+        return bytes(text.encode("utf-8", "surrogatepass"))  # a reader says what is no UTF-8
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(headers)
+    try:
+        cells = delimited_text([c.combine_chunks() for c in table.columns])
+    except pa.ArrowException as error:
+        raise DataError(f"{kind}: no text can be made of its cells: {error}") from error
+    return header.getvalue().encode() + cells
+
+
+def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -> Any:
+    """A PyArrow table of an Arrow stream, a structured array, or an array and its columns' names.
+
+    Raises:
+        DataError: the shapes do not match, or a column holds values of several types.
+        UsageError: an array without names.
+    """
+    import pyarrow as pa
+
+    kind = _kind(table)
+    try:
+        if not isinstance(table, np.ndarray):
+            return pa.table(table)
+        if table.dtype.names is not None:
+            headers, columns = [*table.dtype.names], [table[name] for name in table.dtype.names]
+        elif names is None:
+            raise UsageError(
+                f"{kind}: its columns have no names; say feature_names=[...], one each"
+            )
+        elif table.ndim != 2 or table.shape[1] != len(names):
+            raise DataError(
+                f"{kind}: expected shape (rows, {len(names)}) for {len(names)} feature_names, got "
+                f"{table.shape}; name each column once"
+            )
+        else:
+            headers, columns = [*map(str, names)], [np.ascontiguousarray(c) for c in table.T]
+        if classes is not None:
+            headers, columns = [*headers, LABEL], [*columns, np.asarray(classes)]
+        return pa.Table.from_arrays([pa.array(column) for column in columns], headers)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise DataError(
+            f"{kind}: expected columns of one type and one length each: {said}"
+        ) from error
+
+
+def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
+    """Columns of shape ``(rows,)`` as a table of the kind of another one of as many rows.
+
+    It has the index of a pandas table. An array gives a structured array, and what is neither
+    that nor a pandas or Polars table gives a PyArrow table.
+    """
+    if hasattr(given, "iloc"):
+        return given.iloc[:, :0].assign(**columns)
+    if _is_frame(given):
+        return type(given)(dict(columns))
+    if isinstance(given, np.ndarray):
+        kinds = [(name, values.dtype) for name, values in columns.items()]
+        return np.rec.fromarrays([*columns.values()], dtype=kinds)
+    import pyarrow as pa
+
+    return pa.table(dict(columns))
+
+
+def _meter(table: Any) -> MeterSpec | None:
+    """The meter of a table of :func:`n3ic.extract`: Arrow has metadata, pandas ``attrs``."""
+    metadata = getattr(getattr(table, "schema", None), "metadata", None) or {}
+    said = metadata.get(METER_KEY) or getattr(table, "attrs", {}).get(METER_KEY.decode())
+    return None if said is None else MeterSpec.from_json(said, "the table's meter")
+
+
+def read_memory(
+    table: Any,
+    label: Any = None,
+    *,
+    positive: str = "",
+    feature_names: Sequence[str] | None = None,
+    tell: Callable[[str], object],
+) -> FlowTable:
+    """Read labelled flows to train on; a table that carries its meter is one of metered flows.
+
+    Args:
+        table: a table of :func:`is_table`.
+        label: as :func:`table_content` takes it.
+        positive: the class that is told from all others; all are told apart where empty.
+        feature_names: names of the columns of an array.
+        tell: called with lines about what was inferred and changed.
+
+    Raises:
+        DataError: the table cannot be read.
+        UsageError: there is no such label, or none is named.
+    """
+    content = table_content(table, label, feature_names=feature_names)
+    column, meter = column_of(label), _meter(table)
+    if meter is None:
+        return load_own(content, column, positive=positive, tell=tell)
+    named, digest = column or LABEL, content.sha256
+    found = flow_table(content.name, read_table(content), meter, label=named, sha256=digest)
+    source = SourceFile(content.name, digest, len(found), "metered flows")
+    return with_positive(replace(found, sources=(source,)), positive)
+
+
+def predict_flows(
+    model: Classifier,
+    flows: Any,
+    dataset: str | None = None,
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Any:
+    """Classify flows, wherever they are; see :func:`n3ic.predict`."""
+    features: Mapping[str, ArrayLike]
+    if is_table(flows):
+        own = model.table is not None and dataset is None and units != "nic"
+        read = model.table.columns if own and model.table is not None else None
+        content = table_content(flows, feature_names=feature_names, only=read)
+        found = predict(model, model.encode(read_features(content, model, dataset, units)))
+        columns = {
+            "class": np.array(model.verdict_names)[model.verdicts(found.scores)],
+            "margin": found.margins,
+        }
+        scores = zip(model.classes, found.scores.T, strict=True)
+        return like(flows, columns | {f"score_{name}": column for name, column in scores})
+    if isinstance(flows, FlowTable):
+        features = flows.features
+    elif isinstance(flows, Mapping):
+        features = flows
+    elif is_capture(flows):
+        features = capture_features(model, flows)
+    else:
+        features = read_features(flows, model, dataset, units)
+    return predict(model, model.encode(features))
