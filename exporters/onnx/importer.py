@@ -27,16 +27,17 @@ from n3ic.exporters.onnx.operators import (
     Value,
     batch_norm,
     bipolar,
-    elementwise,
     multi_threshold,
     reference,
 )
-from n3ic.exporters.onnx.scores import output_layer
-from n3ic.exporters.onnx.signal import (
+from n3ic.families.binary.rounding import facts
+from n3ic.families.binary.scores import output_layer
+from n3ic.families.binary.signal import (
     MAX_CELLS,
     Array,
     Signal,
     binary,
+    elementwise,
     network_input,
     product,
     xnor_popcount,
@@ -49,11 +50,6 @@ MAX_NODES = 10_000
 MAX_HELD = 1 << 28  # cells of all tensors that later nodes still read
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-_EXACT = "as in the graph"
-_SAME_CLASS = (
-    "the graph's class on every input; scores, margins and the order behind the best are not the "
-    "graph's"
-)
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
 
 
@@ -155,21 +151,18 @@ class _Walk:
         for node in self._nodes_behind(start):
             self._visit(node)
         scores = self._find_scores()
-        output, exact = output_layer(scores)
-        if not scores.before and output.n_inputs != spec.n_bits:
+        found = output_layer(scores)
+        if not scores.before and found.layer.n_inputs != spec.n_bits:
             raise ModelError("the scores do not come from the input")
+        classes = self._classes(found.layer.n_outputs)
         return BinaryModel(
             input=spec,
             hidden=scores.before,
-            output=output,
-            classes=self._classes(output.n_outputs),
+            output=found.layer,
+            classes=tuple(classes[i] for i in found.order),
             name=self._text("n3ic.name", "imported"),
-            provenance={
-                "source": "onnx",
-                "onnx_sha256": digest,
-                "scores": _EXACT if exact else _SAME_CLASS,
-            },
-            shunt=self._shunt(exact),
+            provenance={"source": "onnx", "onnx_sha256": digest, **facts(scores, found, "graph")},
+            shunt=self._shunt(found.exact),
         )
 
     def _shunt(self, exact: bool) -> int:
