@@ -17,6 +17,7 @@ _MAX_CLASSES = 256
 _LARGEST_BIAS = 1 << 20
 
 Table = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,36 +96,53 @@ def _of_one(signal: Signal, tables: list[Table]) -> Scores:
     return Scores(layer, False, (0, 1), np.stack([nothing, low]), np.stack([nothing, high]))
 
 
-def _ordered(
-    signal: Signal, tables: list[Table]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The order of the classes, and biases by which they decide as a table of scores does.
+def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
+    """The order of the classes, and biases by which they decide as the tables of their scores do.
 
-    The first table is the network's own arithmetic. Where its rounding follows no integers, the
-    last one is taken, which has the most digits.
+    That is as the first table, the network's own arithmetic, if integers can. Else ties count as
+    ties that rounding alone breaks; where no rounding is in play, all ways are one.
     """
-    same = np.arange(signal.channels)
-    found = ""
-    for table in (tables[0], tables[-1]):
-        for order, bias in ((same, _ordering_bias(signal, table)), _by_fraction(signal, table)):
-            found = _difference(signal, table, order, bias)
-            if not found:
-                return order, bias[order]
-    raise ModelError(f"{signal.by}: {found}")
+    low, high = np.min(tables, axis=0), np.max(tables, axis=0)
+    same, first = np.arange(signal.channels), tables[0]
+    tries = [
+        (same, _ordering_bias(signal, first), first, first),
+        (*_by_fraction(signal, tables[-1], float((high - low)[signal.used].max())), low, high),
+        (*_by_fraction(signal, first), first, first),
+        (*_by_fraction(signal, tables[-1]), tables[-1], tables[-1]),
+    ]
+    for order, bias, least, most in tries:
+        if (pair := _difference(signal, least, most, order, bias)) is None:
+            return order, bias[order]
+    raise ModelError(
+        f"{signal.by}: scores {pair[0]} and {pair[1]} have scales that no integer bias reproduces "
+        "on every input; give all classes one scale: no batch norm behind the last layer, and one "
+        "scale for all of its weights"
+    )
 
 
-def _by_fraction(signal: Signal, table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Biases in popcounts rounded up, the classes that gain least by that first."""
+def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whole, Whole]:
+    """Biases in popcounts rounded up, the classes that gain least by that first.
+
+    Args:
+        signal: the scores.
+        table: their values.
+        width: how far rounding may move them; what lies as near to a tie is one.
+    """
     last = np.take_along_axis(table, signal.fan_in[:, None], axis=1)[:, 0]
     worth = ((last - table[:, 0]) / np.maximum(signal.fan_in, 1)).max()
     with np.errstate(all="ignore"):
-        beta = (table[:, 0] - table[0, 0]) / worth
-        beta = np.clip(np.nan_to_num(beta), -_LARGEST_BIAS, _LARGEST_BIAS)
-    whole = np.rint(beta)
-    beta = np.where(np.abs(beta - whole) < 1e-9, whole, beta)
-    bias = np.ceil(beta)
-    order = np.argsort(np.round(bias - beta, 9), kind="stable")
-    return order, bias.astype(np.int64)
+        beta = np.nan_to_num((table[:, 0] - table[0, 0]) / worth)
+        near = min(max(1e-9, np.nan_to_num(2 * width / worth)), 0.01)
+    beta = np.clip(beta, -_LARGEST_BIAS, _LARGEST_BIAS)
+    bias = np.ceil(beta - near)
+    gain = np.maximum(bias - beta, 0)
+    ranks, rank, start = np.argsort(gain, kind="stable"), 0, 0.0
+    places = np.zeros(len(gain), np.int64)
+    for j in ranks:
+        if gain[j] > start + near:
+            rank, start = rank + 1, gain[j]
+        places[j] = rank
+    return np.argsort(places, kind="stable"), bias.astype(np.int64)
 
 
 def _exact_bias(signal: Signal, table: Table) -> NDArray[np.int32] | None:
@@ -180,23 +198,35 @@ def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
 
 
 def _difference(
-    signal: Signal, table: Table, order: NDArray[np.int64], bias: NDArray[np.int64]
-) -> str:
-    """Where the integer scores decide otherwise than a table, on all pairs of popcounts.
+    signal: Signal, low: Table, high: Table, order: Whole, bias: Whole
+) -> tuple[int, int] | None:
+    """Two classes that the integer scores order otherwise than their scores for sure are ordered.
 
-    Returns:
-        What is wrong and what to do; nothing if they decide alike.
+    All pairs of popcounts are compared.
+
+    Args:
+        signal: the scores.
+        low: the least that they may be.
+        high: the most.
+        order: the order of the classes; a tie of integers goes to the one that comes first.
+        bias: their biases, in the order of the scores.
     """
     place = np.argsort(order)
     for i in range(signal.channels):
+        ours = low[i, : signal.fan_in[i] + 1], high[i, : signal.fan_in[i] + 1]
+        popcounts = np.arange(signal.fan_in[i] + 1)
         for j in range(i + 1, signal.channels):
-            wins = _beats(signal, table, table, i, j)
-            # A tie of integers goes to the class that comes first in the order.
-            integer = np.arange(len(wins)) + bias[i] - bias[j] + int(place[i] < place[j])
-            if not np.array_equal(wins, np.clip(integer, 0, signal.fan_in[j] + 1)):
-                return (
-                    f"scores {i} and {j} have scales that no integer bias reproduces on every "
-                    "input; give all classes one scale: no batch norm behind the last layer, and "
-                    "one scale for all of its weights"
-                )
-    return ""
+            n = int(signal.fan_in[j])
+            theirs = low[j, : n + 1], high[j, : n + 1]
+            # Popcounts of j at which i wins for sure, and the first at which j does.
+            lost = np.searchsorted(theirs[1], ours[0], side="left")
+            tie = np.minimum(lost, n)
+            sure = (ours[0] == ours[1]) & (theirs[0][tie] == ours[0])
+            sure &= theirs[1][tie] == ours[0]
+            lost = np.where(sure, np.searchsorted(theirs[1], ours[0], side="right"), lost)
+            won = np.searchsorted(theirs[0], ours[1], side="right")
+            integer = popcounts + bias[i] - bias[j] + int(place[i] < place[j])
+            integer = np.clip(integer, 0, n + 1)
+            if ((integer < lost) | (integer > won)).any():
+                return i, j
+    return None

@@ -50,8 +50,9 @@ _ELEMENTWISE = frozenset((
     "sub", "tanh", "to", "trunc", "where", "zero", "zeros_like", "_to_copy",
 ))
 _READERS = frozenset((
-    "_log_softmax", "_softmax", "argmax", "log_sigmoid_forward", "max", "sigmoid", "sort", "topk",
+    "_log_softmax", "_softmax", "argmax", "log_sigmoid_forward", "max", "sigmoid", "topk",
 ))
+_BEHIND = frozenset(("_to_copy", "alias", "clone", "detach", "exp", "ge", "gt", "mul"))
 _MAKERS = frozenset(("new_full", "new_ones", "new_zeros"))
 _SHAPING = frozenset((
     "_unsafe_view", "expand", "flatten", "reshape", "select", "slice", "squeeze", "unsqueeze",
@@ -279,6 +280,8 @@ class _Operator:
     def name(self) -> str:
         """Its name without overload, and without the mark of those that write in place."""
         name: str = self.func.overloadpacket.__name__
+        if name in ("max", "min") and self.func._overloadname == "other":
+            return name + "imum"
         return name.removesuffix("_") if not name.startswith("__") else name
 
     @property
@@ -303,8 +306,8 @@ class _Operator:
     def _result(self) -> Any:
         name = self.name
         tables = [a for a in _flat((self.args, self.kwargs)) if isinstance(a, _Tables)]
-        if any(t.signal is None for t in tables):  # behind the scores
-            return self._beyond()
+        if any(t.signal is None for t in tables):
+            return self._behind(tables)
         if name in _READERS:
             return self._scores(tables[0])
         if name in ("mm", "linear", "matmul"):
@@ -327,24 +330,33 @@ class _Operator:
             return self._elementwise(self.func, self.args, self.kwargs)
         raise ModelError(f"{self.by}: {_HINTS.get(name, _NO_OPERATOR.format(name))}")
 
-    def _beyond(self) -> Any:
-        """Anything behind the scores, such as the index of the highest."""
+    def _behind(self, tables: list[_Tables]) -> Any:
+        """What follows the scores, such as the index of the highest; it may not turn them."""
+        factors = [a for a in self.args[1:] if isinstance(a, int | float | Tensor)]
+        turns = self.name == "mul" and not all(np.all(np.asarray(f) > 0) for f in factors)
+        if self.name not in _BEHIND | _READERS | _SHAPING or len(tables) > 1 or turns:
+            raise ModelError(
+                f"{self.by}: works on what a softmax, a sigmoid or a maximum gave; the scores are "
+                "the last that a module may compute with"
+            )
         plain = _mapped((self.args, self.kwargs), lambda t: torch.zeros(t.shape, dtype=t.dtype))
         result = self.func(*plain[0], **plain[1])
-        return _mapped_tensors(
-            result, lambda t: _Tables(None, t.shape, self.reading, t.dtype)
-        )
+        return _mapped_all(result, lambda t: _Tables(None, t.shape, self.reading, t.dtype))
 
     def _scores(self, x: _Tables) -> Any:
-        result = self._beyond()
-        if self.name in ("max", "argmax", "sort", "topk") and x.signal is not None:
-            over = self.args[2] if self.name == "topk" and len(self.args) > 2 else None
-            over = self.args[1] if self.name in ("max", "argmax") and len(self.args) > 1 else over
-            if self.name in ("max", "argmax") and over not in (1, -1):
-                raise ModelError(f"{self.by}: not over the classes; give it dim=1")
-        if self.reading.scores is None:
-            self.reading.scores = x.signal
-        return result
+        at = {"topk": 2, "max": 1, "argmax": 1, "_softmax": 1, "_log_softmax": 1}.get(self.name)
+        over = self.args[at] if at is not None and len(self.args) > at else -1
+        everything = self.name in ("max", "argmax") and len(self.args) == 1
+        if everything or over not in (1, -1) or x.ndim > 2:
+            raise ModelError(f"{self.by}: not over the classes; give it dim=1")
+        if self.name == "topk" and len(self.args) > 3 and not self.args[3]:
+            raise ModelError(f"{self.by}: the smallest score wins; a BinaryModel takes the highest")
+        if self.name in ("sigmoid", "log_sigmoid_forward") and x.signal.channels > 1:
+            return self._elementwise(self.func, self.args, self.kwargs)
+        if self.reading.scores is not None:
+            raise ModelError(f"{self.by}: the scores are read twice; return them alone")
+        self.reading.scores = x.signal
+        return self._behind([x])
 
     def _product(self, x: Any, w: Any, bias: Any = None) -> _Tables:
         if not isinstance(x, _Tables) or isinstance(w, _Tables) or isinstance(bias, _Tables):
@@ -486,7 +498,8 @@ def _flat(value: Any) -> list[Any]:
 
 def _mapped_all(value: Any, function: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, tuple | list):
-        return type(value)(_mapped_all(part, function) for part in value)
+        parts = [_mapped_all(part, function) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
     if isinstance(value, dict):
         return {k: _mapped_all(part, function) for k, part in value.items()}
     return function(value) if isinstance(value, Tensor) else value
@@ -494,12 +507,6 @@ def _mapped_all(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
     return _mapped_all(value, lambda t: function(t) if isinstance(t, _Tables) else t)
-
-
-def _mapped_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    if isinstance(value, tuple | list):
-        return tuple(_mapped_tensors(part, function) for part in value)
-    return function(value)
 
 
 def _short(error: BaseException) -> str:
@@ -512,13 +519,15 @@ def _short(error: BaseException) -> str:
 class _Seen(TorchDispatchMode):
     """Keeps what a module's first reader of scores reads, such as a softmax."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int, channels: int) -> None:
         super().__init__()
+        self._shapes = ((rows, channels), (rows,))
         self.scores: Tensor | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note the argument of a reader, and run it."""
-        if self.scores is None and func.overloadpacket.__name__ in _READERS:
+        reads = func.overloadpacket.__name__ in _READERS
+        if self.scores is None and reads and tuple(args[0].shape) in self._shapes:
             self.scores = args[0].detach().clone()
         return func(*args, **(kwargs or {}))
 
@@ -542,7 +551,10 @@ def _compared(
 ) -> str:
     """Compare the classes of module and model, and say on how many inputs they are equal."""
     classes = np.concatenate(
-        [_classes(module, bits[i : i + ROWS], values) for i in range(0, len(bits), ROWS)]
+        [
+            _classes(module, bits[i : i + ROWS], values, scores.channels)
+            for i in range(0, len(bits), ROWS)
+        ]
     )
     ours = np.asarray(found.order)[model.infer(pack(bits)).classes]
     doubtful = in_doubt(model, scores, found, bits)
@@ -557,8 +569,10 @@ def _compared(
     return f"{said}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else said
 
 
-def _classes(module: nn.Module, bits: Bits, values: tuple[float, float]) -> Array:
-    seen = _Seen()
+def _classes(
+    module: nn.Module, bits: Bits, values: tuple[float, float], channels: int
+) -> Array:
+    seen = _Seen(len(bits), channels)
     rows = torch.from_numpy(np.where(bits, values[1], values[0])).to(_dtype(module))
     with torch.no_grad(), seen:
         result = module(rows)

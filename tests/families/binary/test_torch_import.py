@@ -364,6 +364,22 @@ REFUSED = {
     "a constant": (lambda: Forward(lambda m, x: torch.ones(2, 2)), "its input does not change"),
     "the input alone": (lambda: Forward(lambda m, x: x), "no layer with weights"),
     "max of all": (lambda: Forward(lambda m, x: m.last(x).argmax()), "dim=1"),
+    "scores in between": (
+        lambda: Forward(lambda m, x: m.last(torch.sign(m.first(x).softmax(1) - 0.5))),
+        "the last that a module may compute with",
+    ),
+    "less than the highest": (
+        lambda: Forward(lambda m, x: m.first(x) - m.first(x).max(1, keepdim=True).values),
+        "the last that a module may compute with",
+    ),
+    "scores turned around": (
+        lambda: Forward(lambda m, x: (m.last(x).softmax(1) * -1).argmax(1)),
+        "the last that a module may compute with",
+    ),
+    "the smallest": (
+        lambda: Forward(lambda m, x: m.last(x).topk(1, 1, False).indices),
+        "takes the highest",
+    ),
     "numpy": (lambda: Forward(lambda m, x: torch.from_numpy(x.numpy())), "the module"),
     "its own error": (lambda: Forward(lambda m, x: 1 / 0), "division by zero"),
 }
