@@ -108,3 +108,21 @@ def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by:
 def bipolar(values: Array, scale: Array) -> Array:
     """Apply QONNX BipolarQuant: +-1 times a scale, +1 at 0."""
     return np.where(values >= 0, np.float32(1), np.float32(-1)) * scale
+
+
+def quant(
+    values: Array, scale: Array, zero: Array, width: Array, *, signed: bool, narrow: bool, by: str
+) -> Array:
+    """Apply QONNX Quant: integers of some bits, rounded half to even, times a scale.
+
+    Raises:
+        ModelError: the width is no number of bits.
+    """
+    bits = float(width.reshape(-1)[0])
+    if width.size != 1 or not 1 <= bits <= 32 or bits != int(bits):
+        raise ModelError(f"{by}: a width of {width.reshape(-1)[:4].tolist()} bits")
+    least = -(2.0 ** (bits - 1)) + narrow if signed else 0.0
+    most = 2.0 ** (bits - 1) - 1 if signed else 2.0**bits - 1 - narrow
+    with np.errstate(all="ignore"):  # a scale of 0 gives what is not finite, and that is refused
+        whole = np.rint(np.clip(values / scale + zero, least, most))
+        return np.asarray((whole - zero) * scale, dtype=np.float32)

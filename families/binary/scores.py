@@ -155,9 +155,7 @@ def _exact_bias(signal: Signal, table: Table) -> NDArray[np.int32] | None:
     return bias.astype(np.int32)
 
 
-def _rising(
-    signal: Signal, tables: list[Table]
-) -> tuple[NDArray[np.bool_], list[Table]]:
+def _rising(signal: Signal, tables: list[Table]) -> tuple[NDArray[np.bool_], list[Table]]:
     """Make every class's score grow with its popcount, by inverting the weights of falling rows."""
     weights = np.array(signal.weights)
     turned = [t.copy() for t in tables]

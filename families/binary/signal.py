@@ -38,6 +38,10 @@ _SIZES = (
 Array = NDArray[Any]
 
 
+class ConstantInputError(ModelError):
+    """A first layer whose input is the same for all input bits."""
+
+
 @dataclass(frozen=True, eq=False)
 class Signal:
     """A tensor of a network as a table over popcounts.
@@ -190,7 +194,7 @@ def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 
     if signal.weights is None:
         low, high = table[:, 0], table[:, 1]
         if signal.channels and (low == high).all():
-            raise ModelError(
+            raise ConstantInputError(
                 f"{signal.by}: it is {low[0]:g} whatever the input bits are; they may have other "
                 "values, 0 and 1 or -1 and 1, than the network expects"
             )

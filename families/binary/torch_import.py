@@ -206,8 +206,10 @@ def _read(module: nn.Module, source: Signal) -> Signal:
             hook.remove()
     result = getattr(result, "value", result)  # of Brevitas' quantized tensor
     if not isinstance(result, _Tables):
-        kind = "a tensor that its input does not change" if isinstance(result, Tensor) else (
-            type(result).__name__
+        kind = (
+            "a tensor that its input does not change"
+            if isinstance(result, Tensor)
+            else (type(result).__name__)
         )
         raise ModelError(f"the module returns {kind}; expected a tensor of scores")
     signal = reading.scores or result.signal
@@ -259,9 +261,7 @@ class _Tables(Tensor):
         return f"<a tensor of shape {tuple(self.shape)} for all inputs at once>"
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator that touches such a tensor."""
         flat = [a for a in _flat((args, kwargs or {})) if isinstance(a, _Tables)]
         return _Operator(func, args, kwargs or {}, flat[0].reading).result()
@@ -437,8 +437,9 @@ class _Operator:
             full, named = _mapped_all((args, kwargs), filled)
             if double and isinstance(named.get("dtype"), torch.dtype):
                 named = {k: v for k, v in named.items() if k != "dtype"} | (
-                    {"dtype": torch.float64} if named["dtype"].is_floating_point else
-                    {"dtype": named["dtype"]}
+                    {"dtype": torch.float64}
+                    if named["dtype"].is_floating_point
+                    else {"dtype": named["dtype"]}
                 )
             result = function(*full, **named)
             return np.asarray(result.numpy())
@@ -474,13 +475,13 @@ _ACTIVE = (
     "it takes values that are not set, as of a dropout that is active in evaluation; use "
     "torch.nn.Dropout, or give it training=self.training"
 )
-_JOINS = (
-    "it joins or splits the channels of a layer; a BinaryModel is a chain of layers"
-)
+_JOINS = "it joins or splits the channels of a layer; a BinaryModel is a chain of layers"
 _HINTS = {
     **dict.fromkeys(("convolution", "_convolution", "conv1d", "conv2d"), _CONVOLUTION),
     **dict.fromkeys(("_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal"), _BRANCHES),
-    **dict.fromkeys(("bernoulli", "empty_like", "native_dropout", "rand_like", "randn_like"), _ACTIVE),
+    **dict.fromkeys(
+        ("bernoulli", "empty_like", "native_dropout", "rand_like", "randn_like"), _ACTIVE
+    ),
     **dict.fromkeys(("cat", "stack", "index", "index_select", "split", "unbind"), _JOINS),
     **dict.fromkeys(("t", "transpose", "permute"), "its channels and rows change places"),
     **dict.fromkeys(
@@ -569,9 +570,7 @@ def _compared(
     return f"{said}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else said
 
 
-def _classes(
-    module: nn.Module, bits: Bits, values: tuple[float, float], channels: int
-) -> Array:
+def _classes(module: nn.Module, bits: Bits, values: tuple[float, float], channels: int) -> Array:
     seen = _Seen(len(bits), channels)
     rows = torch.from_numpy(np.where(bits, values[1], values[0])).to(_dtype(module))
     with torch.no_grad(), seen:

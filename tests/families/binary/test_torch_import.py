@@ -178,9 +178,7 @@ def test_gains_and_biases_at_the_edge(gain, bias, how):
 def test_ties_of_float_sums_are_counted(scale):
     """Exactly, the sums of six inputs are 0 on some rows; in floats they may be beside it."""
     torch.manual_seed(2)
-    module = network(
-        BinaryLinear(6, 9, scale=scale), Step(SIGNS["where"]), BinaryLinear(9, 2)
-    )
+    module = network(BinaryLinear(6, 9, scale=scale), Step(SIGNS["where"]), BinaryLinear(9, 2))
     model = n3ic.from_torch(module, 6)
     assert "9 neurons" in model.provenance["rounding"]
     assert "rounding may decide on" in model.provenance["compared"]
@@ -302,7 +300,9 @@ class Forward(nn.Module):
 
 
 def spoilt(name, value):
-    module = network(BinaryLinear(6, 5), nn.BatchNorm1d(5), Step(SIGNS["where"]), BinaryLinear(5, 2))
+    module = network(
+        BinaryLinear(6, 5), nn.BatchNorm1d(5), Step(SIGNS["where"]), BinaryLinear(5, 2)
+    )
     module.get_parameter(name).data[0] = value
     return module
 
