@@ -236,7 +236,7 @@ class _Walk:
             return True
         for node in self._model.graph.node:
             if name in node.input:
-                if node.op_type in (*_SHAPING, "Identity", "Cast"):
+                if node.op_type in (*_SHAPING, "Identity", "Cast", "Neg"):
                     name = node.output[0]
                     continue
                 return node.op_type not in ("MatMul", "Gemm", "Sign", "BipolarQuant")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
 from n3ic.families.binary.signal import Signal
+from n3ic.model.bits import Bits
 from n3ic.model.layers import OutputLayer
 
 _MAX_CLASSES = 256
@@ -58,7 +59,7 @@ def output_layer(signal: Signal) -> Scores:
     if any(not np.isfinite(t[signal.used]).all() for t in tables):
         raise ModelError(f"{signal.by}: its scores are not finite")
     if signal.channels == 1:
-        return _of_one(signal, tables)
+        return _of_one(signal, signal.weights, tables)
     exact = _exact_bias(signal, tables[0])
     if exact is not None and all(np.array_equal(tables[0], t) for t in tables[1:]):
         layer = OutputLayer(signal.weights, mask=signal.mask, bias=exact)
@@ -73,9 +74,8 @@ def output_layer(signal: Signal) -> Scores:
     return Scores(layer, False, tuple(order.tolist()), low[order], high[order])
 
 
-def _of_one(signal: Signal, tables: list[Table]) -> Scores:
+def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
     """Two classes of one score: a neuron and its inverse, with biases that make a threshold."""
-    assert signal.weights is not None
     n = int(signal.fan_in[0])
     above = tables[0][0, : n + 1] > 0
     edges = np.flatnonzero(above[1:] != above[:-1])
@@ -86,7 +86,7 @@ def _of_one(signal: Signal, tables: list[Table]) -> Scores:
     if falls:  # above 0 below a popcount: count disagreements instead
         first = n - first + 1
         tables = [t[:, n::-1] for t in tables]
-    weights = ~signal.weights if falls else signal.weights
+    weights = ~weights if falls else weights
     # With p of n connections in agreement, the second wins where 2 p > 2 first - 1.
     bias = np.maximum(0, [2 * first - 1 - n, n - 2 * first + 1]).astype(np.int32)
     mask = None if signal.mask is None else np.repeat(signal.mask, 2, axis=0)
@@ -110,9 +110,11 @@ def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
         (*_by_fraction(signal, first), first, first),
         (*_by_fraction(signal, tables[-1]), tables[-1], tables[-1]),
     ]
+    pair = (0, 0)
     for order, bias, least, most in tries:
-        if (pair := _difference(signal, least, most, order, bias)) is None:
+        if (found := _difference(signal, least, most, order, bias)) is None:
             return order, bias[order]
+        pair = found
     raise ModelError(
         f"{signal.by}: scores {pair[0]} and {pair[1]} have scales that no integer bias reproduces "
         "on every input; give all classes one scale: no batch norm behind the last layer, and one "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meaning of a foreign network's tensors: the value of each channel as a function of a popcount.
+"""What a foreign network's tensors mean: each channel's value as a function of a popcount.
 
 A channel of a tensor after a binary layer depends on one number only, the popcount ``p`` of
 agreements between a neuron's weights and its inputs, ``0 <= p <= connections``. So a tensor is a
@@ -211,11 +211,14 @@ def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 
     at = np.minimum(threshold, signal.fan_in[owner])
     high = low + np.where(stepped, table[owner, at] - table[owner, np.maximum(at - 1, 0)], 0.0)
     high = np.where(steps[owner] == 1, table[owner, at], high)
-    return _oriented(signal, low, high, owner, threshold, doubt[owner], values)
+    return _oriented(
+        signal, signal.weights[owner], low, high, owner, threshold, doubt[owner], values
+    )
 
 
 def _oriented(
     signal: Signal,
+    weights: Bits,
     low: Array,
     high: Array,
     owner: Array,
@@ -224,7 +227,6 @@ def _oriented(
     values: tuple[float, float],
 ) -> Binary:
     """Orient every bit such that its higher value is 1, and build the layer that computes it."""
-    assert signal.weights is not None
     fan_in, falling = signal.fan_in[owner], high < low
     threshold = np.where(falling, fan_in - threshold + 1, threshold)
     low, high = np.where(falling, high, low), np.where(falling, low, high)
@@ -238,7 +240,6 @@ def _oriented(
         if (value := low[j]) in common:
             low[j], high[j] = common
             threshold[j] = 0 if value == common[1] else fan_in[j] + 1
-    weights = signal.weights[owner]
     layer = HiddenLayer(
         np.where(falling[:, None], ~weights, weights),
         mask=None if signal.mask is None else signal.mask[owner],
@@ -330,23 +331,27 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
     slack = np.zeros(len(size))
     if not ((change != 0) & (np.abs(change) != size)).any():
         return source, np.sign(change).astype(np.int8), size, slack
+    sizes, where = np.unique(np.abs(change), return_inverse=True)
+    where = where.reshape(change.shape)
+    common = _multiples(sizes)  # of all neurons: scores of one scale stay so
     counts = np.zeros(change.shape, np.int64)
     unit = size.copy()
     for j in np.flatnonzero(size):
-        sizes, where = np.unique(np.abs(change[:, j]), return_inverse=True)
-        multiples = _multiples(sizes)
+        own, place = np.unique(where[:, j], return_inverse=True)
+        multiples = _multiples(sizes[own]) if common is None else common[own]
         if multiples is None:
             i = int(np.flatnonzero((change[:, j] != 0) & (np.abs(change[:, j]) != size[j]))[0])
             raise ModelError(_SIZES.format(by, weights[i, j], source.owner[i], j))
-        unit[j] = size[j] / multiples[-1]
-        counts[:, j] = multiples[where]
+        unit[j] = size[j] / multiples[-1] if common is None else sizes[-1] / common[-1]
+        counts[:, j] = multiples[place]
         slack[j] = np.abs(np.abs(change[:, j]) - counts[:, j] * unit[j]).sum()
     copies = counts.max(axis=1)
     if not source.layers:
         if copies.max() > 1:
-            i, j = (int(v) for v in np.argwhere(counts > 1)[0])
+            first, second = np.argwhere(counts > 1)[0].tolist()
             raise ModelError(
-                _SIZES.format(by, weights[i, j], i, j) + ". Nothing copies the network's input"
+                _SIZES.format(by, weights[first, second], first, second)
+                + ". Nothing copies the network's input"
             )
         copies = np.ones_like(copies)
     if copies.sum() > MAX_NEURONS:

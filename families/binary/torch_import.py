@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -212,9 +212,7 @@ def _read(module: nn.Module, source: Signal) -> Signal:
             else (type(result).__name__)
         )
         raise ModelError(f"the module returns {kind}; expected a tensor of scores")
-    signal = reading.scores or result.signal
-    assert signal is not None
-    return signal
+    return reading.scores or result.signal
 
 
 class _Reading:
@@ -241,27 +239,33 @@ class _Reading:
 class _Tables(Tensor):
     """A tensor that stands for all inputs at once; see :class:`~signal.Signal`.
 
-    Its signal is None behind what reads the scores, such as a softmax.
+    Behind what reads the scores, such as a softmax, its signal is still theirs.
     """
 
-    signal: Signal | None
+    signal: Signal
     reading: _Reading
+    behind: bool
 
     @staticmethod
     def __new__(
-        cls, signal: Signal | None, shape: Sequence[int], reading: _Reading, dtype: Any = None
-    ) -> _Tables:
-        if signal is not None:
-            dtype = torch.from_numpy(np.empty(0, signal.tables[0].dtype)).dtype
-        made: _Tables = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)  # type: ignore[attr-defined]
-        made.signal, made.reading = signal, reading
+        cls,
+        signal: Signal,
+        shape: Sequence[int],
+        reading: _Reading,
+        behind: torch.dtype | None = None,
+    ) -> Self:
+        dtype = behind or torch.from_numpy(np.empty(0, signal.tables[0].dtype)).dtype
+        made: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
+        made.signal, made.reading, made.behind = signal, reading, behind is not None
         return made
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"<a tensor of shape {tuple(self.shape)} for all inputs at once>"
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Run one operator that touches such a tensor."""
         flat = [a for a in _flat((args, kwargs or {})) if isinstance(a, _Tables)]
         return _Operator(func, args, kwargs or {}, flat[0].reading).result()
@@ -306,7 +310,7 @@ class _Operator:
     def _result(self) -> Any:
         name = self.name
         tables = [a for a in _flat((self.args, self.kwargs)) if isinstance(a, _Tables)]
-        if any(t.signal is None for t in tables):
+        if any(t.behind for t in tables):
             return self._behind(tables)
         if name in _READERS:
             return self._scores(tables[0])
@@ -341,7 +345,9 @@ class _Operator:
             )
         plain = _mapped((self.args, self.kwargs), lambda t: torch.zeros(t.shape, dtype=t.dtype))
         result = self.func(*plain[0], **plain[1])
-        return _mapped_all(result, lambda t: _Tables(None, t.shape, self.reading, t.dtype))
+        return _mapped_all(
+            result, lambda t: _Tables(tables[0].signal, t.shape, self.reading, t.dtype)
+        )
 
     def _scores(self, x: _Tables) -> Any:
         at = {"topk": 2, "max": 1, "argmax": 1, "_softmax": 1, "_log_softmax": 1}.get(self.name)
@@ -361,7 +367,6 @@ class _Operator:
     def _product(self, x: Any, w: Any, bias: Any = None) -> _Tables:
         if not isinstance(x, _Tables) or isinstance(w, _Tables) or isinstance(bias, _Tables):
             raise ModelError(f"{self.by}: its weights depend on the input")
-        assert x.signal is not None
         bits = binary(x.signal, f"{self.by}")
         weights = w.detach().numpy()
         if weights.ndim != 2 or len(weights) != x.signal.channels:
@@ -406,7 +411,6 @@ class _Operator:
             *self.args[1:],
             **self.kwargs,
         )
-        assert x.signal is not None
         shape, channels = tuple(plain.shape), x.signal.channels
         if shape not in ((_BATCH, channels), (_BATCH, channels, 1), (_BATCH, 1, channels)) and (
             shape != (_BATCH,) or channels != 1
@@ -447,12 +451,10 @@ class _Operator:
         signals = [t.signal for t in tables]
         # An operator that writes in place gets rows of its own.
         found = elementwise(lambda *r: run(*(np.array(x) for x in r)), signals, self.by)
-        assert isinstance(found, Signal)
-        return _Tables(found, shape, self.reading)
+        return _Tables(cast(Signal, found), shape, self.reading)
 
     def _row(self, constant: Tensor, like: _Tables) -> Tensor:
         """A constant as one value a channel, or one for all."""
-        assert like.signal is not None
         channels = like.signal.channels
         if constant.ndim > 1 and constant.shape[0] == _BATCH:
             if not (constant == constant[:1]).all():
@@ -521,7 +523,7 @@ class _Seen(TorchDispatchMode):
     """Keeps what a module's first reader of scores reads, such as a softmax."""
 
     def __init__(self, rows: int, channels: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._shapes = ((rows, channels), (rows,))
         self.scores: Tensor | None = None
 
