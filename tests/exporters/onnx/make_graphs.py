@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the graphs below ``graphs/``, which other tools made of networks: run it with their versions.
+"""Write the graphs below ``graphs/``, which other tools made of networks, with their versions.
 
 ``brevitas-*.onnx`` are of Brevitas' own QONNX exporter; ``qonnx-*.onnx`` are those after passes of
 the tool qonnx, such as FINN and hls4ml run before they read a graph. Each has the tools' versions
