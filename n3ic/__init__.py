@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from n3ic.data.dataset import DataSet
     from n3ic.data.table import Feature, FlowTable
     from n3ic.families.binary.estimator import BinaryMLPClassifier
+    from n3ic.families.binary.torch_import import from_torch
     from n3ic.model.inputs import Field, InputSpec
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
@@ -56,6 +57,7 @@ __all__ = [
     "evaluate",
     "export",
     "extract",
+    "from_torch",
     "load",
     "predict",
     "shunt",
@@ -86,6 +88,7 @@ _MODULES = {
     "n3ic.runs.folder": ("Run",),
     "n3ic.targets.base": ("Exporter",),
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
+    "n3ic.families.binary.torch_import": ("from_torch",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),
 }

@@ -32,6 +32,7 @@ def blocks_of(page: Path, languages: str) -> list[tuple[str, str]]:
         ("explanation/mathematics.md", 0),
         ("how-to/your-own-flows.md", 7),
         ("how-to/dataframes.md", 2),
+        ("how-to/your-own-network.md", 3),
         ("how-to/shunting.md", 8),
         ("how-to/card.md", 5),
         ("how-to/cluster.md", 7),

@@ -27,16 +27,19 @@ from n3ic.exporters.onnx.operators import (
     Value,
     batch_norm,
     bipolar,
-    elementwise,
     multi_threshold,
+    quant,
     reference,
 )
-from n3ic.exporters.onnx.scores import output_layer
-from n3ic.exporters.onnx.signal import (
+from n3ic.families.binary.rounding import facts
+from n3ic.families.binary.scores import output_layer
+from n3ic.families.binary.signal import (
     MAX_CELLS,
     Array,
+    ConstantInputError,
     Signal,
     binary,
+    elementwise,
     network_input,
     product,
     xnor_popcount,
@@ -49,11 +52,6 @@ MAX_NODES = 10_000
 MAX_HELD = 1 << 28  # cells of all tensors that later nodes still read
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-_EXACT = "as in the graph"
-_SAME_CLASS = (
-    "the graph's class on every input; scores, margins and the order behind the best are not the "
-    "graph's"
-)
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
 
 
@@ -88,7 +86,10 @@ def parse(data: bytes) -> BinaryModel:
     model = _load(data)
     digest = hashlib.sha256(data).hexdigest()
     try:
-        return _Walk(model).result(digest)
+        try:
+            return _Walk(model).result(digest)
+        except ConstantInputError:  # such as of x >= 0, which tells -1 from 1 and no bits
+            return _Walk(model, zero_one=False).result(digest)
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
         raise ModelError(f"not a graph that can be read: {graph.short(error)}") from error
 
@@ -132,7 +133,8 @@ def _load(data: bytes) -> Any:
 class _Walk:
     """One pass over a graph, from its input to its scores."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, zero_one: bool = True) -> None:
+        self._zero_one = zero_one
         self._onnx = graph.require("onnx")
         self._model = model
         self._props = {p.key: p.value for p in model.metadata_props}
@@ -152,21 +154,18 @@ class _Walk:
         for node in self._nodes_behind(start):
             self._visit(node)
         scores = self._find_scores()
-        output, exact = output_layer(scores)
-        if not scores.before and output.n_inputs != spec.n_bits:
+        found = output_layer(scores)
+        if not scores.before and found.layer.n_inputs != spec.n_bits:
             raise ModelError("the scores do not come from the input")
+        classes = self._classes(found.layer.n_outputs)
         return BinaryModel(
             input=spec,
             hidden=scores.before,
-            output=output,
-            classes=self._classes(output.n_outputs),
+            output=found.layer,
+            classes=tuple(classes[i] for i in found.order),
             name=self._text("n3ic.name", "imported"),
-            provenance={
-                "source": "onnx",
-                "onnx_sha256": digest,
-                "scores": _EXACT if exact else _SAME_CLASS,
-            },
-            shunt=self._shunt(exact),
+            provenance={"source": "onnx", "onnx_sha256": digest, **facts(scores, found, "graph")},
+            shunt=self._shunt(found.exact),
         )
 
     def _shunt(self, exact: bool) -> int:
@@ -199,7 +198,7 @@ class _Walk:
             width = self._width(inputs[0])
         if declared is not None and declared.n_bits != width:
             raise ModelError(f"the input spec has {declared.n_bits} bits, the graph takes {width}")
-        zero_one = self._is_zero_one(name, declared is not None)
+        zero_one = self._zero_one and self._is_zero_one(name, declared is not None)
         self._values[name] = network_input(width, 0.0 if zero_one else -1.0, 1.0)
         return declared or InputSpec.raw(width), name
 
@@ -234,7 +233,7 @@ class _Walk:
             return True
         for node in self._model.graph.node:
             if name in node.input:
-                if node.op_type in (*_SHAPING, "Identity", "Cast"):
+                if node.op_type in (*_SHAPING, "Identity", "Cast", "Neg"):
                     name = node.output[0]
                     continue
                 return node.op_type not in ("MatMul", "Gemm", "Sign", "BipolarQuant")
@@ -359,6 +358,23 @@ class _Walk:
     def _bipolar(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
         return elementwise(bipolar, [values[0], _constant(values[1], by)], by)
 
+    def _quant(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        if (mode := attributes.get("rounding_mode", b"ROUND")) != b"ROUND":
+            raise ModelError(f"{by}: rounds by {mode!r}, expected ROUND"[:200])
+        if len(values) != 4:
+            raise ModelError(f"{by}: {len(values)} inputs, expected values, scale, zero and width")
+        x, scale, zero, width = values
+        kinds = {
+            "signed": bool(attributes.get("signed", 1)),
+            "narrow": bool(attributes.get("narrow", 0)),
+        }
+        constant = _constant(width, by)
+        return elementwise(
+            lambda a, s, z: quant(a, s, z, constant, **kinds, by=by),
+            [x, _constant(scale, by), _constant(zero, by)],
+            by,
+        )
+
     def _batch_norm(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
         if attributes.get("training_mode", 0):
             raise ModelError(f"{by}: in training mode")
@@ -446,7 +462,7 @@ def _cells(value: Value) -> int:
 
 
 _Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]
-_QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant")
+_QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant", "Quant")
 _SCORE_READERS = ("ArgMax", "TopK", "Softmax", "LogSoftmax", "Hardmax")
 _OPERATORS: dict[str, _Operator] = {
     "BatchNormalization": _Walk._batch_norm,
@@ -455,6 +471,7 @@ _OPERATORS: dict[str, _Operator] = {
     "Gemm": _Walk._gemm,
     "MatMul": _Walk._matmul,
     "MultiThreshold": _Walk._multi_threshold,
+    "Quant": _Walk._quant,
     "Reshape": _Walk._reshape,
     "XnorPopcountMatMul": _Walk._xnor,
 }

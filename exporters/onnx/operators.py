@@ -7,7 +7,7 @@ rows of a network's input. Only the operators listed here are evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from n3ic.errors import ModelError
 from n3ic.exporters.onnx import graph
-from n3ic.exporters.onnx.signal import MAX_CELLS, Array, Signal
+from n3ic.families.binary.signal import Array, Signal, channel_row
 
 Value = Signal | Array
 
@@ -53,45 +53,6 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
     if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind not in "fiub":
         raise ModelError(f"{by}: gives no numbers")
     return np.asarray(result)
-
-
-def elementwise(function: Callable[..., Array], values: Sequence[Value], by: str) -> Value:
-    """Apply an operator to constants, or to tables row by row.
-
-    Raises:
-        ModelError: a result would be too large, a constant has not one value per channel, or
-            tensors belong to different layers.
-    """
-    signals = [v for v in values if isinstance(v, Signal)]
-    if not signals:
-        arrays = [np.asarray(v) for v in values]
-        deepest = max((a.ndim for a in arrays), default=0)
-        padded = [(1,) * (deepest - a.ndim) + a.shape for a in arrays]
-        shape = tuple(max(sizes) for sizes in zip(*padded, strict=True))
-        if int(np.prod(shape, dtype=object)) > MAX_CELLS:
-            raise ModelError(f"{by}: a constant of shape {shape} is too large")
-        return function(*arrays)
-    first = signals[0]
-    if any(s.fan_in is not first.fan_in for s in signals):
-        raise ModelError(f"{by}: joins different layers; a BinaryModel is a chain of layers")
-    tables = []
-    for way in range(max(len(s.tables) for s in signals)):
-        rows = [
-            v.tables[min(way, len(v.tables) - 1)].T
-            if isinstance(v, Signal)
-            else channel_row(v, first.channels, by)
-            for v in values
-        ]
-        tables.append(np.broadcast_to(function(*rows).T, first.tables[0].shape))
-    return replace(first, tables=tuple(tables), by=by)
-
-
-def channel_row(constant: Array, channels: int, by: str) -> Array:
-    """A constant as one value per channel or one for all: shape ``(channels,)`` or ``()``."""
-    shape = constant.shape
-    if len(shape) > 2 or constant.size not in (1, channels) or (len(shape) == 2 and shape[0] != 1):
-        raise ModelError(f"{by}: a constant of shape {shape} for {channels} channels")
-    return constant.reshape(() if constant.size == 1 else -1)
 
 
 def batch_norm(
@@ -147,3 +108,21 @@ def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by:
 def bipolar(values: Array, scale: Array) -> Array:
     """Apply QONNX BipolarQuant: +-1 times a scale, +1 at 0."""
     return np.where(values >= 0, np.float32(1), np.float32(-1)) * scale
+
+
+def quant(
+    values: Array, scale: Array, zero: Array, width: Array, *, signed: bool, narrow: bool, by: str
+) -> Array:
+    """Apply QONNX Quant: integers of some bits, rounded half to even, times a scale.
+
+    Raises:
+        ModelError: the width is no number of bits.
+    """
+    bits = float(width.reshape(-1)[0])
+    if width.size != 1 or not 1 <= bits <= 32 or bits != int(bits):
+        raise ModelError(f"{by}: a width of {width.reshape(-1)[:4].tolist()} bits")
+    least = -(2.0 ** (bits - 1)) + narrow if signed else 0.0
+    most = 2.0 ** (bits - 1) - 1 if signed else 2.0**bits - 1 - narrow
+    with np.errstate(all="ignore"):  # a scale of 0 gives what is not finite, and that is refused
+        whole = np.rint(np.clip(values / scale + zero, least, most))
+        return np.asarray((whole - zero) * scale, dtype=np.float32)

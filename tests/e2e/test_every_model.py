@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import n3ic
 from n3ic import plugins
 from n3ic.cli.main import command_line
 from n3ic.data.user_table import describe
@@ -112,6 +113,50 @@ def imported(table, tmp_path_factory):
     )
 
 
+def brevitas_layers(table, last):
+    """A module of stock Brevitas layers, trained a little on the bits of a table, and its model."""
+    import torch
+    from brevitas import nn as quantized
+    from brevitas.quant import SignedBinaryActPerTensorConst, SignedBinaryWeightPerTensorConst
+
+    spec = own(table).input
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(
+        quantized.QuantLinear(
+            spec.n_bits, 9, bias=False, weight_quant=SignedBinaryWeightPerTensorConst
+        ),
+        torch.nn.BatchNorm1d(9),
+        quantized.QuantIdentity(act_quant=SignedBinaryActPerTensorConst),
+        torch.nn.Dropout(0.1),
+        last(quantized, SignedBinaryWeightPerTensorConst),
+    )
+    signs = torch.from_numpy(np.where(spec.encode(table.features), 1.0, -1.0)).float()
+    labels = torch.from_numpy(table.label.astype(np.int64))
+    steps = torch.optim.Adam(module.parameters(), 0.01)
+    for _ in range(30):
+        steps.zero_grad()
+        torch.nn.functional.cross_entropy(module(signs), labels).backward()
+        steps.step()
+    model = n3ic.from_torch(module, spec, table.classes, name="mine")
+    with torch.no_grad():
+        classes = module.eval()(signs).argmax(dim=1).numpy()
+    found = n3ic.predict(model, table.features).classes
+    assert [model.classes[i] for i in found] == [table.classes[i] for i in classes]
+    return model
+
+
+def brevitas(table):
+    """All weights have one bit; real biases."""
+    return brevitas_layers(table, lambda nn, quant: nn.QuantLinear(9, 4, weight_quant=quant))
+
+
+def brevitas_of_three_bits(table):
+    """Weights of the last layer have three bits: copies of neurons, connections that are absent."""
+    model = brevitas_layers(table, lambda nn, _: nn.QuantLinear(9, 4, weight_bit_width=3))
+    assert model.has_masks
+    return model
+
+
 MODELS = {
     "own": own,
     "many classes": many_classes,
@@ -122,6 +167,8 @@ MODELS = {
     "metered": metered,
     "queues": queues,
     "imported": imported,
+    "brevitas": brevitas,
+    "brevitas, three bits": brevitas_of_three_bits,
 }
 
 

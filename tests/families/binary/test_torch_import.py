@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch modules as users have them become integer networks of the same class, or are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import n3ic
+from n3ic.errors import ModelError
+from n3ic.model.bits import pack
+
+
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.where(x >= 0, 1.0, -1.0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class BinaryLinear(nn.Linear):
+    """Weights by a sign of its own, times a scale."""
+
+    def __init__(self, inputs, outputs, *, bias=False, scale=1.0):
+        super().__init__(inputs, outputs, bias=bias)
+        self.scale = scale
+
+    def forward(self, x):
+        weight = Sign.apply(self.weight).to(x.dtype)
+        return nn.functional.linear(x, weight * self.scale, self.bias)
+
+
+class Step(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x):
+        return self.how(x)
+
+
+def masked(x):
+    out = torch.zeros_like(x)
+    out[x >= 0] = 1
+    out[x < 0] = -1
+    return out
+
+
+def doubled(x):
+    return (x >= 0).float() * 2 - 1
+
+
+def in_place(x):
+    return x.clone().ge_(0).mul_(2).sub_(1)
+
+
+SIGNS = {
+    "autograd": Sign.apply,
+    "where": lambda x: torch.where(x >= 0, 1.0, -1.0),
+    "where of tensors": lambda x: torch.where(x < 0, -torch.ones_like(x), torch.ones_like(x)),
+    "sign": torch.sign,
+    "sign of a tie": lambda x: torch.sign(torch.sign(x) + 0.1),
+    "comparison": doubled,
+    "mask": masked,
+    "in place": in_place,
+    "hard": lambda x: torch.sign(nn.functional.hardtanh(x) + 1e-3),
+    "new": lambda x: torch.where(x > 0, x.new_ones(x.shape), x.new_full(x.shape, -1.0)),
+    "two bits": lambda x: torch.clamp(torch.round(x), -2, 1),
+}
+
+
+def network(*parts):
+    return nn.Sequential(*parts).eval()
+
+
+def norm(width, rng, **kwargs):
+    """A batch norm with statistics, some of its gains negative."""
+    made = nn.BatchNorm1d(width, **kwargs)
+    made.running_mean.copy_(torch.from_numpy(rng.normal(0, 2, width)))
+    made.running_var.copy_(torch.from_numpy(rng.uniform(0.1, 9, width)))
+    if made.affine:
+        with torch.no_grad():
+            made.weight.copy_(torch.from_numpy(rng.normal(0, 1, width)))
+            made.bias.copy_(torch.from_numpy(rng.normal(0, 0.5, width)))
+    return made
+
+
+def every(width):
+    return ((np.arange(1 << width)[:, None] >> np.arange(width)) & 1).astype(np.bool_)
+
+
+def decides_alike(module, width, values=(-1, 1), **kwargs):
+    """The model of a module, which has the module's class on all inputs."""
+    model = n3ic.from_torch(module, width, values=values, **kwargs)
+    bits = every(width)
+    rows = torch.from_numpy(np.where(bits, values[1], values[0])).float()
+    with torch.no_grad():
+        expected = module.eval()(rows).reshape(len(bits), -1)
+    best = expected.argmax(dim=1) if expected.shape[1] > 1 else (expected[:, 0] > 0).long()
+    order = np.array([int(name.removeprefix("class")) for name in model.classes])
+    assert np.array_equal(order[model.infer(pack(bits)).classes], best.numpy())
+    return model
+
+
+# --- modules that are binary networks -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [(-1, 1), (0, 1), (1, -1)])
+@pytest.mark.parametrize("how", SIGNS)
+def test_signs_of_every_kind(how, values):
+    rng = np.random.default_rng(3)
+    torch.manual_seed(1)
+    for normed in (True, False):
+        behind = norm(7, rng) if normed else nn.Identity()
+        module = network(
+            BinaryLinear(9, 7), behind, Step(SIGNS[how]), nn.Dropout(0.3), BinaryLinear(7, 3)
+        )
+        model = decides_alike(module, 9, values)
+        assert model.provenance["compared"] == "class equal on 512 of 512 inputs"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scales_biases_and_norms_of_any_network(seed):
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    classes = int(rng.integers(2, 6))
+    widths = [int(w) for w in rng.integers(1, 9, 2)]
+    scale = float(rng.choice([1.0, 0.1, 1e-30, 3e7, 0.7331]))
+    module = network(
+        BinaryLinear(8, widths[0], bias=bool(seed % 2), scale=scale),
+        norm(widths[0], rng, affine=bool(seed % 3)),
+        Step(SIGNS["where"]),
+        BinaryLinear(widths[0], widths[1], bias=True, scale=0.25),
+        Step(SIGNS["autograd"]),
+        BinaryLinear(widths[1], classes, bias=True, scale=0.37),
+    )
+    decides_alike(module, 8)
+
+
+def test_classes_whose_scores_differ_by_less_than_a_popcount_come_in_another_order():
+    torch.manual_seed(0)
+    last = BinaryLinear(6, 4, bias=True, scale=0.5)
+    with torch.no_grad():
+        last.bias.copy_(torch.tensor([0.0, 0.2, 0.7, 0.5]))
+    model = decides_alike(network(last), 6, classes=["class0", "class1", "class2", "class3"])
+    assert model.classes != ("class0", "class1", "class2", "class3")
+    assert model.classes[0] == "class0"
+    assert model.provenance["class_order"].startswith("classes 0, ")
+
+
+def set_norm(part, gain, bias, mean=0.0, variance=1.0):
+    with torch.no_grad():
+        part.weight.fill_(gain)
+        part.bias.fill_(bias)
+        part.running_mean.fill_(mean)
+        part.running_var.fill_(variance)
+
+
+@pytest.mark.parametrize(
+    ("gain", "bias"),
+    [(-1, 0), (0, 0), (0, -1), (0, 1), (1e30, -1e30), (1e-30, 0), (-1e-30, 1e-30), (1, -3), (1, 3)],
+)
+@pytest.mark.parametrize("how", ["where", "sign", "comparison"])
+def test_gains_and_biases_at_the_edge(gain, bias, how):
+    torch.manual_seed(5)
+    part = nn.BatchNorm1d(5, eps=0.0)
+    set_norm(part, gain, bias)
+    decides_alike(network(BinaryLinear(7, 5), part, Step(SIGNS[how]), BinaryLinear(5, 3)), 7)
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.7e-30, 1 / 3])
+def test_ties_of_float_sums_are_counted(scale):
+    """Exactly, the sums of six inputs are 0 on some rows; in floats they may be beside it."""
+    torch.manual_seed(2)
+    module = network(BinaryLinear(6, 9, scale=scale), Step(SIGNS["where"]), BinaryLinear(9, 2))
+    model = n3ic.from_torch(module, 6)
+    assert "9 neurons" in model.provenance["rounding"]
+    assert "rounding may decide on" in model.provenance["compared"]
+    exact = network(BinaryLinear(6, 9), Step(SIGNS["where"]), BinaryLinear(9, 2))
+    exact.load_state_dict(module.state_dict())
+    sure = n3ic.from_torch(exact, 6)
+    assert "rounding" not in sure.provenance
+    assert np.array_equal(sure.scores(pack(every(6))), model.scores(pack(every(6))))
+
+
+def test_a_bias_that_falls_exactly_on_a_popcount():
+    layer = BinaryLinear(4, 3, bias=True)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+        layer.bias.copy_(torch.tensor([0.0, 2.0, -2.0]))
+    model = decides_alike(network(layer, Step(SIGNS["where"]), BinaryLinear(3, 2)), 4)
+    assert model.hidden[0].thresholds.tolist() == [2, 1, 3]
+    assert "rounding" not in model.provenance
+
+
+def test_zeros_of_sign_are_absent_connections():
+    class Ternary(nn.Linear):
+        def forward(self, x):
+            return nn.functional.linear(x, torch.sign(self.weight))
+
+    torch.manual_seed(1)
+    layer = Ternary(6, 5, bias=False)
+    with torch.no_grad():
+        layer.weight[0, :3] = 0.0
+    model = decides_alike(network(layer, Step(SIGNS["where"]), BinaryLinear(5, 2)), 6)
+    assert model.hidden[0].fan_in.tolist() == [3, 6, 6, 6, 6]
+
+
+def test_a_last_layer_of_few_bits_counts_copies_of_neurons():
+    class Quantized(nn.Linear):
+        def forward(self, x):
+            levels = torch.clamp(torch.round(self.weight * 8), -3, 3)
+            return nn.functional.linear(x, levels * 0.37, self.bias)
+
+    torch.manual_seed(4)
+    module = network(BinaryLinear(8, 6), Step(SIGNS["where"]), Quantized(6, 3))
+    assert decides_alike(module, 8).hidden[0].n_outputs > 6
+
+
+def test_one_score_is_two_classes():
+    torch.manual_seed(4)
+    for bias in (True, False):
+        body = (BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 1, bias=bias))
+        model = decides_alike(network(*body), 8)
+        assert model.shape == (8, 5, 2)
+        flat = network(*body, Step(lambda x: torch.sigmoid(x.squeeze(1))))
+        assert n3ic.from_torch(flat, 8).changed(provenance={}) == model.changed(provenance={})
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        nn.Softmax(dim=1),
+        nn.LogSoftmax(dim=1),
+        Step(lambda x: x.argmax(dim=1)),
+        Step(lambda x: x.max(1).indices),
+        Step(lambda x: x.softmax(1).topk(1, 1).values),
+    ],
+    ids=["softmax", "log_softmax", "argmax", "max", "topk"],
+)
+def test_what_reads_the_scores_is_left_out(reader):
+    torch.manual_seed(4)
+    body = (BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 3))
+    model = decides_alike(network(*body), 8)
+    found = n3ic.from_torch(network(*body, reader), 8)
+    assert found.changed(provenance={}) == model.changed(provenance={})
+
+
+def test_the_input_may_be_made_signs_by_the_module():
+    torch.manual_seed(4)
+    first = Step(lambda x: torch.where(x > 0.5, 1.0, -1.0))
+    body = (first, nn.Flatten(), BinaryLinear(8, 5), Step(SIGNS["sign"]), BinaryLinear(5, 3))
+    assert decides_alike(network(*body), 8, (0, 1)) == decides_alike(network(*body), 8)
+
+
+def test_a_module_in_training_mode_and_in_double_precision():
+    torch.manual_seed(4)
+    parts = (BinaryLinear(8, 5), nn.BatchNorm1d(5), Step(SIGNS["sign"]), nn.Dropout(0.9))
+    module = nn.Sequential(*parts, BinaryLinear(5, 3)).train()
+    model = n3ic.from_torch(module, 8)
+    assert module.training
+    assert module[1].training
+    double = n3ic.from_torch(module.double(), 8)
+    assert double.changed(provenance={}) == model.changed(provenance={})
+
+
+def test_inputs_are_features():
+    torch.manual_seed(4)
+    module = network(BinaryLinear(6, 5), Step(SIGNS["where"]), BinaryLinear(5, 2))
+    asked = {"dur": [10, 100, 1000, 5000], "flags": 2}
+    model = n3ic.from_torch(module, asked, ["good", "bad"], name="mine")
+    assert (model.name, model.classes) == ("mine", ("good", "bad"))
+    assert model.input.fields == (
+        n3ic.Field.thermometer("dur", [10, 100, 1000, 5000]),
+        n3ic.Field.binary("flags", 2),
+    )
+    assert n3ic.from_torch(module, model.input).hidden[0].n_inputs == 6
+    assert n3ic.from_torch(module, list("abcdef")).input.features == tuple("abcdef")
+    assert n3ic.predict(model, {"dur": [7, 7000], "flags": [0, 3]}).classes.shape == (2,)
+
+
+# --- modules that are none ----------------------------------------------------------------------
+
+
+class Forward(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        self.first = BinaryLinear(6, 6)
+        self.last = BinaryLinear(6, 2)
+        self._forward = forward
+
+    def forward(self, x):
+        return self._forward(self, x)
+
+
+def spoilt(name, value):
+    module = network(
+        BinaryLinear(6, 5), nn.BatchNorm1d(5), Step(SIGNS["where"]), BinaryLinear(5, 2)
+    )
+    module.get_parameter(name).data[0] = value
+    return module
+
+
+REFUSED = {
+    "float weights": (
+        lambda: network(nn.Linear(6, 5), nn.BatchNorm1d(5), Step(torch.sign), BinaryLinear(5, 2)),
+        r"layer '0' \(Linear\), .*weight .* is not \+-1 times .*Binarize",
+    ),
+    "a float last layer": (
+        lambda: network(BinaryLinear(6, 5), Step(torch.sign), nn.Linear(5, 2)),
+        r"layer '2' \(Linear\).*quantize",
+    ),
+    "a float activation": (
+        lambda: network(BinaryLinear(6, 5), nn.Tanh(), nn.Linear(5, 2)),
+        "quantize|Put a sign",
+    ),
+    "NaN": (lambda: spoilt("1.weight", float("nan")), "1.weight holds a value that is not finite"),
+    "infinity": (lambda: spoilt("1.bias", float("inf")), "1.bias holds a value that is not finite"),
+    "overflow": (
+        lambda: network(BinaryLinear(6, 2, scale=3e38), Step(lambda x: x * 2)),
+        "not finite",
+    ),
+    "scales of classes": (
+        lambda: network(BinaryLinear(6, 2), Step(lambda x: x * torch.tensor([1.0, 3.0]))),
+        "give all classes one scale",
+    ),
+    "branches": (
+        lambda: Forward(lambda m, x: m.last(x) if x.sum() > 0 else m.first(x)),
+        "sum: it computes over the channels",
+    ),
+    "numbers read": (
+        lambda: Forward(lambda m, x: m.last(x) if x[0, 0] > 0 else m.first(x)),
+        "stays as it is|branches",
+    ),
+    "residual": (
+        lambda: Forward(lambda m, x: m.last(torch.sign(m.first(x) + x))),
+        "joins different layers",
+    ),
+    "joined": (lambda: Forward(lambda m, x: m.last(torch.cat([x, x], 1))), "chain of layers"),
+    "dropout in evaluation": (
+        lambda: Forward(lambda m, x: m.last(nn.functional.dropout(x))),
+        "dropout that is active in evaluation",
+    ),
+    "statistics of the batch": (
+        lambda: network(
+            BinaryLinear(6, 2), nn.BatchNorm1d(2, track_running_stats=False), Step(torch.sign)
+        ),
+        "track_running_stats=True",
+    ),
+    "layer norm": (lambda: network(BinaryLinear(6, 2), nn.LayerNorm(2)), "use BatchNorm1d"),
+    "convolution": (
+        lambda: Forward(lambda m, x: nn.functional.conv1d(x.unsqueeze(1), torch.ones(1, 1, 6))),
+        "torch.nn.Linear",
+    ),
+    "another width": (lambda: network(BinaryLinear(7, 2)), "takes 7 inputs, and 6 come"),
+    "half": (lambda: network(BinaryLinear(6, 2)).half(), r"module.float\(\)"),
+    "a tuple": (lambda: Forward(lambda m, x: (m.last(x), x)), "returns tuple"),
+    "a constant": (lambda: Forward(lambda m, x: torch.ones(2, 2)), "its input does not change"),
+    "the input alone": (lambda: Forward(lambda m, x: x), "no layer with weights"),
+    "max of all": (lambda: Forward(lambda m, x: m.last(x).argmax()), "dim=1"),
+    "scores in between": (
+        lambda: Forward(lambda m, x: m.last(torch.sign(m.first(x).softmax(1) - 0.5))),
+        "the last that a module may compute with",
+    ),
+    "less than the highest": (
+        lambda: Forward(lambda m, x: m.first(x) - m.first(x).max(1, keepdim=True).values),
+        "the last that a module may compute with",
+    ),
+    "scores turned around": (
+        lambda: Forward(lambda m, x: (m.last(x).softmax(1) * -1).argmax(1)),
+        "the last that a module may compute with",
+    ),
+    "the smallest": (
+        lambda: Forward(lambda m, x: m.last(x).topk(1, 1, False).indices),
+        "takes the highest",
+    ),
+    "numpy": (lambda: Forward(lambda m, x: torch.from_numpy(x.numpy())), "the module"),
+    "its own error": (lambda: Forward(lambda m, x: 1 / 0), "division by zero"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_the_reason_says_what_to_change(what):
+    torch.manual_seed(0)
+    module, reason = REFUSED[what]
+    with pytest.raises(ModelError, match=reason) as caught:
+        n3ic.from_torch(module(), 6)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_float_activation_of_many_levels():
+    module = network(BinaryLinear(40, 5), nn.ReLU(), BinaryLinear(5, 2))
+    with pytest.raises(ModelError, match=r"neuron 0 gives .* 21 values; .* Put a sign"):
+        n3ic.from_torch(module, 40)
+
+
+def test_a_constant_input_asks_for_other_values():
+    module = network(Step(SIGNS["where"]), BinaryLinear(6, 2))
+    decides_alike(module, 6)
+    with pytest.raises(ModelError, match="whatever the input bits are; they may have other values"):
+        n3ic.from_torch(module, 6, values=(0, 1))
+
+
+def test_a_module_that_answers_by_chance():
+    chance = Step(lambda x: x + torch.randn(1) * 6 * torch.tensor([1.0, 0.0]))
+    torch.manual_seed(0)
+    with pytest.raises(ModelError, match="the same each time"):
+        n3ic.from_torch(network(BinaryLinear(6, 2), chance), 6)
+
+
+@pytest.mark.parametrize("wrong", [0, True, "abc", 3.5, None])
+def test_inputs_that_are_none(wrong):
+    with pytest.raises(ModelError, match="inputs"):
+        n3ic.from_torch(network(BinaryLinear(3, 2)), wrong)
+    with pytest.raises(ModelError, match=r"2 classes, 3 names"):
+        n3ic.from_torch(network(BinaryLinear(3, 2)), 3, "abc")
+    with pytest.raises(ModelError, match="two different numbers"):
+        n3ic.from_torch(network(BinaryLinear(3, 2)), 3, values=(1, 1))
+    with pytest.raises(ModelError, match=r"torch.nn.Module, got int"):
+        n3ic.from_torch(3, 3)
