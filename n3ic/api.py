@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from n3ic.data.table import FlowTable
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, needed
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.families import load_model
 from n3ic.model.network import BinaryModel
@@ -54,6 +54,7 @@ def load(path: str | Path, task: str = "") -> Classifier:
     return load_model(found[task])
 
 
+@needed("n3ic.train")
 def train(
     use_case: str | None = None,
     *,
@@ -84,6 +85,7 @@ def train(
     return train_use_case(train_request(config, use_case=use_case, **request), progress)
 
 
+@needed("n3ic.sweep")
 def sweep(
     use_case: str,
     axes: Mapping[str, Sequence[Any]] | None = None,
@@ -167,6 +169,7 @@ def predict(
     return predict_words(network, network.encode(features))
 
 
+@needed("n3ic.evaluate")
 def evaluate(
     model: str | Path, flows: str | Path | None = None, *, dataset: str | None = None
 ) -> dict[str, Evaluation]:
@@ -189,6 +192,7 @@ def evaluate(
     return evaluate_flows(model, flows, dataset=dataset)
 
 
+@needed("n3ic.shunt")
 def shunt(
     model: str | Path,
     flows: str | Path | None = None,
@@ -291,6 +295,7 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
     return verify_directory(directory, **arguments)
 
 
+@needed("n3ic.bench")
 def bench(
     target: str,
     model: ModelLike | None = None,

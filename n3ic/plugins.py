@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.errors import MissingDependencyError, UsageError, missing_library
 
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
@@ -77,9 +77,9 @@ def load(group: str, name: str) -> Any:
     try:
         return points[name].load()
     except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"the {_noun(group)} {name!r} needs {error.name}, which is not installed "
-            "(pip install 'n3ic[all]')"
+        needs = f"the {_noun(group)} {name!r}"
+        raise missing_library(error, needs) or MissingDependencyError(
+            f"{needs} needs {error.name}, which is not installed"
         ) from error
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the {_noun(group)} {name!r} is broken: {error}") from error

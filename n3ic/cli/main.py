@@ -16,7 +16,7 @@ import typer
 
 from n3ic import plugins
 from n3ic.cli.console import print_error, print_note
-from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
+from n3ic.errors import N3icError, N3icWarning, missing_library
 from n3ic.util.signals import ending_signals
 
 _PLUG_INS = "n3ic.commands"
@@ -33,10 +33,6 @@ _COMMANDS = {
     "data": ("data",),
 }
 """The modules of this folder in the order of the help, and the commands of each."""
-_EXTRAS = dict.fromkeys(
-    ("torch", "brevitas", "sklearn", "matplotlib", "joblib", "threadpoolctl"), "train"
-) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
-_EXTRAS |= dict.fromkeys(("scipy", "simpy"), "card") | {"distributed": "cluster"}
 
 
 def _version(shown: bool) -> None:
@@ -154,14 +150,9 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, N3icError):
         print_error(str(error))
         return error.exit_code
-    if isinstance(error, ModuleNotFoundError):
-        library = (error.name or "").partition(".")[0]
-        if library not in _EXTRAS:
-            raise error
-        print_error(
-            f"this needs {library}, which is not installed: pip install 'n3ic[{_EXTRAS[library]}]'"
-        )
-        return MissingDependencyError.exit_code
+    if isinstance(error, ModuleNotFoundError) and (told := missing_library(error, "this")):
+        print_error(str(told))
+        return told.exit_code
     if isinstance(error, BrokenPipeError):
         # The reader of the output has closed the pipe: end quietly, as other Unix tools do.
         _drop_output()
