@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import requires
 from itertools import chain
@@ -64,6 +65,13 @@ class MissingDependencyError(N3icError):
 
 class N3icWarning(UserWarning):
     """Something that the user should know, though the work goes on."""
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """A question that names what is spelt most like it, for an error; empty where nothing is."""
+    by_text = {name.lower().replace("_", "-"): name for name in known}
+    near = difflib.get_close_matches(wrong.lower().replace("_", "-"), by_text, n=1)
+    return f"did you mean {by_text[near[0]]!r}? " if near else ""
 
 
 def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyError | None:
