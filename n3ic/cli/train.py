@@ -96,8 +96,7 @@ def train(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="File of options (TOML, JSON, or options.json of a run); typed options win.",
-            show_default="none",
+            help="File of options (TOML, JSON, or options.json of a run); typed options win."
         ),
     ] = None,
     recipe: Annotated[
@@ -114,8 +113,7 @@ def train(
     input_of: Annotated[
         Path | None,
         typer.Option(
-            help="Run or model whose input bits and layers are kept: weights alone are new.",
-            show_default="none",
+            help="Run or model whose input bits and layers are kept: weights alone are new."
         ),
     ] = None,
     protocol: ProtocolOption = None,
