@@ -58,7 +58,7 @@ class Option:
         except ValueError as error:
             raise UsageError(f"--{self.name}: {text!r} is not of type {kind.__name__}") from error
         if self.choices and value not in self.choices:
-            raise UsageError(f"--{self.name}: {text!r} is none of {', '.join(self.choices)}")
+            raise UsageError(f"--{self.name}: {text!r} is not one of {', '.join(self.choices)}")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
                 raise UsageError(f"--{self.name}: {value} is below {self.minimum:g}")

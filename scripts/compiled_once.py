@@ -5,13 +5,15 @@
 
 The tests build the same kernels and simulators hundreds of times, in folders of other names; ccache
 tells these folders apart and leaves programs that one command compiles and links alone. What is
-not understood, and what carries paths, such as debug information, is compiled as ever.
+not understood, and what carries paths, is compiled as ever; debug information does unless PLACE
+keeps the folder out of it, and then the files that were read decide, too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,13 +25,17 @@ OBJECTS = (".o", ".a", ".so")
 # These make paths part of the output, write other files, or read what is not looked at here.
 NOT_UNDERSTOOD = ("-g", "-E", "-M", "-S", "-l", "-L", "-x", "-fprofile", "--coverage", "-fsanitize",
                   "-save-temps", "-ftest", "-B", "@")  # fmt: skip
-UNDERSTOOD = ("-g0", "-lm", "-lpthread", "-MMD", "-MP")
+PLACE = "-fdebug-compilation-dir=."
+LINKED = ("-lm", "-lpthread")
+UNDERSTOOD = ("-g0", "-MMD", "-MP", *LINKED)
 
 
 def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
     """A digest of all that decides the output, and the output; None where that is not known."""
     words, sources, rest, inputs = list(words), [], [], []
-    if any(w.startswith(NOT_UNDERSTOOD) and w not in UNDERSTOOD for w in words):
+    lines = "-g" in words and PLACE in words
+    understood = (*UNDERSTOOD, "-g") if lines else UNDERSTOOD
+    if any(w.startswith(NOT_UNDERSTOOD) and w not in understood for w in words):
         return None
     if words.count("-o") != 1 or words[-1] == "-o":
         return None
@@ -44,14 +50,18 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
             rest.append(word)
     if not sources:
         return None
-    options = [w for w in rest if w not in ("-c", "-MMD", "-MP")]
-    text = subprocess.run([compiler, *options, "-E", "-P", *sources], capture_output=True)
+    # clang would warn that it does not link.
+    options = [w for w in rest if w not in ("-c", "-MMD", "-MP", "-shared", *LINKED)]
+    shown = ["-E"] if lines else ["-E", "-P"]
+    text = subprocess.run([compiler, *options, *shown, *sources], capture_output=True)
     if text.returncode or text.stderr:
         return None
     info = Path(compiler).stat()
     tail = [w for w in rest if not w.startswith("-I")]
     parts = [compiler, info.st_size, info.st_mtime_ns, len(sources), *tail, "", *inputs]
     digest = hashlib.sha256("\0".join(map(str, parts)).encode() + b"\0" + text.stdout)
+    for name in sorted(set(re.findall(rb'^# \d+ "([^"<]+)"', text.stdout, re.MULTILINE))):
+        digest.update(Path(os.fsdecode(name)).read_bytes())
     return digest.hexdigest(), out
 
 

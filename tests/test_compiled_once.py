@@ -38,6 +38,20 @@ def test_the_same_text_is_compiled_once(compiled):
     assert compiled("b", '#define SAID "one"\n') == ("one", first)
 
 
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_a_library_is_compiled_once_by_either_compiler(repository, tmp_path, name):
+    real = shutil.which(name)
+    if real is None:
+        pytest.skip(f"needs {name}")
+    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+    (tmp_path / "a.c").write_text("int one;")
+    words = ["-O0", "-fPIC", "-shared", "a.c", "-o", "a.so", "-lm"]
+    command = [sys.executable, "-IS", str(script), str(kept), real, *words]
+    for _ in range(2):
+        subprocess.run(command, cwd=tmp_path, check=True)
+        assert len(list(kept.iterdir())) == 1
+
+
 def test_what_is_kept_is_handed_out(compiled, tmp_path):
     _, (name,) = compiled("a", '#define SAID "one"\n')
     other, _ = compiled("other", '#define SAID "other"\n')
@@ -69,6 +83,27 @@ def test_a_text_that_names_its_folder_is_that_folders(compiled, tmp_path):
 
 def test_debug_information_is_not_kept(compiled):
     assert compiled("a", '#define SAID "one"\n', "-g") == ("one", [])
+
+
+def test_debug_information_without_its_folder_is_kept_with_the_text_it_shows(repository, tmp_path):
+    clang = shutil.which("clang")
+    if clang is None:
+        pytest.skip("needs clang")
+    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+
+    def count(folder, text):
+        where = tmp_path / folder
+        where.mkdir()
+        (where / "a.c").write_text(text)
+        words = ["-g", "-fdebug-compilation-dir=.", "-c", "a.c", "-o", "a.o"]
+        command = [sys.executable, "-IS", str(script), str(kept), clang, *words]
+        subprocess.run(command, cwd=where, check=True)
+        assert (where / "a.o").is_file()
+        return len(list(kept.iterdir()))
+
+    assert count("a", "int one; // a\n") == count("b", "int one; // a\n") == 1
+    assert count("c", "int one; // b\n") == 2
+    assert count("d", "\nint one; // a\n") == 3
 
 
 def test_warnings_and_errors_are_said_each_time(compiled):

@@ -19,7 +19,6 @@ ORDINARY = {"binary", "binary-network", "card", "cluster", "flows", "host", "met
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {
     ("n3ic/cli/data.py", "upc-aau"),  # labels are written like those of that data set
-    ("n3ic/cli/decide.py", "upc-aau"),
     ("n3ic/meter/labels.py", "upc-aau"),
     ("n3ic/api.py", "netfpga"),  # whose estimates a sweep takes where no target is named
     ("n3ic/usecases/sweep/request.py", "netfpga"),
@@ -37,8 +36,8 @@ def tables(repository):
     """Rooms of the core from the ground up, and what each root may import."""
     page = (repository / "docs/explanation/architecture.md").read_text("utf-8")
     packages = [
-        (int(floor), re.fullmatch(r"`n3ic/(\w+)(?:/|\.py)`", package)[1])
-        for floor, package, _ in rows(page, "| layer | package | subject |")
+        (int(layer), re.fullmatch(r"`n3ic/(\w+)(?:/|\.py)`", package)[1])
+        for layer, package, _ in rows(page, "| layer | package | subject |")
     ]
     may = {
         root.strip("`/"): {*re.findall(r"`(\w+)/`", other)}
@@ -142,8 +141,8 @@ def names_of_plug_ins(repository, names):
 def test_every_arrow_is_in_the_tables(repository):
     packages, may = tables(repository)
     assert set(may) == {"n3ic", *ROOTS}
-    assert [floor for floor, _ in packages] == sorted(floor for floor, _ in packages)
-    assert max(floor for floor, _ in packages) <= 6
+    assert [layer for layer, _ in packages] == sorted(layer for layer, _ in packages)
+    assert max(layer for layer, _ in packages) <= 6
     assert {package for _, package in packages} == {
         p.stem for p in (repository / "n3ic").glob("[!_]*") if p.suffix == ".py" or p.is_dir()
     }
@@ -161,11 +160,11 @@ def test_the_core_names_no_plug_in(repository):
 
 def test_the_core_and_its_rooms_are_small(repository):
     def lines(folder):
-        """Lines of the modules, the licence's aside."""
-        return sum(len(p.read_text("utf-8").splitlines()) - 1 for p in folder.rglob("*.py"))
+        return sum(len(p.read_text("utf-8").splitlines()) for p in folder.rglob("*.py"))
 
     core = repository / "n3ic"
-    assert lines(core) < 28_200  # the aim is 28,000
+    assert lines(core) < 28_000
+    assert lines(repository / "exporters") < 25_000
     assert max(lines(package) for package in core.iterdir() if package.is_dir()) <= 4_000
 
 
@@ -186,7 +185,7 @@ PLANTED = {
     "a package above": ("n3ic/model/a.py", "from n3ic.targets.base import Exporter"),
     "a package above, by the parent": ("n3ic/model/a.py", "from n3ic import targets"),
     "a package above, relatively": ("n3ic/model/a.py", "from ..targets import base"),
-    "a package above on the same floor": ("n3ic/kernel/a.py", "import n3ic.data.table"),
+    "a package above on the same layer": ("n3ic/kernel/a.py", "import n3ic.data.table"),
     "by its name": ("n3ic/util/a.py", "import importlib as i\ni.import_module('n3ic.model.bits')"),
     "by its name, in full": ("n3ic/util/a.py", "__import__('n3ic.model.bits')"),
     "for type checkers": (

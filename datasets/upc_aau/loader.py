@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable, SourceFile
+from n3ic.datasets.upc_aau.extract_stream import StreamExtraction
 from n3ic.datasets.upc_aau.extraction import metered
 from n3ic.datasets.upc_aau.info_file import SETTINGS, InfoFile, Settings, read_info
 from n3ic.errors import DataError
 from n3ic.meter.capture import is_capture
-from n3ic.meter.extract_stream import StreamExtraction
 from n3ic.meter.flow_keys import packed_address
 from n3ic.meter.labels import SLACK_US, Labels
 from n3ic.meter.records import left_out

@@ -67,7 +67,7 @@ class HostBench:
     Attributes:
         shape: the network's shape.
         cpu: the CPU's name.
-        compiler: what compiled the kernels.
+        compiler: compiler of the kernels.
         timings: one entry a program.
         missing: what was left out, and why.
         packets: packets a second of a core by program, where the model carries a meter.

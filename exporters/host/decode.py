@@ -13,7 +13,7 @@ import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.model.network import BinaryModel
-from n3ic.targets.decoding import Decoded, DecodedField, DecodedLayer, unpack_bitwise
+from n3ic.targets.decoding import Decoded, DecodedField, DecodedLayer, read_artefact, unpack_bitwise
 
 _BAKED = re.compile(rb"static const uint8_t baked\[(\d+)\] = \{([^{}]*)\};")
 _BYTES = re.compile(rb"(?:\s*0x[0-9a-f]{2},?)*\s*")
@@ -22,15 +22,11 @@ _BYTES = re.compile(rb"(?:\s*0x[0-9a-f]{2},?)*\s*")
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
     """Decode the networks in ``weights.bin`` and in the bytes that ``bnn.c`` compiles in.
 
-    Args:
-        directory: the export directory.
-        model: the model, which gives the names of classes and features.
-
     Raises:
         VerifyError: a file cannot be read or has the wrong format.
     """
-    blob = decode_blob("weights.bin", _read(directory / "weights.bin"), model)
-    return blob, decode_blob("bnn.c", _baked(_read(directory / "bnn.c")), model)
+    blob = decode_blob("weights.bin", read_artefact(directory / "weights.bin"), model)
+    return blob, decode_blob("bnn.c", _baked(read_artefact(directory / "bnn.c")), model)
 
 
 def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
@@ -68,11 +64,11 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     words.end()
     sums = [sum(width for _, _, width, _ in rows), sum(map(len, cuts)), len(layers[-1].weights)]
     if sums != [n_inputs, n_cuts, n_classes]:
-        raise VerifyError(f"{artefact}: the header says other sizes than there are")
+        raise VerifyError(f"{artefact}: the header does not match the sizes of the data")
     if classes != _names(model.classes) or features != _names(model.input.features):
-        raise VerifyError(f"{artefact}: other names of classes or features than the model's")
+        raise VerifyError(f"{artefact}: the names of classes or features differ from the model's")
     if any(feature >= n_features for feature, *_ in rows):
-        raise VerifyError(f"{artefact}: a field of a feature that there is not")
+        raise VerifyError(f"{artefact}: a field of an unknown feature")
     fields = tuple(
         DecodedField(
             model.input.features[feature],
@@ -141,10 +137,3 @@ def _baked(source: bytes) -> bytes:
     if int(size) != len(data):
         raise VerifyError(f"bnn.c: {len(data)} bytes of weights, {int(size)} are declared")
     return data
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise VerifyError(f"cannot read {path.name}: {error.strerror or error}") from error

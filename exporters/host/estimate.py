@@ -9,13 +9,14 @@ from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Device
+from n3ic.targets.figures import Figure
 
 LANES = 16  # neurons in a 512-bit register
 # Clocks from an input in the cache to the layer's bits in a register: load and broadcast 7,
 # XOR 1, popcount 3, the sum's last additions 2, compare 3, mask to register 3, merge 2.
 _LAYER_CLOCKS = 21
 _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
-_KEY_BYTES = 40  # of a flow in meter.c
+_KEY_BYTES = 40  # bytes of a flow's key in meter.c
 _LINK_BYTES = 19  # its hash, its neighbours in chains and in age, and its marks
 _TIME_WORDS = 6  # its number, times and counts
 
@@ -71,12 +72,19 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
     )
 
 
-def flow_cache_bytes(spec: MeterSpec) -> int:
-    """Bytes of the flow cache of ``meter.c``: its flows and the heads of its hash chains."""
+def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
+    """Bytes of the flow cache of ``meter.c``: its flows and the heads of its hash chains.
+
+    Nothing of a model without a meter.
+    """
+    if spec is None:
+        return ()
     state = 0
     for member in state_members(spec):  # C aligns each member to a multiple of its size
         state = -(-state // member.bytes) * member.bytes + member.bytes
     flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
     flow = -(-flow // 8) * 8
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
-    return flow * spec.cache_flows + 4 * heads
+    held = flow * spec.cache_flows + 4 * heads
+    told = f"count of the bytes of {spec.cache_flows:,} flows in meter.c"
+    return (Figure("memory.flow_cache", held, "byte", "estimated", told),)

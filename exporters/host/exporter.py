@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.decode import decode_directory
-from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
+from n3ic.exporters.host.estimate import estimate, flow_cache, memory_of
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import (
     TEMPLATES,
@@ -96,11 +96,7 @@ class HostExporter(Exporter):
         return colocate(members, way, sum, memory={memory: total}, problems=problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
-        """Write the C sources, their build files, ``weights.bin`` and the README.
-
-        Raises:
-            ExportError: the model exceeds a limit of the kernel, or ``out`` cannot be written.
-        """
+        """Write the C sources, their build files, ``weights.bin`` and the README."""
         weights = blob.dump(model)
         try:
             (out / "weights.bin").write_bytes(weights)
@@ -111,12 +107,7 @@ class HostExporter(Exporter):
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Compile ``bnn.c`` and run every kernel of this CPU, also on ``weights.bin``.
-
-        Raises:
-            MissingDependencyError: no C compiler is installed.
-            VerifyError: the C does not compile, the weights do not load, or two kernels differ.
-        """
+        """Compile ``bnn.c`` and run every kernel of this CPU, also on ``weights.bin``."""
         library, compiler = runner.compiled(directory)
         baked = runner.load(library, None, directory)
 
@@ -141,23 +132,13 @@ class HostExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words:
-        """Pack inputs by ``bnn_encode``; every kernel must give the same words.
-
-        Raises:
-            MissingDependencyError: no C compiler is installed.
-            VerifyError: the C does not compile, or two kernels differ.
-        """
+        """Pack inputs by ``bnn_encode``; every kernel must give the same words."""
         return runner.encode(directory, model, features)
 
     def meter(
         self, directory: Path, model: BinaryModel, options: Options, capture: Path
     ) -> MeteredCapture | None:
-        """Run ``flow-exec`` on a capture; return None if the model has no meter.
-
-        Raises:
-            MissingDependencyError: no C compiler is installed.
-            VerifyError: the C does not compile, or the program does not run.
-        """
+        """Run ``flow-exec`` on a capture; return None if the model has no meter."""
         return None if model.meter is None else run_flow_exec(directory, model, capture)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
@@ -170,11 +151,8 @@ class HostExporter(Exporter):
             Figure(f"memory.{part}", count, "byte", "measured", "count of the blob's words")
             for part, count in memory_of(model).items()
         ]
-        if model.meter is not None:
-            told = f"count of the bytes of {model.meter.cache_flows:,} flows in meter.c"
-            held = flow_cache_bytes(model.meter)
-            figures.append(Figure("memory.flow_cache", held, "byte", "estimated", told))
         figures += [
+            *flow_cache(model.meter),
             Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
             Figure(
                 "operations",
@@ -211,11 +189,6 @@ class HostExporter(Exporter):
         """Measure every kernel beside onnxruntime, PyTorch, scikit-learn and numpy.
 
         If the model carries a meter, ``flow-exec`` is also measured beside ``n3ic predict``.
-
-        Raises:
-            UsageError: options were given; this benchmark takes none.
-            MissingDependencyError: no C compiler is installed.
-            VerifyError: a kernel does not give the reference's scores.
         """
         from n3ic.exporters.host.bench import bench_host, render
         from n3ic.exporters.host.packet_bench import PACKETS, bench_packets

@@ -26,12 +26,6 @@ def bench_packets(
 ) -> Mapping[str, float]:
     """Measure an export's ``flow-exec`` on generated traffic in a pcap file, after a check.
 
-    Args:
-        model: the network.
-        spec: the meter of the network.
-        directory: the export directory.
-        packets: number of packets to generate.
-
     Returns:
         Packets per second and core, by program: ``flow-exec``, ``n3ic predict CAPTURE``, and the
         compiled meter alone.

@@ -65,13 +65,7 @@ def flow_sources(spec: MeterSpec) -> dict[str, str]:
 
 
 def readme(templates: Path, model: Classifier, **values: Any) -> str:
-    """Render the README of an export directory from a template.
-
-    Args:
-        templates: folder of the template.
-        model: the model; its common values are passed to the template.
-        values: further values for the template.
-    """
+    """Render the README of an export directory from a template."""
     names = {
         "shape": model.shape_text,
         "features": [code(name) for name in model.input.features],

@@ -93,11 +93,7 @@ class CorePorts:
         return core
 
     def _check(self) -> None:
-        """Check types and values, because they reach command lines of tools.
-
-        Raises:
-            ValueError: a value is not one that :meth:`save` writes.
-        """
+        """Check types and values, because they reach command lines of tools."""
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and (type(value) is not int or not 0 <= value <= MAX_WIDTH):

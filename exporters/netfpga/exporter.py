@@ -307,11 +307,6 @@ class NetfpgaExporter(Exporter):
                 ``netns`` then holds that device, and ``address`` is the card's address.
             say: called with a line of text when the card is ready, and with its counters at the
                 end.
-
-        Raises:
-            UsageError: an option or a name is unknown.
-            MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
-            N3icError: this process is not root, or a device with that name exists.
         """
         from n3ic.exporters.netfpga.packet import tap
 

@@ -94,15 +94,6 @@ def run_shell(
 ) -> Execution:
     """Simulate the parts around a core, after the core alone.
 
-    Args:
-        directory: the export directory.
-        model: the core's model.
-        options: options of export and verification.
-        words: packed inputs of the core's run.
-        seen: what the core's simulation showed.
-        done: the core's run as an execution.
-        layout: layout of a core with a write port; None without one.
-
     Returns:
         ``done`` with the further runs named. If the core alone is already wrong, ``done`` is
         returned unchanged, since it names neuron and vector, which a packet cannot.

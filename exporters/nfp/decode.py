@@ -12,7 +12,7 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
-from n3ic.targets.decoding import Decoded, DecodedField, DecodedLayer, unpack_bitwise
+from n3ic.targets.decoding import Decoded, DecodedField, DecodedLayer, read_artefact, unpack_bitwise
 
 _ARRAY = re.compile(r"n3ic_words\[N3IC_WORDS\] = \{((?:\s*0x[0-9a-f]{8},?)*\s*)\};")
 
@@ -20,17 +20,13 @@ _ARRAY = re.compile(r"n3ic_words\[N3IC_WORDS\] = \{((?:\s*0x[0-9a-f]{8},?)*\s*)\
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
     """Decode the networks in ``weights.bin`` and in the words that ``n3ic_weights.h`` compiles in.
 
-    Args:
-        directory: the export directory.
-        model: the model, which gives the names of the features.
-
     Raises:
         VerifyError: a file cannot be read or has the wrong format.
     """
-    data = _read(directory / "weights.bin")
+    data = read_artefact(directory / "weights.bin")
     if len(data) % 4:
         raise VerifyError("weights.bin: not whole words")
-    header = _ARRAY.findall(_read(directory / "n3ic_weights.h").decode("latin-1"))
+    header = _ARRAY.findall(read_artefact(directory / "n3ic_weights.h").decode("latin-1"))
     if len(header) != 1:
         raise VerifyError("n3ic_weights.h: one array of words is expected")
     compiled = np.array([int(w, 16) for w in re.findall(r"0x(\w+)", header[0])], dtype=np.uint32)
@@ -83,13 +79,6 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
         fields.append(DecodedField(model.input.features[feature], name, width, clamp))
         cuts.append(tuple(numbers(first, width)) if kind else ())
     if n_inputs != sum(f.width for f in fields) or n_features != len(model.input.features):
-        raise VerifyError(f"{artefact}: the header says other sizes than there are")
+        raise VerifyError(f"{artefact}: the header does not match the sizes of the data")
     shunt = int(words[-1]) if header[1] == 2 else 0
     return Decoded(artefact, tuple(layers), tuple(cuts), tuple(fields), digest, shunt)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise VerifyError(f"cannot read {path.name}: {error.strerror or error}") from error

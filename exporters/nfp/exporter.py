@@ -224,11 +224,7 @@ class NfpExporter(Exporter):
         return Report(tuple(figures), tuple(notes))
 
     def _plan(self, model: BinaryModel, options: Options) -> placement.ThreadPlan:
-        """Plan the layout, and check that the options apply to it.
-
-        Raises:
-            UsageError: an option applies only to the mode that ``--mode auto`` did not choose.
-        """
+        """Plan the layout, and check that the options apply to it."""
         plan = placement.plan(model, options, self.device)
         name, mode = ("threads", "data") if plan.mode == "model" else ("executors", "model")
         default = next(o.default for o in self.options if o.name == name)

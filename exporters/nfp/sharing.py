@@ -36,11 +36,6 @@ def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: De
     Networks that run one per thread lie side by side, on threads of the island whose memory holds
     their weights. Networks that need a chain of threads take turns on one chain. Threads, their
     state and the mailbox exist once for all networks.
-
-    Args:
-        models: the networks.
-        plans: layout of each network alone.
-        device: the NFP.
     """
     islands = int(device.limits["islands"])
     sizes = [blob.build(model).size for model in models]

@@ -63,9 +63,6 @@ def read(path: str | Path) -> BinaryModel:
     The input counts as 0 or 1 if the graph says so (by metadata, a ``BINARY`` annotation, an
     ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` directly behind it), else as +-1.
 
-    Args:
-        path: path of an ``.onnx`` file.
-
     Raises:
         ModelError: the file is damaged, hostile or too large, or the graph is not a binary network;
             the error names the node and the reason.

@@ -39,11 +39,6 @@ class DecodedEntry:
 def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
     """Read the entries of a file of ``simple_switch_CLI`` commands.
 
-    Args:
-        text: content of the file.
-        name: name of the file, for errors.
-        program: switch whose tables and actions the commands name; only read.
-
     Raises:
         VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or the line is not one
             that n3ic writes; the error names the line.

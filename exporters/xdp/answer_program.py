@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from n3ic.errors import VerifyError
@@ -20,7 +18,7 @@ TX = 3
 SHUNT_CLASS = 0xFFFF
 
 
-class AnswerProgram:
+class AnswerProgram(libbpf.Closing):
     """The program of an object file, loaded into the kernel until it is closed.
 
     Args:
@@ -39,10 +37,8 @@ class AnswerProgram:
         self.program = self.object.programs[ANSWER]
         swap(self.object.maps["dispatch"], 0, rule_table((), 0))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close maps and programs."""
         self.object.close()
 
     def set_model(self, slot: int, value: bytes) -> None:

@@ -101,11 +101,7 @@ def _tables(rows: NDArray[np.int64], nibbles: Nibbles) -> list[NDArray[np.int64]
 def _connections(
     tables: list[NDArray[np.int64]], nibbles: Nibbles, layer: Connections
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-    """Weights, connections, and the offset of the rows below the popcounts that they stand for.
-
-    Raises:
-        VerifyError: a row is not the sum of its bits' contributions.
-    """
+    """Weights, connections, and the offset of the rows below the popcounts that they stand for."""
     shape = layer.weights.shape
     weights, mask = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     least = np.zeros(shape[0], dtype=np.int64)

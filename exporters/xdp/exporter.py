@@ -138,11 +138,6 @@ class XdpExporter(Exporter):
 
         If the kernel does not run programs for this process, ``network.h`` is compiled for the host
         and run there, and the result says so.
-
-        Raises:
-            MissingDependencyError: neither clang with libbpf nor a C compiler is installed.
-            VerifyError: the C does not compile, the verifier refuses it, or the metering program
-                differs from the reference meter.
         """
         try:
             return _run_in_kernel(directory, model, options, words)
@@ -166,12 +161,7 @@ class XdpExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Encode the rows that the metering program's network selects; None without a meter.
-
-        Raises:
-            MissingDependencyError: neither clang with libbpf nor a C compiler is installed.
-            VerifyError: its scores differ from those of the answering program for the same bits.
-        """
+        """Encode the rows that the metering program's network selects; None without a meter."""
         if model.meter is None:
             return None
         place = directory / "meter"
@@ -190,14 +180,7 @@ class XdpExporter(Exporter):
     def meter(
         self, directory: Path, model: BinaryModel, options: Options, capture: Path
     ) -> MeteredCapture | None:
-        """Replay a capture through the metering program in test runs; None without a meter.
-
-        Raises:
-            MissingDependencyError: clang is not installed, or the kernel does not run programs for
-                this process.
-            VerifyError: the C does not compile, the verifier refuses it, or the network alone gives
-                other scores for a flow's features.
-        """
+        """Replay a capture through the metering program in test runs; None without a meter."""
         if model.meter is None:
             return None
         place, table = directory / "meter", table_of(options)
@@ -256,14 +239,7 @@ class XdpExporter(Exporter):
         return Report(tuple(figures), notes)
 
     def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
-        """Measure what networks and the meter add to a packet, in this machine's kernel.
-
-        Raises:
-            UsageError: options were given; this benchmark takes none.
-            MissingDependencyError: clang or libbpf is missing.
-            VerifyError: a program's scores differ from the model's.
-            BpfError: the kernel refuses a program, or the process lacks a right.
-        """
+        """Measure what networks and the meter add to a packet, in this machine's kernel."""
         from n3ic.exporters.xdp.bench import bench_xdp, render
 
         parse_options(self.bench_options, options, "the XDP benchmark")
@@ -363,11 +339,7 @@ def _run_in_kernel(
 
 
 def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, list[Figure]]:
-    """Replay traffic through the metering program, and compare it with the reference meter.
-
-    Raises:
-        VerifyError: the two differ.
-    """
+    """Replay traffic through the metering program, and compare it with the reference meter."""
     assert model.meter is not None  # noqa: S101 - the caller looked
     # The table must evict nothing: the reference meter chooses other victims than the kernel.
     spec = replace(model.meter, cache_flows=2 * PACKETS)

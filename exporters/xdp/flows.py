@@ -50,10 +50,6 @@ def replay_capture(
 
     Frames too short for an interface are counted here, as the reference meter does.
 
-    Args:
-        programs: programs loaded with the clock ``trailer``.
-        capture: path of a capture of Ethernet frames.
-
     Raises:
         DataError: the capture cannot be read.
     """
@@ -76,14 +72,7 @@ def replay_capture(
 def flow_rows(
     model: BinaryModel, spec: MeterSpec, events: NDArray[np.void], bits: Words
 ) -> tuple[tuple[str, ...], ...]:
-    """Convert decided flows to the form of :class:`~n3ic.targets.base.MeteredCapture`.
-
-    Args:
-        model: the network.
-        spec: the meter of the network.
-        events: events of the metering program.
-        bits: packed inputs of the network, one row per event.
-    """
+    """Convert decided flows to the form of :class:`~n3ic.targets.base.MeteredCapture`."""
     inputs = unpack(bits, model.input.n_bits).astype(int)
     return tuple(
         (

@@ -8,7 +8,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ SHORTEST = 14  # minimum bytes of a frame and of a test run's input
 Verdict = int | Literal["shunted", "undecided", "aside"]
 
 
-class MeterPrograms:
+class MeterPrograms(libbpf.Closing):
     """The programs of an object file, loaded into the kernel until they are closed.
 
     Args:
@@ -113,12 +113,6 @@ class MeterPrograms:
         self._ring = libbpf.RingBuffer(self.maps["events"])
         if before is None:
             self.set_rules(())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close maps and programs; what is attached or pinned stays in the kernel."""

@@ -87,14 +87,7 @@ def _arrived(programs: MeterPrograms, sent: int) -> None:
 def difference(
     model: BinaryModel, spec: MeterSpec, frames: Sequence[Frame], events: NDArray[np.void]
 ) -> str:
-    """Describe where flows or verdicts differ from reference meter and model; empty if nowhere.
-
-    Args:
-        model: the network.
-        spec: the meter of the network.
-        frames: the replayed frames.
-        events: events of the program.
-    """
+    """Describe where flows or verdicts differ from reference meter and model; empty if nowhere."""
     meter = ReferenceMeter(spec)
     wanted = list(meter.run(parse(LINK_ETHERNET, *frame) for frame in frames))
     for i, (got, record) in enumerate(zip(events, wanted, strict=False)):

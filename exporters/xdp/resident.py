@@ -55,10 +55,6 @@ def check_slot(slot: int) -> None:
 def rule_table(rules: Sequence[SlotRule], otherwise: int) -> bytes:
     """Serialise the rules for the program.
 
-    Args:
-        rules: rules in order; the first match counts.
-        otherwise: slot of flows without a matching rule.
-
     Raises:
         UsageError: the number of rules exceeds the table.
     """

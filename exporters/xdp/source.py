@@ -47,12 +47,7 @@ def meter_program(
 
 
 def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str]:
-    """Files of the answering program by name; clang compiles :data:`ANSWER`.
-
-    Args:
-        structure: structure of networks over packed input bits.
-        packets: layout of inputs and results in packets.
-    """
+    """Files of the answering program by name; clang compiles :data:`ANSWER`."""
     values = {
         "ethertype": packets.ethertype,
         "result_bytes": packets.result_bytes,

@@ -180,10 +180,6 @@ def _link() -> Iterator[tuple[int, int]]:
     """Create a veth pair in a network namespace of this thread, and yield the ends' indices.
 
     The kernel removes both when the thread leaves the namespace or ends.
-
-    Raises:
-        MissingDependencyError: ``ip`` is not installed.
-        BpfError: the kernel refuses the namespace or the link.
     """
     ip = shutil.which("ip")
     if ip is None:

@@ -53,7 +53,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         classes_: class labels, shape ``(n_classes,)``.
         model_: the integer network (:class:`n3ic.BinaryModel`) that predictions come from.
-        logit_scale_: what a score is multiplied with to be a logit.
+        logit_scale_: factor from scores to logits.
         history_: loss and validation figures of each epoch.
         n_features_in_: number of features seen by ``fit``.
 

@@ -31,7 +31,7 @@ _PRUNE_FROM, _PRUNE_TO = 0.1, 0.6  # share of the epochs over which connections 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network and how it came about."""
+    """A trained network and the figures of its epochs."""
 
     network: BinaryMLP
     history: tuple[Epoch, ...]
@@ -56,7 +56,7 @@ def fit_network(
         label: class index of each row.
         n_classes: number of classes.
         config: how to train.
-        seed: of the initial weights, the shuffling and the dropout.
+        seed: seed of the initial weights, the shuffling and the dropout.
         validation: rows that choose the epoch, never trained on; None keeps the last epoch.
         teacher: class probabilities of shape ``(rows, classes)``, for distillation.
         sample_weight: weight of each row, shape ``(rows,)``.
@@ -146,7 +146,7 @@ def generalized_cross_entropy(
         reduction: ``mean``, or ``none`` for the loss of each row.
     """
     rows = nn.functional.cross_entropy(logits, y, reduction="none")
-    rows = -torch.expm1(-q * rows) / q
+    rows = -torch.expm1(-q * rows) / q  # 1 - p^q without cancellation where p is near 1
     return rows.mean() if reduction == "mean" else rows
 
 
@@ -171,7 +171,7 @@ def _loss(
 
 
 def _prune(network: BinaryMLP, config: Training, epoch: int) -> None:
-    """Lower the fan-in along a cubic curve to the wanted density, then leave it."""
+    """Lower the fan-in along a cubic curve to the wanted density, then keep it."""
     last = _pruned_from(config)
     if config.density >= 1 or epoch > last:
         return

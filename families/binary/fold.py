@@ -28,7 +28,7 @@ def fold_layer(
     mask: Bits | None,
     fires: Callable[[NDArray[np.float32]], Bits],
 ) -> HiddenLayer:
-    """Thresholds (and flipped rows) that fire exactly where the trained neurons fire.
+    """Fold trained neurons into integer neurons that fire on exactly the same inputs.
 
     Args:
         weights: bool array of shape ``(outputs, inputs)``; True is +1.
@@ -37,8 +37,8 @@ def fold_layer(
             ``(rows, outputs)`` to bool of that shape.
 
     Returns:
-        The integer layer. A neuron that always fires has threshold 0, one that never does has
-        ``fan_in + 1``, and one that fires below a popcount has its row flipped.
+        The integer layer. A neuron that always fires has threshold 0, and one that never fires
+        has ``fan_in + 1``. A neuron that fires below a popcount gets inverted weights.
 
     Raises:
         ModelError: a neuron's decision is not monotone in its popcount.
@@ -46,12 +46,15 @@ def fold_layer(
     outputs, inputs = weights.shape
     fan_in = np.full(outputs, inputs) if mask is None else mask.sum(axis=1)
     popcounts = np.arange(inputs + 1)[:, None]
+    # A dot product of +-1 is agreements less disagreements: 2 popcount - fan-in. Below 2^24 it is
+    # exact in float32, so the table holds the very values that the trained network computes.
     table = np.asarray(fires((2 * popcounts - fan_in).astype(np.float32)), dtype=np.bool_)
     thresholds = np.empty(outputs, dtype=np.int32)
     folded = weights.copy()
     for j in range(outputs):
-        row = table[: fan_in[j] + 1, j]
+        row = table[: fan_in[j] + 1, j]  # larger popcounts do not occur
         edges = np.flatnonzero(row[1:] != row[:-1])
+        # Batch norm is monotone, and so is its rounding: the decision changes at most once.
         if len(edges) > 1:
             raise ModelError(f"neuron {j}: its decision changes {len(edges)} times, not once")
         if len(edges) == 0:
@@ -59,6 +62,7 @@ def fold_layer(
         elif row[-1]:
             thresholds[j] = edges[0] + 1
         else:  # fires up to popcount edges[0]: count disagreements instead
+            # popcount(w) <= e is the same as popcount(~w) = fan-in - popcount(w) >= fan-in - e.
             folded[j] = ~folded[j]
             thresholds[j] = fan_in[j] - edges[0]
     return HiddenLayer(folded, mask=mask, thresholds=thresholds)
@@ -72,14 +76,14 @@ def fold(
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel:
-    """The integer network that decides as the trained one does.
+    """Fold a trained network into the integer network that decides alike.
 
     Its scores are ``(integer_scores + K) / 2`` of the trained network, where K is the number of
     inputs of the output layer: one affine map for all classes, so classes and ties are equal.
 
     Args:
         network: a trained network; it is put in evaluation mode.
-        spec: the input that it was trained on.
+        spec: the input on which it was trained.
         classes: class names.
         name: the model's name.
         provenance: where it comes from.
@@ -98,13 +102,14 @@ def fold(
         ) -> Bits:
             with torch.no_grad():
                 value = torch.from_numpy(dots)
+                # The same operations in the same order as in training, so rounding is the same.
                 result = norm(value * scale if scale != 1.0 else value) >= 0
             return np.asarray(result.numpy(), dtype=np.bool_)
 
         weights, mask = _bits(layer)
         hidden.append(fold_layer(weights, mask, fires))
     weights, mask = _bits(network.output)
-    if mask is not None:
+    if mask is not None:  # with unequal fan-ins, the scores would not have one K
         raise ModelError("the output layer keeps all its connections")
     bias = torch.round(network.bias.detach()).numpy().astype(np.int32)
     return BinaryModel(
@@ -121,7 +126,7 @@ def check_fold(network: BinaryMLP, model: BinaryModel, bits: Bits) -> None:
     """Compare the folded network's scores with the trained network's on every row.
 
     Raises:
-        ModelError: they differ; this would be a defect of n3ic.
+        ModelError: the scores differ, which would be a defect of n3ic.
     """
     k = model.output.n_inputs
     scores = model.scores(pack(bits))

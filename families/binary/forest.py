@@ -55,7 +55,7 @@ def train_forest(
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel:
-    """Grow trees on input bits, best split first, each leaf answering with its most likely class.
+    """Grow trees on input bits, best split first; each leaf answers with its most likely class.
 
     Several trees choose each split from another half of the bits (Breiman 2001, without the
     bootstrap). The same arguments give the same network.
@@ -63,7 +63,7 @@ def train_forest(
     Args:
         bits: bool array of shape ``(rows, inputs)``.
         label: class index of each row, shape ``(rows,)``.
-        spec: what the bits are.
+        spec: what the bits mean.
         classes: names of the classes.
         config: how many trees vote and how large they are, and the share of the teacher. Of an
             even number of trees and two classes, the first wins a tie.
@@ -97,7 +97,7 @@ def train_forest(
         random_state=seed,
         n_jobs=1,
     )
-    # Equal rows are one of their mean and weight: the same trees, sooner.
+    # Equal rows are merged into one with their mean and weight: the same trees, sooner.
     _, first, which, counts = np.unique(
         pack(bits), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
@@ -122,7 +122,7 @@ def tree_network(
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel | None:
-    """A decision tree on integer columns as the network that gives every row the same class.
+    """A decision tree on integer columns as a network that gives every row the same class.
 
     Args:
         tree: fitted to integers in ``0..2^32-1``, and to class indices.
@@ -133,8 +133,8 @@ def tree_network(
         provenance: where it comes from.
 
     Returns:
-        A network of the shape inputs, leaves, answers, classes, as of :func:`train_forest`; its
-        inputs are the cuts that tell classes apart. None where the tree gives all rows one class.
+        A network of the shape inputs, leaves, answers, classes, as :func:`train_forest` returns;
+        its inputs are the cuts that tell classes apart. None if the tree gives all rows one class.
     """
     grown = tree.tree_
     answers = tree.classes_[grown.value[:, 0].argmax(axis=1)]
@@ -173,13 +173,13 @@ def _grown(tree: Any) -> list[_Leaf]:
 def _node(
     tree: Any, index: int, answer: Callable[[int], int], tells: Callable[[int], int]
 ) -> _Node:
-    """A node of scikit-learn's tree; splits whose sides answer the same are gone.
+    """A node of scikit-learn's tree, without splits whose sides give the same answer.
 
     Args:
         tree: scikit-learn's arrays of nodes.
-        index: of the node.
-        answer: from the index of a node to the class that it gives.
-        tells: from the index of a split to what it looks at.
+        index: index of the node.
+        answer: class of a node, by its index.
+        tells: number of what a split tests, by its index.
     """
     below = (int(tree.children_left[index]), int(tree.children_right[index]))
     if below[0] < 0:
@@ -238,12 +238,13 @@ def _network(
     return BinaryModel(
         input=spec,
         hidden=(
+            # An AND fires where all its inputs agree, an OR where at least one does.
             HiddenLayer(weights, mask=mask, thresholds=mask.sum(axis=1).astype(np.int32)),
             HiddenLayer(
                 np.ones_like(chosen), mask=chosen, thresholds=np.ones(len(answers), dtype=np.int32)
             ),
         ),
-        # Of two classes an answer counts for the second, or else for the first.
+        # Without a mask, an answer of 0 agrees with the first class's weight: it votes for it.
         output=OutputLayer(votes, mask=None if two else votes, bias=bias),
         classes=classes,
         name=name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How binary networks are trained: what the core asks of them; ``Training`` holds their values."""
+"""The learner of binary networks; ``Training`` holds their values of a recipe."""
 
 from __future__ import annotations
 

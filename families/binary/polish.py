@@ -60,14 +60,13 @@ def polish(
         model: the network to start from; masks are kept.
         words: packed inputs of training rows, uint32 array of shape ``(rows, n_words)``.
         label: class index of each row, shape ``(rows,)``.
-        rounds: passes over all neurons; it ends sooner where no move helps.
-        min_gain: least gain of one move, in nats summed over all rows: what a move must be worth
-            to be more than a fit to chance; larger values make
-            fewer moves and fit the training rows less closely.
+        rounds: passes over all neurons; the search ends sooner if no move helps.
+        min_gain: least gain of a move, in nats summed over all rows, so that a move is more than a
+            fit to chance; larger values make fewer moves.
         max_moves: most moves of one neuron in one pass.
         q: the loss is the generalized cross-entropy ``(1 - p^q) / q`` of the probability p of a
             row's class; 0 is the cross-entropy.
-        seed: of the order in which neurons are visited.
+        seed: seed of the order in which neurons are visited.
 
     Returns:
         A network of the same shape, input and names. The loss, at the temperature of the scores
@@ -78,7 +77,7 @@ def polish(
     """
     label = np.asarray(label)
     if len(words) != len(label) or not len(label):
-        raise ModelError(f"{len(words)} rows of inputs and {len(label)} labels; as many expected")
+        raise ModelError(f"{len(words)} rows and {len(label)} labels; expected one label a row")
     if label.min() < 0 or label.max() >= len(model.classes):
         raise ModelError(f"labels are class indices below {len(model.classes)}")
     rng = np.random.default_rng(seed)
@@ -100,7 +99,7 @@ def polish(
 def _distinct(
     words: Words, label: NDArray[np.int64]
 ) -> tuple[Words, NDArray[np.int64], NDArray[np.float64]]:
-    """Each row and label once, and how often it is there: few bits make few different rows."""
+    """Each pair of row and label once, and its count: few bits make few different rows."""
     labelled = np.column_stack([words, label.astype(np.uint32)])
     keys = np.ascontiguousarray(labelled).view(f"V{4 * labelled.shape[1]}")[:, 0]
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
@@ -155,7 +154,7 @@ class _Search:
         return self.layers[-1].popcounts(x) + self.layers[-1].offsets
 
     def _loss(self, scores: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Loss of each row, as often as it is there."""
+        """Loss of each row, times its count."""
         own = np.take_along_axis(scores, self.label[:, None], axis=1)
         if scores.shape[1] == 2:
             other = np.take_along_axis(scores, 1 - self.label[:, None], axis=1)
@@ -171,7 +170,7 @@ class _Search:
         return np.asarray(self.weight * self._bounded(rows), dtype=np.float64)
 
     def _bounded(self, entropy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """From cross-entropies to the loss."""
+        """Losses of cross-entropies."""
         return -np.expm1(-self.q * entropy) / self.q if self.q else entropy
 
     def _temperature(self, scores: NDArray[np.int32]) -> float:
@@ -187,13 +186,14 @@ class _Search:
             curve = float(self.weight @ ((p * s * s).sum(1) - mean * mean))
             if curve <= 0:
                 break
+            # Far from the optimum a Newton step may overshoot, even below 0: bound it.
             best = float(np.clip(best - slope / curve, best / 2, best * 2))
         return best
 
     # --- the moves --------------------------------------------------------------------------
 
     def sweep(self, rng: np.random.Generator) -> int:
-        """Visit every neuron once; the number of moves made."""
+        """Visit every neuron once; return the number of moves."""
         moves, x = 0, self.x
         for depth, layer in enumerate(self.layers[:-1]):
             popcounts = layer.popcounts(x)
@@ -202,6 +202,7 @@ class _Search:
             ahead = following.popcounts(fires)
             for j in rng.permutation(len(layer.weights)):
                 column = following.weights[:, j]
+                # The next layer's popcounts without this neuron; it adds 1 where it agrees.
                 base = ahead - (fires[:, j, None] * column > 0)
                 cost = self._after(depth + 1, base + (column > 0)) - self._after(
                     depth + 1, base + (column < 0)
@@ -229,7 +230,7 @@ class _Search:
         popcounts: NDArray[np.int32],
         cost: NDArray[np.float64],
     ) -> tuple[int, NDArray[np.int32]]:
-        """Improve one neuron; ``cost`` is what each row loses when the neuron fires."""
+        """Improve one neuron; ``cost`` is the loss that each row gains when the neuron fires."""
         weights = layer.weights[j]
         popcounts = popcounts.copy()
         top = int(layer.fan_in[j]) + 1
@@ -239,12 +240,14 @@ class _Search:
             best, shift, flip = -self.min_gain, 0, -1
             for step in _SHIFTS:
                 if 0 <= t + step <= top:
+                    # A lower threshold lets rows from t + step on fire, a higher one stops them.
                     low, high = sorted((t, t + step))
                     change = float(cost[(popcounts >= low) & (popcounts < high)].sum())
                     change = change if step < 0 else -change
                     if change < best:
                         best, shift, flip = change, step, -1
-            # A flip lowers the popcount by one where weight and input match, else raises it.
+            # A flip lowers the popcount by one where weight and input match, else raises it: with
+            # the threshold moved by -1, 0 or 1, only rows from t - 2 to t + 1 can change.
             match, differ = {}, {}
             for offset in (-2, -1, 0, 1):
                 near = np.flatnonzero(popcounts == t + offset)

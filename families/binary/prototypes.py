@@ -2,9 +2,9 @@
 """Networks of prototypes: for few input bits, weights that are chosen and not trained.
 
 A neuron of the first layer fires iff its inputs differ from its weights in at most some number of
-bits: it is a ball around a prototype. With few bits there are few different rows, so that the ball
-that serves best is found by trying all. Balls are added as in boosting (additive logistic
-regression, Friedman et al. 2000, with steps of one size, since an output weight is +1 or -1).
+bits: it is a ball around a prototype. Few bits make few different rows, so all balls can be tried.
+Balls are added as in boosting (additive logistic regression, Friedman et al. 2000, with steps of
+one size, since an output weight is +1 or -1).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.util.signals import check
 
-STEP = 0.5  # logits that a ball which fires is worth
-_FARTHEST = 6  # radii that are tried
-_MOST_CELLS = 1536  # different rows that are looked at, the most frequent; for two classes
+STEP = 0.5  # logits that a firing ball adds
+_FARTHEST = 6  # largest radius that is tried
+_MOST_CELLS = 1536  # different rows, the most frequent ones, that two classes consider
 
 Floats = NDArray[np.float32]
 
@@ -55,7 +55,7 @@ def prototype_network(
         label: class index of each row, shape ``(rows,)``.
         spec: what the bits mean.
         classes: name of each class.
-        neurons: how many balls.
+        neurons: number of balls.
         name: the model's name.
         provenance: where it comes from.
 
@@ -68,6 +68,7 @@ def prototype_network(
     with threadpool_limits(1):  # parallel sums of floats would depend on the number of cores
         balls = _boosted(cells, counts, neurons)
     weights = np.stack([ball.centre for ball in balls])
+    # At most `radius` bits differ: at least n_bits - radius agree.
     thresholds = np.array([spec.n_bits - ball.radius for ball in balls], dtype=np.int32)
     votes = np.zeros((len(classes), neurons), dtype=np.bool_)
     for j, ball in enumerate(balls):
@@ -88,7 +89,7 @@ def prototype_network(
 def _cells(
     bits: Bits, label: NDArray[np.int64], n_classes: int
 ) -> tuple[Bits, NDArray[np.float32]]:
-    """Different rows, the most frequent first, and how often each class has them."""
+    """Different rows, the most frequent first, and their number in each class."""
     packed, of_row = np.unique(np.packbits(bits, axis=1), axis=0, return_inverse=True)
     counts = np.zeros((len(packed), n_classes), dtype=np.float32)
     np.add.at(counts, (of_row.reshape(-1), label), 1)
@@ -106,6 +107,7 @@ def _shares(counts: Floats) -> NDArray[np.float64]:
 
 def _boosted(cells: Bits, counts: Floats, neurons: int) -> list[_Ball]:
     signs = np.where(cells, np.float32(1), np.float32(-1))
+    # Hamming distances: a dot product of +-1 is agreements less disagreements.
     distance = (cells.shape[1] - signs @ signs.T) / 2
     radii = np.arange(min(_FARTHEST, cells.shape[1]) + 1)
     inside = (distance <= radii[:, None, None]).astype(np.float32)  # (radii, centres, cells)
@@ -116,6 +118,7 @@ def _boosted(cells: Bits, counts: Floats, neurons: int) -> list[_Ball]:
         check()
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         odds = (odds / odds.sum(axis=1, keepdims=True)).astype(np.float32)
+        # Gain of a ball by the second-order expansion of the log likelihood in its logit.
         slope, curve = counts - rows * odds, rows * odds * (1 - odds)
         sums = inside @ np.hstack([slope, curve])  # (radii, centres, 2 classes)
         pulls, drags = np.split(sums, 2, axis=2)

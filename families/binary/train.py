@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A binary network of prepared rows: by gradient, as prototypes or as trees, then polished."""
+"""Train a binary network: by gradient, as prototypes or as trees, then polish it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
 def _better_tree(
     model: BinaryModel, prepared: Prepared, progress: TrainingProgress
 ) -> BinaryModel | None:
-    """The tree of as many cuts as a network, where it is right on more validation rows and fits."""
+    """The tree of as many cuts as a network, if it is more accurate on validation rows and fits."""
     from n3ic.families.binary.forest import tree_network
     from n3ic.training.baselines import best_first_tree
     from n3ic.training.input_choice import candidates
@@ -124,7 +124,7 @@ def _gradient(
 
 
 def _taught(prepared: Prepared) -> Training:
-    """How the network is trained; from the labels alone where there is no teacher."""
+    """The training, without distillation if there is no teacher."""
     training = prepared.experiment.recipe.training
     return training if prepared.teacher is not None else replace(training, distill=0.0)
 

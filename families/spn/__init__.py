@@ -6,7 +6,7 @@ feature), products (independent groups of features) and sums (mixtures) that giv
 probability of a flow in one pass. Here leaves are tables over the bins between the cuts of a
 feature, and probabilities are integers: logarithms of base 2 in fixed point, or fixed point.
 
-``family.py`` is what the core asks of such a model and ``learner.py`` how one is trained; both are
-named by entry points. The model is ``network.py``, ``nodes.py`` and ``arithmetic.py``; targets are
-written from ``operations.py``; training is ``learn.py``, ``fold.py`` and ``train.py``.
+``family.py`` and ``learner.py`` are the family's interfaces to the core; entry points name both.
+The model is in ``network.py``, ``nodes.py`` and ``arithmetic.py``; exporters use ``operations.py``;
+training is in ``learn.py``, ``fold.py`` and ``train.py``.
 """

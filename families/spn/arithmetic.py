@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How probabilities are integers, and how far a result is from the real one.
+"""Probabilities as integers, and bounds of the error of a result.
 
 Both arithmetics reduce several operands pairwise, neighbours first, the odd one out last; so
 every target adds and multiplies in the same order and gives the same integers.
@@ -32,7 +32,7 @@ def pairwise_reduce(values: Sequence[_T], combine: Callable[[_T, _T], _T]) -> _T
 
 
 def levels(count: int) -> int:
-    """How many times the first of ``count`` operands is combined."""
+    """Number of times that the first of ``count`` operands is combined."""
     return max(0, count - 1).bit_length()
 
 
@@ -65,7 +65,7 @@ class LogArithmetic:
 
     @classmethod
     def of(cls, fraction: int) -> LogArithmetic:
-        """The arithmetic whose table is rounded to nearest and ends where it would be 0."""
+        """The arithmetic whose table is rounded to nearest and ends before its first 0."""
         step = 2.0**-fraction
         entries = (fraction + 3) << fraction
         table = np.rint(np.log2(1 + np.exp2(-np.arange(entries) * step)) / step).astype(np.int32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines that learn what is normal from normal rows alone."""
+"""Baselines that learn only from normal rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def unsupervised_baselines(
     held = validation.columns[validation.label != anomaly]
 
     def found(name: str, held_odd: NDArray[np.float64], odd: NDArray[np.float64]) -> Prediction:
-        """A detector by how odd it finds the rows."""
+        """The prediction of a detector from its anomaly scores."""
         threshold = np.quantile(held_odd, 1 - false_positives, method="higher")
         scores = np.where(np.arange(2) == anomaly, odd[:, None], -odd[:, None])
         predicted = np.where(odd > threshold, anomaly, 1 - anomaly).astype(np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the core asks of sum-product networks."""
+"""The family interface of sum-product networks."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _arithmetic(networks: Sequence[RealSpn], settings: SpnTraining) -> Arithmeti
     """The narrowest arithmetic whose proven error is below the wanted one.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no width keeps the error.
     """
     kind, most = (
         (LogArithmetic.of, MAX_LOG_FRACTION)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sum-product networks are trained: their values of a recipe, what training asks of them."""
+"""The learner of sum-product networks, and their values of a recipe."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SpnTraining:
 
     @property
     def largest_error(self) -> float:
-        """The error that the width keeps, also where none was asked for."""
+        """The error that the width keeps, given or by default."""
         return self.error or (1.0 if self.arithmetic == "log" else 1e-7)
 
 

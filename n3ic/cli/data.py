@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from n3ic.data.column_profile import ColumnProfile
     from n3ic.data.user_table import UserTable
 
+LabelsFormat = Annotated[
+    Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
+]
+LabelColumn = Annotated[str, typer.Option(help="Column of the label; default: the format's own.")]
+IdleTimeout = Annotated[
+    float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
+]
+CacheFlows = Annotated[
+    int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
+]
+MeterJobs = Annotated[
+    int | None, typer.Option(help="Captures metered at once; default: one per core.", min=1)
+]
 _GROUP = "n3ic.datasets"
 
 
@@ -242,19 +255,11 @@ def extract(
     after: Annotated[
         float, typer.Option(help="Decide a flow this many seconds after its start; 0: no.", min=0)
     ] = 0.0,
-    idle_timeout: Annotated[
-        float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
-    ] = 60.0,
-    cache_flows: Annotated[
-        int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
-    ] = 1 << 16,
+    idle_timeout: IdleTimeout = 60.0,
+    cache_flows: CacheFlows = 1 << 16,
     labels: Annotated[Path | None, typer.Option(help="Labels to join by key and time.")] = None,
-    labels_format: Annotated[
-        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
-    ] = "table",
-    label_column: Annotated[
-        str, typer.Option(help="Column of the label; default: the format's own.")
-    ] = "",
+    labels_format: LabelsFormat = "table",
+    label_column: LabelColumn = "",
     one_stream: Annotated[
         bool,
         typer.Option(
@@ -263,10 +268,7 @@ def extract(
             "Default: flows end with their capture.",
         ),
     ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Captures metered at once; default: one per core.", min=1),
-    ] = None,
+    jobs: MeterJobs = None,
     dask: Annotated[
         str | None,
         typer.Option(help="Meter on a Dask cluster: the address of its scheduler."),

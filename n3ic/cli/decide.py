@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from n3ic.cli.console import print_json, print_result, table, training_bar
+from n3ic.cli.data import CacheFlows, IdleTimeout, LabelColumn, LabelsFormat, MeterJobs
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
@@ -34,21 +35,13 @@ def decide(
         list[str], typer.Argument(help="pcap or pcapng files, plain or packed, and folders.")
     ],
     labels: Annotated[Path, typer.Option(help="Labels to join by key and time.")],
-    labels_format: Annotated[
-        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
-    ] = "table",
-    label_column: Annotated[
-        str, typer.Option(help="Column of the label; default: the format's own.")
-    ] = "",
+    labels_format: LabelsFormat = "table",
+    label_column: LabelColumn = "",
     packets: Annotated[
         str, typer.Option(help="Packets to decide at; 'end' for the end of the flow.")
     ] = "1,2,4,8,16,end",
-    idle_timeout: Annotated[
-        float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
-    ] = 60.0,
-    cache_flows: Annotated[
-        int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
-    ] = 1 << 16,
+    idle_timeout: IdleTimeout = 60.0,
+    cache_flows: CacheFlows = 1 << 16,
     positive: Annotated[str, typer.Option(help="A class to tell from all others.")] = "",
     least: Annotated[int, typer.Option(help="Drop classes with fewer flows.", min=1)] = 50,
     recipe: Annotated[str, typer.Option(help="A recipe: default or large.")] = "default",
@@ -57,9 +50,7 @@ def decide(
     ] = "random",
     seed: Annotated[int, typer.Option(help="Seed of all random choices.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Report mean and deviation over N seeds.", min=1)] = 1,
-    jobs: Annotated[
-        int | None, typer.Option(help="Captures metered at once; default: one per core.", min=1)
-    ] = None,
+    jobs: MeterJobs = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/decide"),
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing folder.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,6 +75,10 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
 
     known = plugins.names("n3ic.exporters")
     if command == "verify":
+        own = {f"--{name.replace('_', '-')}" for name in signature(verify).parameters}
+        typed = {word.partition("=")[0] for word in words if word.startswith("-")}
+        if typed <= own | {"--no-record"}:
+            return ()  # no option of a target: verification alone reads the manifests
         found = {name for word in words for name in _exported_for(Path(word))}
     elif command == "export":
         found = {value for word, value in pairwise(words) if word in ("--target", "-t")}
@@ -86,21 +91,13 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
     return known if "all" in found or (options and not named) else named
 
 
-def _exports_below(directory: Path) -> list[Path]:
-    """The export directories that a path is or holds, sorted."""
-    from n3ic.targets.manifest import MANIFEST
-
-    if (directory / MANIFEST).exists() or not directory.is_dir():
-        return [directory]
-    return sorted(path.parent for path in directory.rglob(MANIFEST))
-
-
 def _exported_for(directory: Path) -> Iterator[str]:
     """Targets of the exports in a directory; verification reports other files."""
+    from n3ic.targets.artefacts import exports_below
     from n3ic.targets.manifest import read_manifest
 
-    if directory.is_dir():
-        for folder in _exports_below(directory):
+    with suppress(N3icError):
+        for folder in exports_below(directory) if directory.is_dir() else ():
             with suppress(N3icError):
                 yield read_manifest(folder)["target"]
 
@@ -274,9 +271,10 @@ def verify(
     """
     from n3ic.data.flows import read_features
     from n3ic.model.families import load_model
+    from n3ic.targets.artefacts import exports_below
     from n3ic.targets.verification import verify_directory
 
-    folders = _exports_below(directory)
+    folders = exports_below(directory)
     if not folders:
         raise UsageError(f"{directory} holds no export directory")
     results = []

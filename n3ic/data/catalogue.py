@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature catalogues kept as TOML: what each column means, and what is derived from columns."""
+"""Feature catalogues in TOML: the meaning of columns, and features derived from them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
     """The feature that an entry of a catalogue describes.
 
     Args:
-        name: of the column.
-        entry: ``meaning``, ``unit``, ``bits`` and ``reason``; ``source_unit`` and ``scale`` where
-            the files hold another unit, ``nic`` where no NIC computes it, ``leak`` where it leaks,
-            ``use`` where it is used or left out whatever those say;
-            ``tap`` and ``evidence`` where it is known how it stands to a meter at one tap.
-        sentences: texts that ``reason``, ``leak`` and ``evidence`` may name instead of being one.
+        name: name of the column.
+        entry: ``meaning``, ``unit``, ``bits`` and ``reason``; optionally ``source_unit`` and
+            ``scale`` (the files have another unit), ``nic`` (whether a NIC computes it), ``leak``
+            (how it leaks), ``use`` (overrides both), ``tap`` and ``evidence`` (its relation to a
+            meter at one tap).
+        sentences: texts that ``reason``, ``leak`` and ``evidence`` may refer to by name.
     """
     use = entry.get("use")
     leaks = "leak" in entry and use is not True
@@ -61,7 +61,7 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
 
 
 def with_derived(columns: Mapping[str, Column], derived: Sequence[Derived]) -> dict[str, Column]:
-    """The columns, and the derived features whose columns are there, within their bits."""
+    """The columns and the derived features that can be computed from them, within their bits."""
     out = dict(columns)
     for one in derived:
         if all(name in columns for name in one.needs):

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets of one kind: delimited text with a flow a line, described by a ``catalogue.toml``.
+"""Data sets of delimited text with one flow per line, described by a ``catalogue.toml``.
 
-A subclass of :class:`CatalogueDataSet` is a name, a summary, and beside its module a ``card.md``
+A subclass of :class:`CatalogueDataSet` has a name, a summary, and beside its module a ``card.md``
 and a ``catalogue.toml``:
 
 - ``[table]``: ``label``, the columns that may hold the class, best first; ``conversation``, the
-  columns of the 5-tuple (two addresses each before its port, and the protocol), which a file may
+  columns of the 5-tuple (each address before its port, then the protocol), which a file may
   lack; ``embedded``, the file beside the module that is the default.
-- ``[published]``: what a file with a SHA-256 is.
+- ``[published]``: descriptions of published files by SHA-256.
 - ``[reasons]``: sentences that several columns share.
 - ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and how cells become integers,
-  see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (``quotient``, blank or infinite where its
-  divisor is 0, is a number whose blanks are the largest integer; a column of ``text`` is no
-  feature), ``blank``, ``negative``, ``values``. Names are those of :func:`canonical`. A file's
-  further columns are ignored.
+  see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (a ``quotient`` is a number whose blanks
+  and infinities, from a divisor of 0, are the largest integer; a ``text`` is not a feature),
+  ``blank``, ``negative``, ``values``. Names are those of :func:`canonical`. Further columns of a
+  file are ignored.
 - ``[derived.NAME]``: features computed from the columns that ``needs`` lists.
 """
 
@@ -43,7 +43,7 @@ from n3ic.model.columns import NEGATIVE_PART, ColumnRule
 from n3ic.model.inputs import to_integer
 
 MOST_CLASSES = 256
-TEXT = "text"  # the kind of a column that is no feature
+TEXT = "text"  # the kind of a column that is not a feature
 _VAST = 1e30  # more than any integer in any unit
 _OTHERS = re.compile(r"[^a-z0-9]+")
 
@@ -60,8 +60,8 @@ class FileFlows:
     Attributes:
         columns: int64 array of shape ``(rows,)`` per feature.
         label: class name of each row.
-        key: 5-tuple of each row, the lesser end first; None where the file lacks it.
-        repairs: cells that were changed, by column and reason.
+        key: 5-tuple of each row, the lesser end first; None if the file lacks it.
+        repairs: number of changed cells, by column and reason.
         repaired: rows with such a cell.
     """
 
@@ -76,10 +76,10 @@ class CatalogueDataSet(DataSet):
     """A data set whose files a ``catalogue.toml`` describes.
 
     Attributes:
-        formulas: how derived features are computed, by name.
+        formulas: functions of the derived features, by name.
         comma: whether cells must be separated by commas.
-        suffixes: of the table files in a folder.
-        unpublished: what a file is that the catalogue does not know by its digest.
+        suffixes: suffixes of table files in a folder.
+        unpublished: description of a file whose digest is not in the catalogue.
     """
 
     formulas: ClassVar[Mapping[str, Callable[..., Column]]] = {}
@@ -136,7 +136,7 @@ class CatalogueDataSet(DataSet):
 
     @property
     def embedded(self) -> Path | None:
-        """The file that is the default; None where the data may not be passed on."""
+        """The default file; None if the licence does not allow one."""
         name = self._toml["table"].get("embedded")
         return self.folder / name if name else None
 
@@ -144,13 +144,13 @@ class CatalogueDataSet(DataSet):
         """Read a file, a folder, several of them, or the embedded file.
 
         Raises:
-            DataError: a file is not what it should be; names file, line and column.
+            DataError: a file is malformed; the message names file, line and column.
             UsageError: ``path`` is None and no file is embedded.
         """
         return self._read(path)[0]
 
     def recognises(self, path: Path) -> bool:
-        """Whether the header of a file, or of one in a folder, has the columns and few others."""
+        """Whether the header of a file, or of one in a folder, has the columns and few more."""
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         sheets = (first_lines(p) for p in inside if p.is_file())
         return any(self._heads(sheet) for sheet in sheets if sheet is not None)
@@ -167,10 +167,10 @@ class CatalogueDataSet(DataSet):
         Args:
             sheet: the table, or a part of it.
             wanted: names of the features.
-            changed: counts the cells that had to be changed, by column and reason.
+            changed: counts the changed cells, by column and reason.
 
         Raises:
-            DataError: a column is missing or a cell is not what it should be.
+            DataError: a column is missing or a cell is invalid.
         """
         behind = {one.feature.name: one.needs for one in self._derived} | {
             name + NEGATIVE_PART: (name,)
@@ -191,10 +191,10 @@ class CatalogueDataSet(DataSet):
         return [canonical(c) for c in sheet.first]
 
     def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
-        """What files hold, and which of their cells had to be changed.
+        """Facts about files and their changed cells.
 
         Raises:
-            DataError: a file is not what it should be; names file, line and column.
+            DataError: a file is malformed; the message names file, line and column.
         """
         table, parts = self._read(path)
         return {
@@ -283,7 +283,7 @@ class CatalogueDataSet(DataSet):
         """Class of each row.
 
         Raises:
-            DataError: a row has none, or there are too many.
+            DataError: a row has no class, or there are too many classes.
         """
         if "" in column.texts:
             row = int(np.argmax(column.codes == column.texts.index("")))
@@ -298,7 +298,7 @@ class CatalogueDataSet(DataSet):
     def _parse(
         self, sheet: Sheet, names: Sequence[str], wanted: Collection[str], more: Sequence[str]
     ) -> tuple[dict[str, Column], Mapping[str, TextColumn], Mapping[str, int], int]:
-        """Wanted columns in integer units, the text columns, repaired cells, rows with such."""
+        """Wanted columns in integer units, text columns, changed cells, rows with such cells."""
         rules = {n: self._rules[n] for n in wanted}
         numeric = [n for n, rule in rules.items() if rule.kind == "number"]
         known = {*wanted, *more}
@@ -332,7 +332,7 @@ class CatalogueDataSet(DataSet):
 
 
 def changed_cells_lines(parts: Sequence[FileFlows], rows: int) -> tuple[str, ...]:
-    """Lines about the cells that had to be changed, by column and reason."""
+    """Lines about the changed cells, by column and reason."""
     counts: Counter[str] = Counter()
     for part in parts:
         counts.update(part.repairs)
@@ -343,7 +343,7 @@ def rule_of(entry: Mapping[str, Any]) -> ColumnRule:
     """How the cells of a column become integers, by its entry in a catalogue.
 
     Raises:
-        ModelError: the entry says what no rule can be.
+        ModelError: the entry is not a valid rule.
     """
     known = {k: v for k, v in entry.items() if k in ColumnRule.__dataclass_fields__}
     kind = known.get("kind", "number")
@@ -358,7 +358,7 @@ def _number(
     values: NDArray[np.float64],
     repair: Callable[[NDArray[np.bool_], str], None],
 ) -> dict[str, Column]:
-    """The features of a column of numbers; what is changed is told to ``repair``."""
+    """The features of a column of numbers; ``repair`` is called with changed cells."""
     largest = (1 << rule.bits) - 1
 
     def integers(of: NDArray[np.float64]) -> Column:
@@ -400,7 +400,7 @@ def _by_text(
     """Values of a column of text.
 
     Raises:
-        DataError: a cell is not what is expected; ``of`` said None.
+        DataError: a cell is invalid: ``of`` returned None.
     """
     values = [of(text) for text in column.texts]
     bad = np.array([value is None for value in values], dtype=np.bool_)[column.codes]
@@ -412,7 +412,7 @@ def _by_text(
 
 
 def _address(text: str) -> int | None:
-    """An IPv4 address as its integer; 0 for an IPv6 one, which has no place in 32 bits."""
+    """An IPv4 address as its integer; 0 for an IPv6 address, which does not fit 32 bits."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the columns of a table hold, read from all of its cells: the facts to infer from."""
+"""Facts about the columns of a table, from all of its cells, for inference."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ ColumnType = Literal["integer", "real", "text", "time", "empty"]
 MOST_TEXTS = 1000
 MOST_DECIMALS = 9
 _SAMPLE = 20_000
-_VAST = 1e30  # a number so large has no decimal places
-_SHARE = 0.999  # of the values that a unit has to hold
+_VAST = 1e30  # such a large number has no decimal places
+_SHARE = 0.999  # share of the values that must fit a unit
 
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """What a column holds.
+    """Facts about a column.
 
     Attributes:
-        name: in lower case, ``_`` for all but letters and digits, and unlike all others.
-        header: as the table spells it.
-        type: of its cells; ``text`` where one is neither a number nor a word for none.
-        rows: cells.
-        distinct: different cells.
-        blank: cells without a number.
-        infinite: infinite cells.
-        negative: finite cells below 0.
+        name: unique name in lower case, with ``_`` for all but letters and digits.
+        header: name as the table spells it.
+        type: type of its cells; ``text`` if one is neither a number nor a word for a blank.
+        rows: number of cells.
+        distinct: number of different cells.
+        blank: number of cells without a number.
+        infinite: number of infinite cells.
+        negative: number of finite cells below 0.
         lowest: least finite number.
         highest: largest finite number.
-        usual: what 99.9 % of the magnitudes are at most.
-        common: what 90 % of the magnitudes are at most.
+        usual: 0.999 quantile of the magnitudes.
+        common: 0.9 quantile of the magnitudes.
         decimals: decimal places of 99.9 % of the numbers, at most 9.
         counts_up: whether each number is one more than the one before.
         texts: different texts, most frequent first, at most 1,000.
-        numbers: share of the different texts (of those) that are numbers.
-        odd: one of the others, where most are numbers.
-        tells: share of the label's entropy that the column takes away; None where there are too
-            many values to say.
-        told: share of the column's entropy that the label takes away.
+        numbers: share of these texts that are numbers.
+        odd: one of the other texts, if most are numbers.
+        tells: share of the label's entropy that the column explains; None if it has too many
+            values for an estimate.
+        told: share of the column's entropy that the label explains.
     """
 
     name: str
@@ -72,9 +72,9 @@ class ColumnProfile:
 
 
 def column_names(headers: Sequence[str]) -> list[str]:
-    """Names for columns, each of its own: the second ``Flow ID`` is ``flow_id_2``.
+    """Unique names of columns: the second ``Flow ID`` is ``flow_id_2``.
 
-    What has no letter and no digit is named by its place.
+    A header without letters and digits is named by its position.
     """
     out: list[str] = []
     for i, header in enumerate(headers, 1):
@@ -92,10 +92,10 @@ def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProf
 
     Args:
         sheets: the tables.
-        label: name of the column of the class; none where empty.
+        label: name of the column of the class; empty for none.
 
     Raises:
-        DataError: the tables differ in their columns, or one cannot be read; names the line.
+        DataError: the tables have different columns, or one cannot be read.
     """
     names = column_names(sheets[0].first)
     for sheet in sheets[1:]:
@@ -162,7 +162,7 @@ def _read(sheet: Sheet, names: Sequence[str]) -> Any:
 
 
 def _without_hexadecimal(table: Any, read: Callable[..., Any]) -> Any:
-    """The table, its columns with hexadecimal integers as text: no other reader takes them so."""
+    """The table with columns of hexadecimal integers as text, as other readers take them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -175,7 +175,7 @@ def _without_hexadecimal(table: Any, read: Callable[..., Any]) -> Any:
 
 
 def _joined(tables: Sequence[Any], column: int) -> Any:
-    """A column of all tables: numbers where all have numbers, texts otherwise."""
+    """A column of all tables: numbers if all have numbers, otherwise texts."""
     import pyarrow as pa
 
     parts = [table.column(column) for table in tables]

@@ -61,8 +61,8 @@ class DataSet(Plugin, ABC):
     def has_layout(self, sheet: Sheet) -> bool:
         """Whether a table is in the data set's own layout and units beyond doubt.
 
-        True for what nobody would take for a table of a NIC's integers, such as one with names
-        where the features are codes.
+        True for a table that cannot be one of a NIC's integers, such as one with names where the
+        features are codes.
         """
         return False
 
@@ -73,7 +73,7 @@ class DataSet(Plugin, ABC):
 
         Args:
             sheet: the table, or a part of it.
-            wanted: names of the features; what else the table holds, or lacks, does not matter.
+            wanted: names of the features; other columns are ignored.
 
         Returns:
             int64 array of shape ``(rows,)`` per wanted feature.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses tables of delimited text; every error names file, line and column."""
+"""Parse tables of delimited text; every error names file, line and column."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class Sheet:
         body: UTF-8 bytes without a byte order mark or a line of units.
         separator: one of :data:`SEPARATORS`.
         first: the cells of the table's first line, stripped.
-        units: what the file's line of units says, or None where it has none.
+        units: the units that the file's line of units names; None without such a line.
         line: number of the body's first line in the file.
-        continued: whether the body goes on where an earlier sheet of the file ended; it then
-            lacks the table's first line.
-        zeek: whether it is a Zeek log, whose names stand behind ``#fields``; the body has
-            neither that line's first word nor the lines that begin with ``#``.
-        row: what a line of the body is called in messages.
+        continued: whether the body continues an earlier sheet of the file; it then lacks the
+            table's first line.
+        zeek: whether it is a Zeek log, whose names follow ``#fields``; the body has neither that
+            word nor lines that begin with ``#``.
+        row: the word for a line of the body in messages.
     """
 
     name: str
@@ -144,7 +144,7 @@ def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
 
     Args:
         content: the bytes of a file.
-        units: what a line of units may say; anything where None.
+        units: the units that the file may name; None for any.
 
     Raises:
         DataError: the text is not UTF-8, holds NUL bytes, a line that is far too long, or numbers
@@ -238,7 +238,7 @@ def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
 
 
 def _without_comments(body: bytes) -> bytes:
-    """The lines of a Zeek log; what begins with ``#`` becomes blank, so that lines still count."""
+    """The lines of a Zeek log; comment lines become blank, so that line numbers stay."""
     return _ZEEK_COMMENT.sub(b"\n", body)
 
 
@@ -248,7 +248,7 @@ def _check_text(name: str, body: bytes, line: int) -> None:
         return f"{name}, line {line + before}"
 
     if (nul := body.find(b"\0")) >= 0:
-        raise DataError(f"{at(nul)}: a NUL byte; this is no text file")
+        raise DataError(f"{at(nul)}: a NUL byte; this is not a text file")
     if not body.isascii():
         try:
             body.decode()
@@ -433,7 +433,7 @@ def _all_fit(values: NDArray[np.float64], whole: bool) -> bool:
 
 
 def _gap(cell: str) -> float | None:
-    """NaN or infinity, where a cell says so."""
+    """NaN or infinity, if a cell means one."""
     if cell.lower() in _NO_NUMBER_LOWER:
         return float("nan")
     sign, rest = (-1, cell[1:]) if cell[:1] == "-" else (1, cell.removeprefix("+"))
@@ -441,7 +441,7 @@ def _gap(cell: str) -> float | None:
 
 
 def _complaint(cell: str, whole: bool) -> str:
-    """What was expected of a cell, or nothing where it is as it should be."""
+    """What was expected of an invalid cell; empty for a valid one."""
     number = float(cell) if NUMBER.fullmatch(cell) else float("nan")
     if not abs(number) < float("inf"):
         return "a finite number"

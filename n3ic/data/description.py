@@ -95,7 +95,7 @@ def _check(
 
 
 def description_text(catalogue: Mapping[str, Any]) -> str:
-    """A ``columns.toml`` that says all that is known of a table; the same bytes each time."""
+    """A complete ``columns.toml`` of a table; the same description gives the same bytes."""
     out = [
         "# How the columns of the tables beside this file are read; n3ic data describe wrote it.",
         "# What stands here overrides what n3ic infers; an entry that is left out is inferred.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a file, whatever it is packed in: delimited text or Parquet."""
+"""Tables of a file, plain or packed: delimited text or Parquet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FileTable:
 
     Attributes:
         sheet: its rows.
-        sha256: of the file's decompressed bytes; of a Parquet file's bytes.
+        sha256: SHA-256 of the decompressed bytes; for Parquet, of the file.
     """
 
     sheet: Sheet
@@ -29,7 +29,7 @@ class FileTable:
 
 
 def open_sheets(path: str | Path) -> Iterator[FileTable]:
-    """The tables of a file, in units of the source: one, or more in an archive.
+    """The tables of a file in source units: one, or several of an archive.
 
     Raises:
         DataError: the file cannot be read, is damaged, too large or of a foreign format, or its

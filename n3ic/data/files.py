@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds data files, and decompresses them within bounds; every error names the file."""
+"""Find data files, and decompress them within bounds; every error names the file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def find_tables(
 
     Args:
         paths: a file, a folder (searched with its subfolders), or several of them.
-        suffixes: of the table files in a folder, but for what packs them.
+        suffixes: suffixes of table files in a folder, without those of compression.
 
     Raises:
         DataError: a path does not exist, or a folder holds no table file.
@@ -119,7 +119,7 @@ def _is_table(path: Path, known: tuple[str, ...]) -> bool:
 
 
 def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:
-    """Decompress a file; its compression is known by its first bytes, never by its name.
+    """Decompress a file; its first bytes tell the compression, never its name.
 
     Args:
         path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives.
@@ -157,12 +157,11 @@ def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream in pieces of at most 1 MiB, decompressed where they are packed.
+    """The bytes of a stream in pieces of at most 1 MiB, decompressed if they are packed.
 
     Args:
-        name: for messages.
-        stream: stream, not necessarily seekable; packed by gzip, xz or bzip2, as its first bytes
-            tell.
+        name: the file, for messages.
+        stream: stream, not necessarily seekable; its first bytes tell gzip, xz or bzip2.
 
     Raises:
         DataError: the stream is truncated or damaged.
@@ -215,7 +214,7 @@ def first_bytes(path: str | Path) -> bytes:
 
 
 class _Joined(io.BufferedIOBase):
-    """The first bytes of a stream, which were read to know its format, and the rest of it."""
+    """A stream whose first bytes were already read to detect its format."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head, self._rest = head, rest
@@ -339,6 +338,6 @@ def printable(text: str, limit: int = 60) -> str:
 
 
 def combined_sha256(digests: Mapping[str, str] | Sequence[str]) -> str:
-    """One digest for several files: of one file its own, of more the digest of theirs."""
+    """One digest for several files: that of a single file, else the digest of all digests."""
     parts = list(digests.values() if isinstance(digests, Mapping) else digests)
     return parts[0] if len(parts) == 1 else hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -88,7 +88,7 @@ def stream_features(
         dataset: name of the data set whose layout the table has. Without it, a table with a
             column of numbers for every feature is taken as it is, and any other is read by the
             data set that the model was trained on.
-        units: what the numbers of the table are in; without it, what the table says.
+        units: units of the table's numbers; None for those that the table names.
         chunk_rows: rows of a chunk of a Parquet file; about as many of a CSV file.
 
     Yields:
@@ -356,7 +356,7 @@ def write_features(
         path: a CSV file, or a Parquet file where the name ends in ``.parquet``; ``-`` for CSV on
             standard output.
         columns: the features, or chunks of them.
-        units: what the numbers are in.
+        units: units of the numbers.
 
     Returns:
         Number of rows.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the columns of any flow table mean, inferred from their names and their cells.
+"""Infer the meaning of the columns of any flow table from their names and cells.
 
-What comes out is a catalogue as :mod:`n3ic.data.catalogue_dataset` reads it; ``columns.toml``
-beside the data overrides it.
+The result is a catalogue as :mod:`n3ic.data.catalogue_dataset` reads it; a ``columns.toml`` beside
+the data overrides it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
 MOST_CATEGORIES = 64
-SPLIT_SHARE = 0.01  # of the rows below 0, from which on the magnitude is a feature of its own
-SAME = 0.99  # of the entropy, from which on one column is another form of the other
+SPLIT_SHARE = 0.01  # share of rows below 0 from which on the magnitude is a feature of its own
+SAME = 0.99  # share of the entropy from which on one column is another form of the other
 _FORMS = 64  # most values of a number that may be another form of the label
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
@@ -48,12 +48,12 @@ def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
     """A catalogue of a table's columns.
 
     Args:
-        facts: of every column.
-        label: name of the column of the class; none where empty.
+        facts: facts of every column.
+        label: name of the column of the class; empty for none.
 
     Returns:
-        ``table`` (``label``, ``conversation`` where the 5-tuple is there) and ``columns``: an
-        entry for each but the label, with ``use`` and ``reason``.
+        ``table`` (``label``, and ``conversation`` if the table has the 5-tuple) and ``columns``:
+        an entry for each column but the label, with ``use`` and ``reason``.
     """
     others = {f.name: f for f in facts if f.name != label}
     table: dict[str, Any] = {"label": [label]} if label else {}
@@ -85,7 +85,7 @@ def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
 
 
 def _left_out(facts: ColumnProfile) -> str:
-    """Why a column is left out; nothing where it is used."""
+    """Why a column is left out; empty if it is used."""
     if facts.type == "empty":
         return _WHY["empty"]
     role, why = role_of(facts.name)
@@ -108,7 +108,7 @@ def _says_label(facts: ColumnProfile) -> bool:
     """Whether the column determines the label, or is determined by it, and has few values."""
     if facts.tells is None or facts.told is None:
         return False
-    few = facts.rows // 20  # where nearly each row has its own value, it says everything
+    few = facts.rows // 20  # a column with a value per row determines everything
     most = few if facts.type == "text" else min(few, _FORMS)
     return facts.distinct <= most and max(facts.tells, facts.told) >= SAME
 
@@ -165,10 +165,10 @@ def _usable(facts: ColumnProfile, kind: str) -> str:
 
 
 def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
-    """Unit, scale and what odd cells become.
+    """Unit, scale and treatment of odd cells.
 
-    A number with decimal places is kept with as many of them as leave 99.9 % of the column within
-    32 bits; a column of which a tenth is larger than 32 bits loses its last digits.
+    A number keeps as many decimal places as leave 99.9 % of the column within 32 bits. If a tenth
+    of a column exceeds 32 bits, it loses its last digits.
     """
     room = math.floor(math.log10(UINT32_MAX / max(facts.usual, 1.0)))
     if room < 0:  # a few of the rows may be wild; they become the largest integer
@@ -192,7 +192,7 @@ def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
 
 
 def _conversation(columns: Iterable[str]) -> list[str] | None:
-    """The columns of the 5-tuple, where there is one of each."""
+    """The columns of the 5-tuple, if there is one of each."""
     found: dict[str, list[str]] = {}
     for name in columns:
         role, _ = role_of(name)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a column's name says of it: a table to review, a reason a row.
+"""The meaning of column names: a table to review, with a reason in each row.
 
-A name is in lower case, with ``_`` for all but letters and digits. An entry stands for the name
-that it spells and for those that end in ``_`` and the entry; ``*`` is anything, and ``=`` in front
-stands for the whole name alone. The first row with such an entry counts, so that an exception
-stands above what it is excepted from. The ``_2`` of a repeated name is passed over.
+A name is in lower case, with ``_`` for all but letters and digits. An entry matches its own name
+and names that end in ``_`` and the entry; ``*`` matches anything, and an entry after ``=`` only
+the whole name. The first matching row counts, so exceptions come before their rule. The ``_2`` of
+a repeated name is ignored.
 
 The names are those of argus and UNSW-NB15, CICFlowMeter in both spellings, NFStream, Zeek's
 ``conn.log``, NetFlow version 5, version 9 as nProbe writes it, and IPFIX as YAF writes it;
@@ -22,11 +22,11 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Row:
-    """What the names of a row have in common.
+    """Names with one meaning.
 
     Attributes:
         what: the role, unit or end of the flow.
-        why: the reason that a user is shown; of a unit, where the names come from.
+        why: the reason shown to users; for a unit, the origin of the names.
         names: entries, separated by blanks.
     """
 
@@ -214,7 +214,7 @@ ENDS: Final = (
 
 
 def first_row(rows: tuple[Row, ...], name: str) -> Row | None:
-    """The first row that has the name, or has it without the number of a repeated name."""
+    """The first row that matches the name, or the name without the number of a repeated one."""
     numbered = _NUMBERED.fullmatch(name)
     names = (name, numbered[1]) if numbered else (name,)
     return next((row for each in names for row in rows if row.has(each)), None)
@@ -224,13 +224,13 @@ WHY: Final = {row.what: row.why for row in ROLES}
 
 
 def role_of(name: str) -> tuple[str, str]:
-    """What a column is by its name, and why; ``feature`` where no row has the name."""
+    """The role of a column by its name, and the reason; ``feature`` if no row matches."""
     row = first_row(ROLES, name)
     return (row.what, row.why) if row else ("feature", "")
 
 
 def is_label_name(name: str) -> bool:
-    """Whether a column's name is one of those that labels have."""
+    """Whether a column's name is usual for a label."""
     return role_of(name)[0] == "label"
 
 

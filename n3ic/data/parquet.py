@@ -99,7 +99,7 @@ def parquet_sheets(
 
 
 def _plain(column: pa.Array, wanted: bool) -> pa.Array:
-    """A column that has a text; blank where it is not wanted or its type has none."""
+    """A column that can be written as text; blank if it is not wanted or its type cannot."""
     import pyarrow as pa
 
     kind = column.type
@@ -115,7 +115,7 @@ def _plain(column: pa.Array, wanted: bool) -> pa.Array:
 
 
 def _text(columns: list[pa.Array]) -> bytes:
-    """Rows of delimited text, quoted where a cell must be."""
+    """Rows of delimited text; cells are quoted if necessary."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits a table into rows for training, for validation, and for a single test."""
+"""Split a table into rows for training, for validation, and for a single test."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         table: the flows.
         protocol: ``random`` tests on a stratified tenth; ``partition`` on the publisher's
             test partition; ``time`` on the last fifth; ``conversation`` on the conversations
-            of one of five folds, see :func:`conversation_folds`. The rows to choose with are a
+            of one of five folds, see :func:`conversation_folds`. The validation rows are a
             stratified tenth of the rest, or its last tenth for ``time``.
-        seed: of the shuffling; for ``conversation`` also which fold is tested, so that five
-            seeds in a row test every conversation once.
+        seed: seed of the shuffling; for ``conversation`` also the number of the test fold, so
+            that five seeds in a row test every conversation once.
 
     Raises:
         DataError: the table is too small, lacks the partition, has no order in time or no

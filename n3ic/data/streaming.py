@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classifies any number of flows in bounded memory, from a table to a table of classes."""
+"""Classify any number of flows in bounded memory, from a table to a table of classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StreamedClasses:
 
     Attributes:
         rows: number of flows.
-        classes: flows of each class, and of ``shunt`` where the model shunts flows.
+        classes: number of flows of each class, and of ``shunt`` if the model shunts flows.
     """
 
     rows: int
@@ -52,10 +52,10 @@ def predict_stream(
     Args:
         model: the network.
         source: a table, or ``-`` for standard input; see :func:`.flows.stream_features`.
-        sink: the CSV file to write, whole or not at all; ``-`` for standard output, None to
-            count the classes alone.
+        sink: the CSV file to write, whole or not at all; ``-`` for standard output; None only
+            counts the classes.
         dataset: name of the data set whose layout the table has.
-        units: what the numbers of the table are in.
+        units: units of the table's numbers.
         progress: called with the number of rows so far.
 
     Raises:
@@ -84,7 +84,7 @@ def predict_stream(
 
 
 def csv_cell(text: str) -> bytes:
-    """A CSV cell that no spreadsheet takes for a formula, quoted if necessary."""
+    """A CSV cell that no spreadsheet reads as a formula, quoted if necessary."""
     line = io.StringIO()
     safe = f"'{text}" if text.startswith(_FORMULA) else text
     csv.writer(line).writerow([safe])

@@ -23,7 +23,7 @@ Tap = Literal["", "exact", "approximate", "halved", "not causal", "artefact", "p
 counted on both sides of a router; only once later flows are known; an artefact of the tools that
 made it; only from the payload. Empty where nobody has looked."""
 
-_CLASSES = 6  # of a table in a line
+_CLASSES = 6  # named in the line about a table
 Kind = TypeVar("Kind", bound=np.generic)
 
 
@@ -35,15 +35,15 @@ class Feature:
         name: the column's name.
         meaning: what it measures, in a sentence.
         source_unit: the unit in the files, such as ``s`` or ``bit/s``.
-        unit: the integer unit that n3ic keeps it in, such as ``us`` or ``kbit/s``.
+        unit: the integer unit in n3ic, such as ``us`` or ``kbit/s``.
         scale: integer units in one source unit.
-        bits: bits that hold the integer, 1 to 32.
+        bits: width of the integer, 1 to 32.
         nic: whether a NIC can compute these values from headers, times and counters.
         nic_reason: why, or why not.
-        leaks: whether it tells the capture set-up (addresses, ports, times, TTL) apart.
-        leak_reason: how, where it does.
-        tap: how it stands to what a meter at one tap gives.
-        tap_reason: how that is known, with the share of rows.
+        leaks: whether it reveals the capture set-up (addresses, ports, times, TTL).
+        leak_reason: how it does; empty if it does not.
+        tap: its relation to the value of a meter at one tap.
+        tap_reason: the evidence for that, with the share of rows.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Feature:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be used without being asked for by name."""
+        """Whether it is used by default, without being named."""
         return self.nic and not self.leaks
 
 
@@ -70,10 +70,10 @@ class SourceFile:
     """A file that a table was read from.
 
     Attributes:
-        path: as given.
-        sha256: of the decompressed bytes.
-        rows: flows read from it.
-        identity: the official file that it is, or how it differs.
+        path: path as given.
+        sha256: SHA-256 of the decompressed bytes.
+        rows: number of flows read from it.
+        identity: the official file that it equals, or how it differs.
     """
 
     path: str
@@ -87,25 +87,24 @@ class FlowTable(Displayed):
     """Labelled flows as integers.
 
     Attributes:
-        name: the data set's name, ``synthetic`` in it where it is.
+        name: the data set's name, which contains ``synthetic`` for generated flows.
         features: int64 array of shape ``(rows,)`` per feature, in the catalogue's integer unit,
             each value in ``0..2^32 - 1``.
         catalogue: what the features mean, one entry per key of ``features``.
         label: class index of each row, int64, shape ``(rows,)``.
         classes: class names; for two classes the second is the positive one.
         synthetic: whether a generator made the flows.
-        sha256: digest of the data, for the record.
+        sha256: digest of the data.
         category: finer label of each row, such as the attack category, or None.
         partition: ``train``, ``test`` or ```` of each row, by the publisher's split, or None.
         time_order: whether rows are in time order, so that a split by time makes sense.
         conversation: int64 array of shape ``(rows,)``: the conversation (5-tuple, either
-            direction) of each row as a number from 0, or None where the data does not tell.
-        sources: the files it came from.
-        notes: what was assumed when the files were read, and what was left out, as sentences.
-        meter: computes features from packets, those that it names; a network that reads no others
-            carries it. None where nobody knows.
-        rules: how the features were read from the user's columns; None where a data set that
-            is known by name reads them.
+            direction) of each row as a number from 0, or None if unknown.
+        sources: the files that were read.
+        notes: assumptions and omissions in reading the files, as sentences.
+        meter: the meter of the features that it names; a network that reads no others carries it.
+            None if unknown.
+        rules: how the features were read from the user's columns; None for a named data set.
     """
 
     name: str
@@ -136,7 +135,7 @@ class FlowTable(Displayed):
             raise ValueError("a label is not the index of a class")
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         counts = np.bincount(self.label, minlength=len(self.classes))
         every = max(len(self), 1)
         shares = tuple(
@@ -177,11 +176,11 @@ class FlowTable(Displayed):
         return tuple(f.name for f in self.catalogue if f.usable)
 
     def against_rest(self, name: str) -> FlowTable:
-        """The table with two classes: all others (0), and that of a name (1).
+        """The table with two classes: all others (0), and the named one (1).
 
         Args:
-            name: of a class, or what the names of several begin with before a dash: ``bittorrent``
-                stands for ``bittorrent-encrypted`` and ``bittorrent-plain`` together.
+            name: name of a class, or the common beginning of several before a dash: ``bittorrent``
+                means ``bittorrent-encrypted`` and ``bittorrent-plain`` together.
 
         Raises:
             DataError: the table lacks the class, or has no other class.
@@ -196,7 +195,7 @@ class FlowTable(Displayed):
         return replace(self, label=label, classes=(f"not {name}", name))
 
     def members(self, name: str) -> list[int]:
-        """Indices of the class of a name, or of those that begin with it before a dash."""
+        """Indices of the class of a name, or of the classes that begin with it before a dash."""
         family = [i for i, c in enumerate(self.classes) if c.startswith(f"{name}-")]
         return [self.classes.index(name)] if name in self.classes else family
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meter of a table of flows: the specification that a table carries.
+"""The meter's specification that a table of flows carries.
 
 A Parquet file has it in the entry ``n3ic-meter`` of its schema's metadata, a CSV file in the file
 ``NAME.meter.json`` beside it.

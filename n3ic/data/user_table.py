@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow tables of the user's own: read by what is inferred of them, or by a ``columns.toml``.
+"""The user's own flow tables, read by inference or by a ``columns.toml``.
 
-:func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` beside the
-data, or one that is named, overrides what it mentions. A network that is trained on such a table
-carries the rules of the columns that it reads, :class:`~n3ic.model.columns.TableRules`, and reads
-the next table by them.
+:func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` that is named
+or lies beside the data overrides the entries that it has. A network that is trained on such a table
+carries the rules of its columns, :class:`~n3ic.model.columns.TableRules`, and reads the next table
+by them.
 """
 
 from __future__ import annotations
@@ -46,13 +46,12 @@ _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clea
 
 
 class UserTable(CatalogueDataSet):
-    """A table that a catalogue describes, whoever wrote it.
+    """A table that a catalogue describes, from any flow exporter.
 
     Args:
-        catalogue: as :mod:`n3ic.data.catalogue_dataset` has it, or the rules that a network
-        carries.
-        classes: of the network that the flows are for, of which they may lack some; None for
-            flows to train on.
+        catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
+        classes: classes of the network that reads the flows, some of which may be absent; None
+            for flows to train on.
     """
 
     name: ClassVar[str] = OWN
@@ -90,16 +89,16 @@ class UserTable(CatalogueDataSet):
     def load_noting(
         self, path: str | Path | Sequence[str | Path]
     ) -> tuple[FlowTable, tuple[str, ...]]:
-        """The table, and lines about the cells that had to be changed.
+        """The table, and lines about the changed cells.
 
         Raises:
-            DataError: the files are not what they should be; names file, line and column.
+            DataError: a file is malformed; the message names file, line and column.
         """
         table, parts = self._read(path)
         return table, changed_cells_lines(parts, len(table))
 
     def names_of(self, sheet: Sheet) -> list[str]:
-        """Names of a sheet's columns, each of its own."""
+        """Unique names of a sheet's columns."""
         return column_names(sheet.first)
 
     def _part(self, sheet: Sheet) -> FileFlows:
@@ -158,22 +157,22 @@ def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
 
 
 def _same_spelling(texts: Sequence[str]) -> list[str]:
-    """Classes that are whole numbers, written as such: ``1.0`` is ``1``."""
+    """Classes with whole numbers in one spelling: ``1.0`` is ``1``."""
     if not all(_WHOLE.fullmatch(text) for text in texts if text):
         return list(texts)
     return [str(int(float(t))) if t else "" for t in texts]
 
 
 def with_positive(table: FlowTable, positive: str) -> FlowTable:
-    """A table whose second class is the one that is looked for, where it has two or is given two.
+    """A table of two classes with the positive class second; other tables are unchanged.
 
     Args:
         table: the flows.
-        positive: the class that is told from all others; where empty, all are told apart, and of
-            two the one that is not called benign, normal or the like is looked for.
+        positive: the class to tell from all others. If empty, all classes are told apart, and of
+            two classes the positive one is that not called benign, normal or the like.
 
     Raises:
-        DataError: there is no such class, or a single one.
+        DataError: the table lacks the class, or has a single class.
     """
     if len(table.classes) < 2:
         raise DataError(
@@ -200,22 +199,22 @@ def describe(
     positive: str = "",
     beside: bool = True,
 ) -> tuple[UserTable, list[ColumnProfile]]:
-    """Infer how tables of one layout are read, and apply what the user says of them.
+    """Infer how tables of one layout are read, and apply the user's description.
 
     Args:
         paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not.
-        label: the column of the class; what ``columns.toml`` says where empty.
-        description: a ``columns.toml``; the one beside the data where None and ``beside``.
-        positive: the class that is told from all others.
-        beside: whether a ``columns.toml`` beside the data counts.
+        label: the column of the class; empty for that of ``columns.toml``.
+        description: a ``columns.toml``; None for the one beside the data if ``beside``.
+        positive: the class to tell from all others.
+        beside: whether a ``columns.toml`` beside the data is read.
 
     Returns:
         The table to read, and the facts of every column.
 
     Raises:
-        DataError: the tables cannot be read, differ in their columns, or what is said of them is
-            not so.
-        UsageError: there is no such label.
+        DataError: the tables cannot be read, have different columns, or do not fit the
+            description.
+        UsageError: the table has no such label.
     """
     files = find_tables(paths, UserTable.suffixes)
     if description is None and beside:
@@ -259,7 +258,7 @@ def describe(
 
 
 def description_beside(path: str | Path) -> Path | None:
-    """The ``columns.toml`` beside a table, or in a folder of tables; None where there is none."""
+    """The ``columns.toml`` beside a table, or in a folder of tables, or None."""
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     found = folder / COLUMNS_FILE
     return found if found.is_file() else None
@@ -285,7 +284,7 @@ def described_as(table: FlowTable) -> UserTable:
 
 
 def summary_lines(own: UserTable, facts: Sequence[ColumnProfile]) -> list[str]:
-    """Which columns are used in which units, and which are left out and why."""
+    """Lines about the used columns and their units, and about the others and why."""
     used: list[str] = []
     left: dict[str, list[str]] = {}
     for name, entry in own.toml["columns"].items():
@@ -303,10 +302,10 @@ def summary_lines(own: UserTable, facts: Sequence[ColumnProfile]) -> list[str]:
 
 
 def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of a column: what is inferred, but for what is said.
+    """The inferred entry of a column, overridden by the user's.
 
     Raises:
-        DataError: a column of text is to be used.
+        DataError: the user's entry uses a column of text.
     """
     entry = {**inferred, **said}
     if entry["kind"] != "category":
@@ -320,7 +319,7 @@ def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]
 
 
 def labels_of(facts: Sequence[ColumnProfile]) -> list[str]:
-    """Columns that could be a label, with how many classes each, best first."""
+    """Columns that could be a label, with their numbers of classes, best first."""
     few = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
     ordered = sorted(few, key=lambda f: (not is_label_name(f.name), f.distinct))
     return [f"{f.header} ({f.distinct} values)" for f in ordered[:_CANDIDATES]]
@@ -330,7 +329,7 @@ def need_label(own: UserTable, facts: Sequence[ColumnProfile], source: object) -
     """Check that a table's label is known.
 
     Raises:
-        UsageError: it is not; the text lists columns that could be it.
+        UsageError: the label is unknown; the message lists columns that could be it.
     """
     if not own.rules.label:
         could = ", ".join(labels_of(facts)) or "none has few enough values"
@@ -343,7 +342,7 @@ def _label(wanted: str, header: Sequence[str], names: Sequence[str], source: str
     """Name of the label's column, which the user may spell as the file or as n3ic does.
 
     Raises:
-        UsageError: no column, or more than one, is called so.
+        UsageError: no column, or more than one, has that name.
     """
     found = [i for i, text in enumerate(header) if text == wanted.strip()]
     found = found or [i for i, text in enumerate(header) if canonical(text) == canonical(wanted)]

@@ -74,7 +74,7 @@ def calibration(
         rows = int(counts[mine].sum())
         hits = int(right[mine[index]].sum())
         low, high = share_interval(hits, rows, level)
-        least, most = values[mine][[0, -1]].tolist()
+        least, most = values[mine][[0, -1]].tolist()  # np.unique sorted them
         out.append(MarginGroup(least, most, rows, hits, float(low), float(high)))
     return tuple(out)
 

@@ -83,13 +83,13 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
             else:
                 cells += [([1 - p, p], [1 - q, q]) for p, q in zip(trained, seen, strict=True)]
         if cuts:
-            # All thermometers of a feature share one axis: merge their cuts before forming
-            # intervals.
+            # Thermometers of one feature share one axis: merge their cuts to form intervals.
             steps = [cuts[c] for c in sorted(cuts)]
             cells.append((_intervals([p for p, _ in steps]), _intervals([q for _, q in steps])))
         if not cells:
             continue
         psi = sum(_psi(np.array(p), np.array(q), rows) for p, q in cells)
+        # Chance alone moves shares of few rows: rows * PSI is nearly chi-squared then.
         bound = _quantile(sum(len(p) - 1 for p, _ in cells)) / rows
         p, q, bit = max(bits, key=lambda b: (abs(b[0] - b[1]), -b[2]))
         out.append(Drift(feature, psi, bound, _level(psi, bound), bit, p, q))
@@ -99,7 +99,7 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
 def _intervals(above: Sequence[float]) -> list[float]:
     """Shares of the intervals between rising cuts, of the shares at or above each cut."""
     edges = [1.0, *above, 0.0]
-    return [max(0.0, a - b) for a, b in pairwise(edges)]
+    return [max(0.0, a - b) for a, b in pairwise(edges)]  # rounded rates may cross
 
 
 def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
@@ -111,7 +111,7 @@ def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
 
 
 def _quantile(degrees: int) -> float:
-    """The 0.99 quantile of chi-squared (Wilson and Hilferty, 1931): rows * PSI has nearly that."""
+    """The 0.99 quantile of chi-squared, approximately (Wilson and Hilferty, 1931)."""
     third = 2 / (9 * degrees)
     return float(degrees * (1 - third + _Z99 * np.sqrt(third)) ** 3)
 

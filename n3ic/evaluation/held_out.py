@@ -48,7 +48,7 @@ class HeldOut(Displayed):
     origin: str
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         said = f"{percent(float(self.right.mean()))} right" if len(self.rows) else "no rows"
         tables = (calibration_table(self.calibration(), self.origin),)
         return View(f"{self.model.name} on {self.origin}: {said}", tables)
@@ -60,7 +60,7 @@ class HeldOut(Displayed):
 
     @property
     def roc(self) -> RocCurve | None:
-        """The ROC of the class that is to be found; None where no class is, or it is absent."""
+        """The ROC of the positive class; None if there is none, or all rows are of one kind."""
         if self.positive is None or len(np.unique(self.label == self.positive)) < 2:
             return None
         score = against_rest(self.found.scores.astype(np.float64), self.positive)
@@ -71,10 +71,7 @@ class HeldOut(Displayed):
         return calibration(self.right, self.found.margins, groups)
 
     def importance(self, repeats: int = REPEATS, seed: int = 0) -> tuple[FeatureImportance, ...]:
-        """What the accuracy rests on.
-
-        See :func:`~n3ic.evaluation.importance.permutation_importance`.
-        """
+        """See :func:`~n3ic.evaluation.importance.permutation_importance`."""
         columns = {name: self.table.features[name][self.rows] for name in self.model.input.features}
         return permutation_importance(self.model, columns, self.label, repeats=repeats, seed=seed)
 
@@ -89,11 +86,11 @@ def held_out(
     """Select the test rows of a model's training; for flows it was not trained on, all rows.
 
     Args:
-        model: a trained model; its provenance says what it was trained on, and how that was split.
-        table: labelled flows, whole: a part of the table of its training is split otherwise.
-        label: the model's class index of each flow, int64 array of shape ``(rows,)``; found by the
-            names of the table's classes where None.
-        positive: index of the class that is to be found; of two classes the second where None.
+        model: a trained model, whose provenance names its training table and the split.
+        table: labelled flows; the training table must be whole to be split in the same way.
+        label: the model's class index of each flow, int64 array of shape ``(rows,)``; None takes
+            the table's classes by name.
+        positive: index of the positive class; None for the second of two classes.
 
     Raises:
         UsageError: the model was trained on these flows, but does not record on which of them.
@@ -127,8 +124,10 @@ def known_split(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int
     known = model.provenance
     allowed = protocols_of(table)
     protocol = next((p for p in allowed if p == known.get("protocol")), None)
+    # The digest decides: a table of another name may hold the training rows.
     if known.get("data_sha256") != table.sha256:
         return protocol or "random", 0, False
+    # The split is a function of table, protocol and seed, so these give the same test rows again.
     seed = known.get("seed", "")
     if protocol is None or not seed.isdecimal():
         raise UsageError(
@@ -147,7 +146,7 @@ def labels_of(model: Classifier, table: FlowTable) -> NDArray[np.int64]:
     unknown = [c for c in table.classes if c not in model.classes]
     if unknown:
         raise DataError(
-            f"{table.name}: class {unknown[0]!r} is none of the network's: "
+            f"{table.name}: class {unknown[0]!r} is not one of the network's: "
             f"{', '.join(model.classes)}"
         )
     index = np.array([model.classes.index(c) for c in table.classes], dtype=np.int64)

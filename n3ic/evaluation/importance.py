@@ -53,21 +53,19 @@ def permutation_importance(
 ) -> tuple[FeatureImportance, ...]:
     """Decrease of accuracy and macro F1 when one feature's values are permuted among the rows.
 
-    That is the permutation importance of Breiman (Random Forests, 2001, section 10), of the
-    network itself: a feature that it does not read has none, and a feature's unit does not
-    matter. Features that say the same cover for each other, and each seems to matter little.
-    Beside it stands what the bits alone tell of the class, :func:`bits_chi2`.
+    This is the permutation importance of Breiman (Random Forests, 2001, section 10). It depends on
+    no unit. Features with the same information cover for each other, so that each seems to matter
+    little; :func:`bits_chi2` tells what the bits by themselves say about the class.
 
     Args:
         model: a model.
         columns: int64 array of shape ``(rows,)`` per feature, of held-out rows.
         label: class index of each of these rows, shape ``(rows,)``.
         repeats: permutations of each feature.
-        seed: of the permutations; a feature's depend on its place in the model's input alone.
+        seed: seed of the permutations.
 
     Returns:
-        One of each feature that the model reads, the largest change of the accuracy first. What
-        tells rows that are like none before may well be right more often without a feature.
+        One entry per feature that the model reads, the largest change of the accuracy first.
 
     Raises:
         ModelError: the columns lack a feature that the model reads.
@@ -87,10 +85,11 @@ def permutation_importance(
     out = []
     for number, feature in enumerate(spec.features):
         places = np.flatnonzero([of == feature for of in feature_of])
-        rng = np.random.default_rng((seed, number))
+        rng = np.random.default_rng((seed, number))  # one stream a feature, whatever came before
         falls = []
         for _ in range(repeats):
             permuted = bits.copy()
+            # All bits of a feature move together: no row gets a value that does not exist.
             permuted[:, places] = bits[rng.permutation(len(bits))[:, None], places]
             falls.append(before - figures(permuted))
         mean, deviation = np.mean(falls, axis=0).tolist(), np.std(falls, axis=0).tolist()
@@ -104,14 +103,12 @@ def permutation_importance(
 def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:
     """Pearson's chi-squared statistic of each bit against the class, from its table of counts.
 
-    It does not depend on a feature's unit, since a bit has none, nor on which of its values is 1.
-
     Args:
         bits: bool array of shape ``(rows, n_bits)``.
         label: class index of each row, shape ``(rows,)``.
 
     Returns:
-        float64 array of shape ``(n_bits,)``; 0 where all rows have one value.
+        float64 array of shape ``(n_bits,)``; 0 for a constant bit.
     """
     sizes = np.bincount(label, minlength=1)
     ones = np.stack([bits[label == c].sum(axis=0) for c in range(len(sizes))]).astype(np.float64)
@@ -124,7 +121,7 @@ def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _figures(confusion: NDArray[np.int64]) -> tuple[float, float]:
-    """Accuracy, and macro F1 over the classes that there are; rows are true classes."""
+    """Accuracy, and macro F1 over the classes that occur; rows are true classes."""
     true, called, right = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
     there = true > 0
     f1 = 2 * right[there] / (true + called)[there]

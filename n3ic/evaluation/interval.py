@@ -28,6 +28,7 @@ def share_interval(
 
     k, n = np.broadcast_arrays(np.asarray(hits, np.float64), np.asarray(rows, np.float64))
     tail = (1 - level) / 2
+    # Binomial tails are quantiles of beta distributions; at 0 and n these do not exist.
     low = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
     high = np.where(k < n, beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)), 1.0)
     return low.astype(np.float64), high.astype(np.float64)

@@ -20,10 +20,10 @@ class Evaluation:
         accuracy_unseen: accuracy on rows without a duplicate among the training rows; None if every
             row has one, or duplicates were not searched.
         macro_f1: mean of the classes' F1.
-        fpr: false positive rate: share of the other rows that it calls positive; the mean over
-            the classes, each against the rest, where none of more than two is the positive one.
-        roc_auc: area under the ROC curve of the positive class's score against the best of the
-            others; the mean over the classes as above; None where a class is absent.
+        fpr: false positive rate: share of the other rows that are called positive. Of several
+            classes without a positive one, the mean over the classes, each against the rest.
+        roc_auc: area under the ROC curve of the positive class's score less the best of the
+            others, or the mean as above; None if a class is absent.
         confusion: number of rows by true class (first index) and predicted class.
     """
 
@@ -65,13 +65,14 @@ def evaluate(
     right = label == predicted
     false_positives = matrix.sum(axis=0) - np.diag(matrix)
     negatives = matrix.sum() - matrix.sum(axis=1)
+    # -1 marks a class that every row has: it has no false positive rate.
     rates = np.divide(false_positives, negatives, where=negatives > 0, out=np.full(n_classes, -1.0))
     counted = counted_class(n_classes, positive)
     columns = range(n_classes) if counted is None else [counted]
     found = [float(rates[c]) for c in columns if rates[c] >= 0]
     present = np.unique(label)
     auc: float | None = None
-    if scores is not None and len(present) == n_classes:
+    if scores is not None and len(present) == n_classes:  # one class alone has no ROC
         areas = [roc_auc_score(label == c, against_rest(scores, c)) for c in columns]
         auc = float(np.mean(areas))
     return Evaluation(

@@ -23,7 +23,7 @@ class RocCurve:
         fpr: false positive rates of the thresholds, rising, float64 of shape ``(points,)``; the
             first is 0 (no row is called positive), the last 1.
         tpr: true positive rates, of the same shape.
-        positives: number of rows to be found.
+        positives: number of positive rows.
         negatives: number of the others.
         area: under the curve, straight between its points.
     """
@@ -47,14 +47,14 @@ class RocCurve:
         """The curve from a false positive rate of 1/negatives on, for plotting as steps.
 
         Args:
-            points: how many at most; those that are left out lie closest together on a
-                logarithmic axis.
+            points: most points; the omitted ones lie closest together on a logarithmic axis.
 
         Returns:
             False positive rates from 1/negatives to 1, and the largest true positive rate of a
             threshold of at most that rate.
         """
         grid = np.geomspace(self.least, 1.0, max(points, 2))
+        # The factor keeps a rate that equals a point of the grid on its left, despite rounding.
         at = np.unique(np.searchsorted(self.fpr, grid * (1 + 1e-12), side="right") - 1)
         rates = np.maximum(self.fpr[at], self.least)
         if rates[-1] < 1:
@@ -64,19 +64,17 @@ class RocCurve:
     def band(
         self, level: float = LEVEL, points: int = 400
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """A confidence band of what is found at a false positive rate.
+        """A confidence band of the true positive rate at a false positive rate.
 
-        False and true positives are counted on different rows, so that the intervals of both
-        rates at ``sqrt(level)`` make a rectangle that holds a threshold's true point with
-        ``level`` at least (Pepe, The Statistical Evaluation of Medical Tests for Classification
-        and Prediction, 2003, section 2.2; the intervals are Clopper and Pearson's). At a rate x,
-        at least so much is found as by the thresholds whose rectangles end left of x, and at most
-        as by those whose rectangles begin right of it. That holds for each threshold by itself,
-        not for all at once.
+        False and true positives are counted on different rows. Intervals of both rates at
+        ``sqrt(level)`` therefore form a rectangle that holds a threshold's true point with a
+        probability of at least ``level`` (Pepe, The Statistical Evaluation of Medical Tests for
+        Classification and Prediction, 2003, section 2.2; the intervals are Clopper and Pearson's).
+        The band holds for each threshold by itself, not for all at once.
 
         Args:
             level: the probability, between 0 and 1.
-            points: how many at most.
+            points: most points.
 
         Returns:
             False positive rates from 1/negatives to 1, rising, and the lowest and highest true
@@ -88,6 +86,7 @@ class RocCurve:
         for ends in (left, right, low, high):  # to call no row positive, or all, is no estimate
             ends[0], ends[-1] = 0.0, 1.0
         grid = np.geomspace(self.least, 1.0, max(points, 2))
+        # Below: the last rectangle that ends left of a rate; above: the first that begins right.
         under = np.searchsorted(right, grid, side="right") - 1
         over = np.minimum(np.searchsorted(left, grid, side="left"), len(left) - 1)
         return grid, low[under], high[over]
@@ -97,8 +96,8 @@ def roc_curve(positive: NDArray[np.bool_], score: NDArray[np.floating]) -> RocCu
     """Compute the ROC of a score, one point per threshold that separates rows.
 
     Args:
-        positive: which held-out rows are to be found, bool array of shape ``(rows,)``.
-        score: of each row, the higher the more positive, shape ``(rows,)``.
+        positive: whether each held-out row is positive, bool array of shape ``(rows,)``.
+        score: score of each row, the higher the more positive, shape ``(rows,)``.
 
     Raises:
         DataError: all rows are of one kind.
@@ -110,6 +109,7 @@ def roc_curve(positive: NDArray[np.bool_], score: NDArray[np.floating]) -> RocCu
             f"a ROC needs rows of both kinds; {positives} are to be found, {negatives} are not"
         )
     values, index = np.unique(score, return_inverse=True)
+    # From the highest score down; rows of one score are called positive together.
     found = np.bincount(index[positive], minlength=len(values))[::-1].cumsum()
     every = np.bincount(index, minlength=len(values))[::-1].cumsum()
     tpr = np.concatenate([[0.0], found / positives])

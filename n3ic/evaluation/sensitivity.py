@@ -24,12 +24,11 @@ class Flips:
         bits: of the flow, bool array of shape ``(n_bits,)``.
         scores: of the flow, int32 array of shape ``(classes,)``.
         winner: index of its class.
-        support: by how much the winner's lead over the best other class falls where the bit is
-            flipped, int64 array of shape ``(n_bits,)``: above 0 the bit as it is speaks for the
-            class, below 0 against it.
-        classes: of the flow with that bit flipped, int64 array of shape ``(n_bits,)``.
-        counted: first-layer neurons whose weight equals the bit, so that their popcount counts
-            it, int64 array of shape ``(n_bits,)``; None of other families.
+        support: decrease of the winner's lead over the best other class when the bit is flipped,
+            int64 array of shape ``(n_bits,)``; positive if the bit supports the class.
+        classes: class of the flow with that bit flipped, int64 array of shape ``(n_bits,)``.
+        counted: number of first-layer neurons whose popcount counts the bit, int64 array of shape
+            ``(n_bits,)``; None for other families.
     """
 
     bits: Bits
@@ -45,7 +44,7 @@ class Flips:
         return int(_lead(self.scores[None, :], self.winner)[0])
 
     def strongest(self, count: int) -> NDArray[np.int64]:
-        """Bits of the largest effect, the first of equal ones first; those without any left out."""
+        """Bits of the largest effect, without those of no effect; ties go to the lower index."""
         order = np.argsort(-np.abs(self.support), kind="stable")[:count]
         return np.asarray(order[self.support[order] != 0], dtype=np.int64)
 
@@ -53,8 +52,8 @@ class Flips:
 def flips(model: Classifier, words: Words) -> Flips:
     """Flip each input bit of a flow in turn.
 
-    The effects are of one bit at a time: those of several need not add up, and no flow may have
-    exactly the flipped bits (a thermometer's are set from the lowest cut up).
+    Effects of several bits need not add up, and there may be no flow with the flipped bits (a
+    thermometer's bits are set from the lowest cut up).
 
     Args:
         model: a model.
@@ -96,10 +95,10 @@ class FeatureChange:
 
 
 def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[FeatureChange, ...]:
-    """Change each feature of a flow in turn, the others as they are.
+    """Change one feature of a flow at a time.
 
-    A feature of thermometer fields is tried at both sides of every cut, which is every input that
-    it can make; one with a binary field at the powers of two besides.
+    A feature of thermometer fields is tried on both sides of every cut, which gives every input
+    that it can make. A feature with a binary field is also tried at the powers of two.
 
     Args:
         model: a model.
@@ -140,6 +139,6 @@ def _encoded(
 
 
 def _lead(found: NDArray[np.int32], winner: int) -> NDArray[np.int64]:
-    """How far a class is before the best other one, in each row."""
-    wide = found.astype(np.int64)
+    """Lead of a class over the best other one in each row; negative if it is behind."""
+    wide = found.astype(np.int64)  # a difference of two int32 may need 33 bits
     return np.asarray(wide[:, winner] - np.delete(wide, winner, axis=1).max(axis=1))

@@ -2,8 +2,7 @@
 """Shunting: the card decides flows with large margins, a second stage on the host the others.
 
 A flow whose margin (best score less second best) reaches the threshold is decided on the card, all
-others are shunted to the host (paper, Section 2). What that gives is a function of the margins, the
-two stages' answers and the labels.
+others are shunted to the host (paper, Section 2).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from n3ic.evaluation.metrics import Evaluation, evaluate
 
 @dataclass(frozen=True, eq=False)
 class TwoStageRows:
-    """Labelled rows and what the two stages say of them.
+    """Labelled rows and the answers of the two stages.
 
     Attributes:
         label: true class indices, shape ``(rows,)``.
@@ -74,15 +73,16 @@ def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
     They are 0, which decides every row; each margin that occurs, except for the smallest; and the
     largest plus one, which decides no row.
     """
+    # The smallest margin decides every row, as 0 does.
     return [0, *np.unique(margins).tolist()[1:], int(margins.max(initial=0)) + 1]
 
 
 def shunt_points(stages: TwoStageRows, thresholds: Sequence[int]) -> tuple[ShuntPoint, ...]:
-    """What each threshold makes of some rows.
+    """Results of each threshold on some rows.
 
     Args:
-        stages: the rows; one at least.
-        thresholds: as :func:`thresholds_of` gives them, or others.
+        stages: the rows, at least one.
+        thresholds: thresholds, such as those of :func:`thresholds_of`.
     """
     return tuple(_point(stages, threshold) for threshold in thresholds)
 
@@ -108,7 +108,7 @@ def _point(stages: TwoStageRows, threshold: int) -> ShuntPoint:
 
 
 def point_for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
-    """The point that decides most rows on the card with that accuracy at least; None without."""
+    """The point with at least that accuracy that decides most rows on the card, or None."""
     able = [p for p in points if p.accuracy is not None and p.accuracy >= wanted]
     # The lowest threshold decides the most rows.
     return min(able, key=lambda p: p.threshold, default=None)
@@ -126,8 +126,8 @@ def stage_figures(
 
     Returns:
         Figures by name: ``card`` and ``host`` (each alone, on all rows), ``decided`` (the card on
-        what it decides), ``shunted_card`` and ``shunted_host`` (both on what it does not), and
-        ``end_to_end``. A name of no rows is left out.
+        the rows that it decides), ``shunted_card`` and ``shunted_host`` (both on the others), and
+        ``end_to_end``. A name without rows is left out.
     """
     decided = stages.margins >= threshold
     every = np.ones(len(decided), dtype=np.bool_)

@@ -35,6 +35,7 @@ def dump(model: BinaryModel) -> bytes:
     """
     if len(model.layers) > MAX_LAYERS:
         raise ExportError(f"{len(model.layers)} layers; the host kernel reads {MAX_LAYERS}")
+    # Order of the parts: layers, fields, cuts, weights, scales, names; bnn.c reads it in one pass.
     features = {name: i for i, name in enumerate(model.input.features)}
     parts: list[NDArray[np.uint32]] = [
         _words([layer.n_inputs, layer.n_outputs, int(layer.mask is not None), 0])
@@ -54,8 +55,8 @@ def dump(model: BinaryModel) -> bytes:
     scales = {field.feature: field.scale for field in model.input.fields}
     parts.append(np.array([scales[name] for name in features], dtype="<f8").view("<u4"))
     parts.extend(_name(name) for name in (*model.classes, *features))
-    header_words = 18
-    size = 4 * (header_words + sum(len(p) for p in parts) + 1)
+    header_words = 18  # ten numbers and the eight words of the digest
+    size = 4 * (header_words + sum(len(p) for p in parts) + 1)  # the CRC is the last word
     if size > MAX_BYTES:
         raise ExportError(f"{size:,} bytes of weights; the host kernel reads {MAX_BYTES:,}")
     header = _words(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the kernel as a shared library, in a place where only this user can write."""
+"""Build the kernel as a shared library, in a folder that only this user can write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parent
 SOURCE = FOLDER / "bnn.c"
 HEADER = FOLDER / "bnn.h"
 STREAM = (FOLDER / "stream.c", FOLDER / "stream.h")
-FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared")
+FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared")  # no -march: bnn.c picks a kernel for the CPU
 TIMEOUT_S = 120
 
 
@@ -73,7 +73,7 @@ def find_compiler() -> CCompiler:
 def compile_shared(
     compiler: CCompiler, source: Path, out: Path, extra: tuple[str, ...] = ()
 ) -> None:
-    """Compile a C file to a shared library, with ``FLAGS`` and what ``extra`` adds.
+    """Compile a C file to a shared library, with ``FLAGS`` and ``extra`` arguments.
 
     Raises:
         BuildError: the compiler failed; the text holds its output.
@@ -92,7 +92,7 @@ def compile_object(compiler: CCompiler, source: Path, out: Path) -> None:
 
 
 def compile_program(compiler: CCompiler, sources: Sequence[Path], out: Path) -> None:
-    """Compile C files and link object files to a program, with what of ``FLAGS`` is for one.
+    """Compile C files and link object files to a program.
 
     Raises:
         BuildError: the compiler failed; the text holds its output.
@@ -115,7 +115,7 @@ def _compile(compiler: CCompiler, words: Sequence[str], out: Path) -> None:
 
 
 def compile_kernel(compiler: CCompiler, out: Path) -> None:
-    """Compile the kernel, with what turns tables into lines beside it.
+    """Compile the kernel, together with the code that turns tables into lines.
 
     Raises:
         BuildError: the compiler failed; the text holds its output.
@@ -138,6 +138,7 @@ def library_name(stem: str, compiler: CCompiler, sources: Sequence[bytes]) -> st
         f"{sys.platform} {platform.machine()} {platform.libc_ver()}".encode(),
     )
     for part in parts:
+        # With its length, so that no text can move from one part to the next unnoticed.
         digest.update(len(part).to_bytes(8, "little") + part)
     return f"{stem}-{digest.hexdigest()[:32]}.so"
 

@@ -130,7 +130,7 @@ class KernelNetwork:
     def __init__(self, library: KernelLibrary, net: ctypes.c_void_p) -> None:
         self._c = library.handle
         self._net = net
-        weakref.finalize(self, library.handle.bnn_free, net)
+        weakref.finalize(self, library.handle.bnn_free, net)  # also at exit, unlike __del__
         self.n_words = int(self._c.bnn_words(net))
         self.n_features = int(self._c.bnn_features(net))
         self.n_classes = int(self._c.bnn_classes(net))
@@ -199,7 +199,7 @@ class KernelNetwork:
         return Inference(scores, classes, margins, verdicts=verdicts)
 
     def trace(self, words: Words, model: BinaryModel) -> Inference:
-        """What the kernel computes, with hidden bits; ``model`` tells the layers' sizes alone.
+        """The kernel's results with hidden bits; only the layers' sizes of ``model`` are used.
 
         Raises:
             KernelError: the scores of the trace differ from those of a plain call.
@@ -209,6 +209,7 @@ class KernelNetwork:
         scores = np.empty_like(plain.scores)
         hidden = np.empty((len(x), max(1, self.hidden_words)), dtype=np.uint32)
         self._c.bnn_trace(self._net, x, len(x), hidden, scores)
+        # The trace is code of its own: it says something of the kernel only if the scores agree.
         if not np.array_equal(scores, plain.scores):
             raise KernelError("bnn_trace and bnn_infer_batch give different scores")
         flat, start, bits = hidden.ravel(), 0, []
@@ -246,10 +247,10 @@ class KernelNetwork:
             model: the network's input stage.
             features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
             first: number of the first row.
-            names: what to write for each of the network's ``verdict_names``.
+            names: text for each of the network's ``verdict_names``.
 
         Returns:
-            The lines, and the rows of each of the names.
+            The lines, and the number of rows of each name.
 
         Raises:
             MemoryError: memory is insufficient.
@@ -274,6 +275,7 @@ class KernelNetwork:
             cuts.ctypes.data,
             len(fields),
         )
+        # A row number has at most 20 digits; a margin and a score have at most 11 characters.
         text = np.empty(rows * (64 + max(map(len, names)) + 12 * self.n_classes), dtype=np.uint8)
         counts = np.zeros(n_names, dtype=np.int64)
         function = self._c.stream_lines
@@ -287,7 +289,7 @@ class KernelNetwork:
             ctypes.c_void_p(text.ctypes.data),
             ctypes.c_void_p(counts.ctypes.data),
         )
-        if size > text.size:
+        if size > text.size:  # what stream_lines returns where it finds no memory
             raise MemoryError
         return text[:size].data, counts
 

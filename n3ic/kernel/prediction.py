@@ -55,14 +55,14 @@ def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
 
 
 def scorer(model: BinaryModel) -> Callable[[Words], NDArray[np.int32]]:
-    """What computes a network's scores many times over: loaded once, without a check of each input.
+    """A function that computes a network's scores; it is loaded once and does not check its input.
 
     Args:
         model: the network.
 
     Returns:
-        A function of packed inputs, uint32 of shape ``(rows, n_words)`` with pad bits 0, that gives
-        int32 of shape ``(rows, classes)``; of the kernel where it is there, else of numpy.
+        A function from packed inputs, uint32 of shape ``(rows, n_words)`` with pad bits 0, to
+        int32 of shape ``(rows, classes)``; the kernel's if available, else numpy's.
     """
     if not available() or len(model.layers) > blob.MAX_LAYERS:
         return model.scores
@@ -86,10 +86,10 @@ def csv_lines(
         model: the network.
         features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
         first: number of the first row.
-        names: what to write for each of ``model.verdict_names``.
+        names: text for each of ``model.verdict_names``.
 
     Returns:
-        The lines, each with a line feed, and the rows of each of the names.
+        The lines, each with a line feed, and the number of rows of each name.
     """
     if isinstance(model, BinaryModel) and _compiled(model):
         return _network(model).csv_lines(model, features, first, names)
@@ -110,6 +110,7 @@ def _lines_of(
         b"%d,%s,%d,%s\n" % (row, names[index], margin, b",".join(b"%d" % s for s in scores))
         for row, (index, margin, scores) in enumerate(zip(*columns, strict=True), first)
     )
+    # SHUNT is -1, which is the last name modulo their number.
     return b"".join(lines), np.bincount(verdicts % len(names), minlength=len(names))
 
 
@@ -119,7 +120,7 @@ def _library() -> KernelLibrary | None:
     try:
         try:
             library = KernelLibrary.open(build.cached_library())
-        except OSError:
+        except OSError:  # no cache that only this user can write
             library = _private()
         _check(library)
     except build.NoCompilerError:
@@ -150,6 +151,7 @@ def _check(library: KernelLibrary) -> None:
     Raises:
         RuntimeError: its scores differ from the reference's.
     """
+    # No size is a multiple of 32, so that every layer has padding to get wrong.
     cuts = Field.thermometer("cuts", range(3, 123, 3))
     spec = InputSpec((cuts, Field.binary("bits", 30)))
     model = random_model((70, 33, 9, 3), np.random.default_rng(0)).with_input(spec)
@@ -164,7 +166,7 @@ def _check(library: KernelLibrary) -> None:
         raise RuntimeError("it does not compute the reference's scores")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # a small prediction takes less time than loading its weights
 def _network(model: BinaryModel) -> KernelNetwork:
     library = _library()
     assert library is not None  # noqa: S101 - callers ask available() first

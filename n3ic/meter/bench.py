@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the packets per second and core of meters, after checking that ours agree."""
+"""Measure the packets per second and core of meters, after a check that ours agree."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from n3ic.model.metering import MeterSpec
 PACKETS = 1_000_000
 REFERENCE_PACKETS = 20_000
 _FLOWS = 20_000
-_CAPTURED = 96
+_CAPTURED = 96  # bytes of a frame in the capture: headers, as a snap length leaves them
 _ETHERNET = 1
-_TIMES = 5
+_TIMES = 5  # a median withstands two disturbed runs
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MeterBench:
         packets: packets that each counted; the reference meter counts the first 20,000.
         flows: flows that the compiled meter found.
         rates: packets a second of one core's time by meter, the compiled one first.
-        notes: what was measured how, and what was left out.
+        notes: how it was measured, and what was skipped.
     """
 
     packets: int
@@ -103,12 +103,13 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
 def generated_frames(packets: int) -> Frames:
     """Frames of 20,000 biflows of TCP and UDP, of which some carry most of the packets."""
     rng = np.random.default_rng(0)
+    # Heavy-tailed, as traffic is: a few flows carry most packets and stay in the cache.
     flow = (rng.pareto(0.7, packets) * 20).astype(np.uint64) % _FLOWS
     reverse = rng.random(packets) < 0.5
     length = rng.choice(np.array([_CAPTURED, 576, 1514], dtype=np.uint32), packets)
     frame = np.zeros((packets, _CAPTURED), dtype=np.uint8)
-    frame[:, 12] = 8
-    frame[:, 14], frame[:, 22] = 0x45, 64
+    frame[:, 12] = 8  # EtherType 0x0800
+    frame[:, 14], frame[:, 22] = 0x45, 64  # IPv4 with a header of 20 bytes; TTL
     total = (length - 14).astype(np.uint16)
     frame[:, 16:18] = _bytes(total)
     udp = flow % 4 == 0
@@ -149,6 +150,7 @@ def _read(capture: str | Path, packets: int) -> tuple[int, Frames]:
 def write_pcap(file: Path, link: int, frames: Frames) -> None:
     """Write frames as a pcap file with stamps of microseconds."""
     with file.open("wb") as out:
+        # Magic number of microseconds, version 2.4, snap length, link type.
         out.write(np.array([0xA1B2C3D4, 4 << 16 | 2, 0, 0, 1 << 18, link], dtype="<u4").tobytes())
         seconds, rest = np.divmod(frames.time, np.uint64(10**6))
         heads = np.stack([seconds, rest, frames.captured, frames.length], axis=1).astype("<u4")
@@ -169,12 +171,12 @@ def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
 
 
 def median_seconds(work: Callable[[], object]) -> float:
-    """Seconds of a core that it takes, the median of five times."""
+    """Median of the core seconds of five runs."""
     return median(_timed(work) for _ in range(_TIMES))
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """Seconds of a core that it takes: of this process and of those that it starts."""
+    """Core seconds of a run, in this process and in those that it starts."""
     start = _core_seconds()
     work()
     return _core_seconds() - start

@@ -24,8 +24,7 @@ _ERROR_BYTES = 256
 _LAST = 2**63 - 1
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece that contains the damage
-_PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
-
+_PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # zstd, gzip, bzip2, xz
 
 _MAGICS = (
     b"\x0a\x0d\x0d\x0a",  # pcapng
@@ -97,6 +96,7 @@ class Capture:
             raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
         self.link = int(self._c.pcap_datalink(self._pcap))
+        # Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6).
         self.link = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}.get(self.link, self.link)
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class Capture:
             self._c.pcap_next_ex(self._pcap, ctypes.byref(header), ctypes.byref(data))
         ):
             h = header.contents
-            time = min(max(0, h.seconds * 10**9 + h.nanoseconds), _LAST)
+            time = min(max(0, h.seconds * 10**9 + h.nanoseconds), _LAST)  # stamps are not trusted
             yield ctypes.string_at(data, h.captured), int(h.length), time
 
     def dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:
@@ -145,7 +145,7 @@ class Capture:
         return False
 
     def _readable(self, path: str | Path) -> str:
-        """A path that libpcap can open: the file's own, or that of a pipe of its plain bytes."""
+        """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
         if str(path) == "-":
             stream: IO[bytes] = sys.stdin.buffer
         else:
@@ -155,6 +155,7 @@ class Capture:
             stream = self._stack.enter_context(file.open("rb"))
             if not _is_packed(stream):
                 return str(file)
+        # libpcap does not unpack, and reads files by name: a thread feeds a pipe that has one.
         readable, writable = os.pipe()
         self._stack.callback(os.close, readable)
         pump = threading.Thread(
@@ -175,7 +176,8 @@ def _is_packed(stream: IO[bytes]) -> bool:
 
 
 def _pump(stream: IO[bytes], writable: int, damaged: Callable[[str], object]) -> None:
-    """Write a stream's plain bytes into a pipe; damage ends it early, and is told before."""
+    """Write a stream's plain bytes into a pipe; damage is reported before the pipe is closed."""
+    # A reader that closes the pipe early is no error: it wanted only some packets.
     with suppress(BrokenPipeError), open(writable, "wb") as out:
         try:
             for piece in _plain(stream):
@@ -212,7 +214,7 @@ def _plain(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def plain_capture(path: str | Path, scratch: Path) -> Path:
-    """A capture's file where it is plain, otherwise one in the folder ``scratch`` that is.
+    """The file of a plain capture; a packed one is unpacked into the folder ``scratch``.
 
     Raises:
         DataError: the capture cannot be read.

@@ -36,9 +36,9 @@ class CaptureCheckpoint:
 
     Attributes:
         file: the flows.
-        flows: how many they are.
+        flows: number of flows.
         counters: see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
-        damage: where and why the capture ended early; empty where it did not.
+        damage: where and why the capture ended early; empty if it is whole.
     """
 
     file: Path
@@ -67,12 +67,12 @@ class CaptureCheckpoint:
 
 
 def checkpoint_folder(out: str | Path) -> Path:
-    """Where the parts of a table lie."""
+    """The folder of the parts of a table."""
     return Path(f"{out}.parts")
 
 
 def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> Path:
-    """Where the flows of a capture lie, under the name that their rows have."""
+    """The file of the flows of a capture, whose rows have the capture's ``name``."""
     seen = capture.stat()
     said = [_LAYOUT, str(capture.resolve()), seen.st_size, seen.st_mtime_ns, name, _digest(spec)]
     return folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.flows"
@@ -80,7 +80,7 @@ def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> 
 
 @lru_cache(maxsize=8)
 def _digest(spec: MeterSpec) -> str:
-    """Of a specification and of its code."""
+    """Digest of a specification and of its code."""
     said = [spec.to_json(), sorted(meter_source(spec).items())]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
@@ -102,9 +102,9 @@ def write_checkpoint(
     """Write a part.
 
     Args:
-        file: where its flows go.
-        tables: the flows, at least one table of them.
-        counted: the counters and the damage, once all tables are there.
+        file: the file of the flows.
+        tables: the flows, at least one table.
+        counted: gives the counters and the damage after all tables.
 
     Raises:
         N3icError: the files cannot be written.
@@ -121,4 +121,4 @@ def write_checkpoint(
             out.write_table(table)
     counters, damage = counted()
     text = json_text({"flows": flows, "counters": dict(counters), "damage": damage})
-    write_atomic(file.with_suffix(".counted"), text)
+    write_atomic(file.with_suffix(".counted"), text)  # last: it marks the part as complete

@@ -45,7 +45,7 @@ KEY = (
     ("address_bytes", np.uint8),
     ("pad", np.uint8, 2),
 )
-SECRET_BYTES = 16  # of the key of the flow tables' SipHash
+SECRET_BYTES = 16  # key of the flow tables' SipHash, so that no sender can make keys collide
 _CACHE = "meters"
 _U64 = np.ctypeslib.ndpointer(dtype=np.uint64, flags="C_CONTIGUOUS")
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
@@ -67,7 +67,7 @@ Records = NDArray[np.void]
 
 
 def record_type(spec: MeterSpec) -> np.dtype[np.void]:
-    """The structured type of a flow record: what ``struct record`` of the generated C is.
+    """The structured type of a flow record, ``struct record`` of the generated C.
 
     Fields: ``source`` and ``destination`` (16 bytes, the first ``address_bytes`` of them hold the
     address), ``source_port``, ``destination_port``, ``protocol``, ``address_bytes``, ``why``
@@ -123,7 +123,7 @@ class Frames:
         )
 
     def first(self, count: int) -> Frames:
-        """The first ones."""
+        """The first ``count`` frames."""
         return Frames(
             self.data,
             self.offset[:count],
@@ -133,7 +133,7 @@ class Frames:
         )
 
     def each(self) -> Iterator[tuple[bytes, int, int]]:
-        """Bytes, length on the wire and time of each."""
+        """Bytes, length on the wire and time of each frame."""
         columns = (self.offset, self.captured, self.length, self.time)
         for start, size, length, time in zip(*(c.tolist() for c in columns), strict=True):
             yield self.data[start : start + size].tobytes(), length, time
@@ -155,8 +155,9 @@ class CompiledMeter:
         self.spec = spec
         self._type = record_type(spec)
         self.library = _library(spec)
+        # numpy's idea of C's padding must be the compiler's.
         if self.library.meter_record_bytes() != self._type.itemsize:
-            raise N3icError("the compiled meter's records are laid out otherwise than expected")
+            raise N3icError("the compiled meter's records have another layout than expected")
         secret = secrets.token_bytes(SECRET_BYTES)
         self._meter = ctypes.c_void_p(self.library.meter_open(link, secret))
         if self._meter.value is None:
@@ -212,6 +213,7 @@ class CompiledMeter:
             raise N3icError("no memory for the flow records")
         if not count.value:
             return np.empty(0, dtype=self._type)
+        # A copy: the meter reuses its memory at the next call.
         raw = ctypes.string_at(start, count.value * self._type.itemsize)
         return np.frombuffer(raw, dtype=self._type)
 
@@ -235,9 +237,9 @@ class CompiledMeter:
         self.library.meter_restore(self._meter, state)
 
     def counters(self) -> dict[str, int]:
-        """Packets, those after a flow's end, flows evicted, and packets put aside by reason.
+        """Counts of packets: all, late, put aside by reason, with time stamps of :data:`STAMPS`.
 
-        And :data:`STAMPS`: packets whose time goes back, and those whose time jumps.
+        The counts of evicted flows and of failed allocations are among them.
         """
         names = ("packets", "late", "evicted", "memory", *STAMPS, *ASIDE)
         out = np.zeros(len(names), dtype=np.uint64)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow tables from captures: metered by a specification, labelled where labels are at hand.
+"""Flow tables from captures: metered by a specification, and labelled if labels are given.
 
-Each capture is metered by itself: its flows end with it. Several are metered side by side, each
-into a part of its own (:mod:`n3ic.meter.checkpoints`); the table is made of the parts in the
-captures' order, so it is the same whatever ran beside what, and whether it was interrupted.
+Flows end with their capture. Several captures are metered in parallel, each into a part of its own
+(:mod:`n3ic.meter.checkpoints`). The table has the parts in the captures' order, so it depends
+neither on their timing nor on interruptions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TableExtraction:
         aside: packets that belong to no flow, by reason.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
         captures: number of captures named.
-        damaged: a line about each capture that ends early, or was skipped because it is invalid.
+        damaged: a line about each capture that ends early or cannot be read.
         kept: captures whose flows were kept from an interrupted run.
     """
 
@@ -217,7 +217,7 @@ def extract(
 
 
 def _first_time(source: CaptureSource) -> int:
-    """When its first packet was seen, in nanoseconds; of an empty capture, the end of time."""
+    """Time of the first packet, in nanoseconds; an empty capture comes last."""
     with Capture(source.path) as capture:
         return next((time for _, _, time in capture.packets()), 1 << 63)
 
@@ -252,7 +252,7 @@ def _extract_parts(
 
 @dataclass(frozen=True)
 class _Metered:
-    """Parts by file, a line about each that is left out, and how many parts were there before."""
+    """Parts by file, a line about each skipped one, and the number of parts found before."""
 
     parts: Mapping[Path, CaptureCheckpoint]
     left_out: Mapping[Path, str]
@@ -297,7 +297,7 @@ def _meter_parts(
 
 
 def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
-    """Write the part of a capture; why it cannot be read, where it cannot."""
+    """Write the part of a capture; return why it cannot be read, or an empty text."""
     counters: dict[str, int] = {}
     damaged: list[str] = []
 

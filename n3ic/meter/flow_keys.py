@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of flows as others write them: texts of addresses, ports and protocols."""
+"""Keys of flows from text: addresses, ports and protocols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 Ends = tuple[tuple[bytes, int], tuple[bytes, int]]
 Key = tuple[Ends, int]
-"""Both ends, the lesser first, and the protocol's number; 0 where it is not known."""
+"""Both ends, the lesser first, and the protocol's number; 0 if unknown."""
 
 PROTOCOLS = {
     "icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmp6": 58, "icmpv6": 58,
@@ -46,7 +46,7 @@ def port_number(text: str) -> int:
 
 
 def protocol_number(text: str) -> int:
-    """IP protocol number of a name or a number; 0 where it is not known."""
+    """IP protocol number of a name or a number; 0 if unknown."""
     name = text.strip().lower()
     if name.isascii() and name.isdecimal() and len(name) <= 3 and int(name) < 256:
         return int(name)
@@ -54,11 +54,12 @@ def protocol_number(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """A number of decimal digits, and nothing but them.
+    """A number of decimal digits alone.
 
     Raises:
-        ValueError: the text is no such number.
+        ValueError: the text is not such a number.
     """
+    # int() would also take signs, spaces, underscores and other scripts' digits.
     if not (text.isascii() and text.isdecimal() and len(text) <= 20):
         raise ValueError(f"expected a whole number, got {text[:40]!r}")
     return int(text)
@@ -69,6 +70,6 @@ def packed_address(text: str) -> bytes:
     """The 4 or 16 bytes of an address.
 
     Raises:
-        ValueError: the text is no address.
+        ValueError: the text is not an address.
     """
     return ip_address(text).packed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic that meters must agree on: sound, cut short, damaged and hostile packets, by seed."""
+"""Traffic on which meters must agree: valid, truncated, damaged and hostile packets, by seed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ETHERNET_HEADER = 14
 
 @dataclass(frozen=True)
 class FuzzCapture:
-    """A capture that was made.
+    """A generated capture.
 
     Attributes:
-        name: of its file.
-        data: the file.
-        link: its link type.
-        frames: the packets in it that can be read.
+        name: name of the file.
+        data: bytes of the file.
+        link: link type.
+        frames: the readable packets.
     """
 
     name: str
@@ -37,12 +37,12 @@ class FuzzCapture:
 
 
 def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapture]:
-    """Captures of each form, byte order and some link types; the last one ends early.
+    """Captures of each format and byte order and of some link types; the last one ends early.
 
     Args:
-        spec: whose time-outs and times of decision the packets come close to.
-        seed: the same one gives the same captures.
-        packets: in each capture.
+        spec: specification; packets come close to its time-outs and decision times.
+        seed: seed; the same one gives the same captures.
+        packets: number of packets of each capture.
     """
     r = Random(seed)  # noqa: S311 - traffic, no secret
     frames = tuple(fuzz_frames(r, packets, _steps(spec)))
@@ -63,10 +63,7 @@ def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapt
 
 
 def _steps(spec: MeterSpec) -> list[int]:
-    """Times between packets, in units: mostly short, at the limits of the specification at times.
-
-    Some go back.
-    """
+    """Times between packets, in units: mostly short, some at the specification's limits or back."""
     rule = spec.decision
     limits = [spec.idle_timeout, spec.active_timeout, rule.after]
     near = [step + d for limit in limits if limit for step in (limit, limit // 8) for d in (0, 1)]
@@ -74,7 +71,7 @@ def _steps(spec: MeterSpec) -> list[int]:
 
 
 def fuzz_frames(r: Random, count: int, steps: Sequence[int]) -> Iterator[Frame]:
-    """Ethernet frames of a few hosts and ports, with times that are such steps apart."""
+    """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time."""
     time = 0
     for _ in range(count):
         time = max(0, time + r.choice(steps))
@@ -82,12 +79,12 @@ def fuzz_frames(r: Random, count: int, steps: Sequence[int]) -> Iterator[Frame]:
 
 
 def fuzz_frame(r: Random) -> tuple[bytes, int]:
-    """Captured bytes and length on the wire of an Ethernet frame: cut, damaged, or sound."""
+    """Captured bytes and wire length of an Ethernet frame, which may be truncated or damaged."""
     protocol = r.choice([TCP, TCP, TCP, UDP, UDP, 1, 50])
     make, kind = (_ipv6, _IPV6) if r.random() < 0.3 else (_ipv4, _IPV4)
     tags = r.choice([b""] * 6 + [_VLAN, _QINQ, _VLAN * 3])
     frame = bytes(12) + tags + kind + make(r, protocol, _transport(r, protocol))
-    length = r.choice([len(frame)] * 20 + [1, 2**32 - 3])
+    length = r.choice([len(frame)] * 20 + [1, 2**32 - 3])  # a capture may lie about it
     if r.random() < 0.1:
         frame = frame[: r.randint(0, len(frame))]
     if frame and r.random() < 0.05:
@@ -102,7 +99,7 @@ def _transport(r: Random, protocol: int) -> bytes:
     data = bytes(r.choice([0, 0, 1, 20, 300]))
     ports = r.randint(1, 3), r.randint(1, 3)
     if protocol == TCP:
-        offset = r.choice([0x50, 0x50, 0x80, 0x10])
+        offset = r.choice([0x50, 0x50, 0x80, 0x10])  # the last is shorter than a TCP header
         flags = r.choice([2, 18, 16, 16, 16, 24, 17, 20])
         rest = (0, 0, offset, flags, r.randint(0, 65535), 0, 0)
         return struct.pack(">HHIIBBHHH", *ports, *rest) + data
@@ -112,8 +109,8 @@ def _transport(r: Random, protocol: int) -> bytes:
 
 
 def _ipv4(r: Random, protocol: int, transport: bytes) -> bytes:
-    total = r.choice([20 + len(transport)] * 8 + [0, 10, 65535])
-    fragment = r.choice([0] * 8 + [0x2000, 2, 0x4000])
+    total = r.choice([20 + len(transport)] * 8 + [0, 10, 65535])  # segmentation, short, long
+    fragment = r.choice([0] * 8 + [0x2000, 2, 0x4000])  # first, later, "don't fragment"
     parts = (r.randint(0, 2), fragment, r.randint(1, 255), protocol, 0)
     header = struct.pack(">BBHHHBBH", 0x45, 0, total, *parts)
     return header + b"".join(bytes([10, 0, 0, r.randint(1, 4)]) for _ in range(2)) + transport

@@ -28,9 +28,9 @@ _EARLIEST, _LATEST = 946_684_800_000_000, 4_102_444_800_000_000  # 2000 and 2100
 BadLine = Literal[
     "fewer than 8 fields",
     "longer than 64 KiB",
-    "an address is none",
-    "a port is none",
-    "a time is none, or not in microseconds since 1970",
+    "an address is invalid",
+    "a port is invalid",
+    "a time is invalid, or not in microseconds since 1970",
     "ends before it starts",
 ]
 
@@ -40,9 +40,9 @@ class InfoFlow:
     """A line of the file.
 
     Attributes:
-        key: of the flow, either direction; its protocol is 0 where the field names none.
+        key: key of the flow, the same in both directions; its protocol is 0 if unknown.
         start: microseconds since 1970.
-        end: the same.
+        end: microseconds since 1970.
         fields: all fields of the line.
     """
 
@@ -53,11 +53,11 @@ class InfoFlow:
 
 
 def parse_info(line: str, protocol_field: int = PROTOCOL_FIELD) -> InfoFlow | BadLine:
-    """Read a line, or say what is wrong with it.
+    """Read a line, or return what is wrong with it.
 
     Args:
-        line: without its end.
-        protocol_field: which field holds the transport protocol, counted from 0.
+        line: the line without its end.
+        protocol_field: number of the field of the transport protocol, from 0.
     """
     if len(line) > MAX_LINE:
         return "longer than 64 KiB"
@@ -68,29 +68,29 @@ def parse_info(line: str, protocol_field: int = PROTOCOL_FIELD) -> InfoFlow | Ba
     try:
         first, last = whole_number(start), whole_number(end)
     except ValueError:
-        return "a time is none, or not in microseconds since 1970"
+        return "a time is invalid, or not in microseconds since 1970"
     if not (_EARLIEST <= first < _LATEST and _EARLIEST <= last < _LATEST):
-        return "a time is none, or not in microseconds since 1970"
+        return "a time is invalid, or not in microseconds since 1970"
     if last < first:
         return "ends before it starts"
     try:
         for port in (local_port, remote_port):
             port_number(port)
     except ValueError:
-        return "a port is none"
+        return "a port is invalid"
     protocol = fields[protocol_field] if protocol_field < len(fields) else ""
     try:
         key = flow_key(local, local_port, remote, remote_port, protocol)
     except ValueError:
-        return "an address is none"
+        return "an address is invalid"
     return InfoFlow(key, first, last, fields)
 
 
 def info_lines(path: str | Path) -> Iterator[str]:
     """Lines of a file, plain or packed, without their ends.
 
-    What is no UTF-8 is replaced. Of a line of more than 64 KiB a little more than that is given,
-    so that :func:`parse_info` refuses it.
+    Invalid UTF-8 is replaced. A line of more than 64 KiB is cut just above that, so that
+    :func:`parse_info` refuses it.
 
     Raises:
         DataError: the file cannot be read, or is packed and damaged.
@@ -101,7 +101,7 @@ def info_lines(path: str | Path) -> Iterator[str]:
             for piece in decompress(str(path), stream):
                 *lines, left = (left + piece).split(b"\n")
                 yield from map(_text, lines)
-                left = left[: MAX_LINE + 1]
+                left = left[: MAX_LINE + 1]  # a file without line ends must not fill the memory
             if left:
                 yield _text(left)
     except OSError as error:

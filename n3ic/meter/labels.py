@@ -84,8 +84,8 @@ class Labels:
     """Labels by key; a key is the same for both directions of a flow.
 
     Attributes:
-        by_key: what is said of each pair of ends and protocol (0 where the table has none).
-        synthetic: whether any of them says that a generator made its flow.
+        by_key: labels of each pair of ends and protocol (0 if the table has none).
+        synthetic: whether any label says that a generator made its flow.
     """
 
     by_key: Mapping[Key, Timeline]
@@ -93,7 +93,7 @@ class Labels:
 
     @classmethod
     def of_entries(cls, entries: Iterable[tuple[Key, Labelled]]) -> Labels:
-        """Labels and the keys that they are said of."""
+        """Labels from pairs of a key and a label."""
         found: dict[Key, list[Labelled]] = {}
         for key, entry in entries:
             found.setdefault(key, []).append(entry)
@@ -120,6 +120,7 @@ class Labels:
             capture: name of the capture.
         """
         ends = ends_of(source, destination)
+        # Different labels are ambiguous; the same label from several lines is one.
         said = {
             entry.label
             for key in ((ends, protocol), (ends, 0))
@@ -138,17 +139,17 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
     Args:
         path: the file, plain or packed.
         form: ``table``: CSV with source, source_port, destination, destination_port, protocol
-            (a number or a name), label, and start and end (seconds since 1970) where they are
-            known; ``ndpi``: nDPI's CSV of flows; ``zeek``: a ``conn.log``; ``upc-aau``: the
-            ``.info`` of the UPC-AAU captures.
-        column: the column that holds the label; the format's own where empty.
+            (a number or a name), label, and optionally start and end (seconds since 1970);
+            ``ndpi``: nDPI's CSV of flows; ``zeek``: a ``conn.log``; ``upc-aau``: the ``.info`` of
+            the UPC-AAU captures.
+        column: the column of the label; the format's own if empty.
 
     Raises:
-        DataError: the file is malformed; the error names the line.
+        DataError: the file is malformed; the message names the line.
+        UsageError: the format is unknown.
 
     Warns:
-        N3icWarning: lines whose address, port or time cannot be read; how many, and the first.
-        UsageError: the form is not known, or has no columns to choose from.
+        N3icWarning: the address, port or time of some lines cannot be read.
     """
     if form not in FORMATS:
         raise UsageError(f"labels are read from {', '.join(FORMATS)}, got {form!r}")
@@ -179,13 +180,13 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
-    """Lines of UTF-8 text, their ends kept; what is no UTF-8 is replaced."""
+    """Lines of text with their ends; invalid UTF-8 is replaced."""
     left = b""
     for piece in pieces:
         *lines, left = (left + piece).split(b"\n")
         yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
         if len(left) > MAX_LINE:
-            raise DataError(f"a line of more than {MAX_LINE:,} bytes; this is no table of labels")
+            raise DataError(f"a line of more than {MAX_LINE:,} bytes; not a table of labels")
     if left:
         yield left.decode("utf-8", "replace")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses frames to packets as a meter sees them, or gives the reason to ignore them.
+"""Parse frames to packets as a meter sees them, or give the reason to ignore them.
 
 Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), IPv4 and IPv6, TCP, UDP and ICMP.
 Tunnels are not opened. Frames are not trusted: every length is checked before it is used.
@@ -34,7 +34,7 @@ REASONS: tuple[Reason, ...] = (
 
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
 _VLAN = (0x8100, 0x88A8, 0x9100)
-_MAX_TAGS = 2
+_MAX_TAGS = 2  # a bound that a data plane can unroll; so is that of the extension headers
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
@@ -43,24 +43,23 @@ _MAX_EXTENSIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """What a meter reads of a packet.
+    """The fields of a packet that a meter reads.
 
     Attributes:
-        time: in the units of the specification.
-        source: address, 4 or 16 bytes.
-        destination: the same.
-        protocol: IP protocol number, that after IPv6's extension headers.
-        source_port: of TCP and UDP; 0 for others.
-        destination_port: the same.
-        wire_length: bytes of the frame on the wire, its check sequence aside, whatever was
-            captured of it; without a capture's own link header.
-        ip_length: bytes of the IP packet, its header included: what the header says, at most what
-            the frame holds; that, too, where the header says nothing (see :func:`_ip_length`).
-        payload_length: bytes behind the transport header, or behind IP's where there is none.
+        time: time in the units of the specification.
+        source: source address, 4 or 16 bytes.
+        destination: destination address, 4 or 16 bytes.
+        protocol: IP protocol number; for IPv6 that after the extension headers.
+        source_port: port of TCP and UDP; 0 for other protocols.
+        destination_port: the same for the destination.
+        wire_length: bytes of the whole frame on the wire, without its check sequence and without
+            a capture's own link header.
+        ip_length: bytes of the IP packet with its header; see :func:`_ip_length`.
+        payload_length: bytes after the transport header, or after IP's if there is none.
         ttl: time to live or hop limit.
-        tcp_flags: the header's flag byte; 0 for others, and where it was not captured.
-        tcp_window: not scaled.
-        identification: of a fragmented datagram; None where it is whole.
+        tcp_flags: flag byte of the TCP header; 0 for other protocols, or if it was not captured.
+        tcp_window: window of the TCP header, not scaled.
+        identification: identification of a fragmented datagram; None for a whole one.
         later: whether it is a fragment without ports, to be joined by identification.
     """
 
@@ -87,7 +86,7 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
         link: the capture's link type (LINKTYPE_ numbers).
         frame: the captured bytes, which may be fewer than the frame had.
         length: bytes of the frame on the wire.
-        time: when it was seen, in the units of the specification.
+        time: time in the units of the specification.
 
     Returns:
         The packet, or the reason why it is ignored.
@@ -103,13 +102,14 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
 
 
 def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
-    """EtherType (or a reason), where it ends, and bytes that the wire does not have."""
+    """EtherType (or a reason), where it ends, and bytes that were not on the wire."""
     if link == LINK_RAW:
         version = frame[0] >> 4 if frame else 0
         return {4: _IPV4, 6: _IPV6}.get(version, 0), 0, 0
     if link == LINK_NULL:
         if len(frame) < 5:
             return "link header cut short", 0, 0
+        # The family number differs between systems, IP's version does not.
         return {4: _IPV4, 6: _IPV6}.get(frame[4] >> 4, 0), 4, 4
     if link == LINK_ETHERNET:
         at, outside = 12, 0
@@ -140,7 +140,7 @@ def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet
         return "IP header damaged"
     total = _ip_length(total, header, length - at)
     offset = _number(frame, at + 6, 2)
-    fragmented = bool(offset & 0x3FFF)
+    fragmented = bool(offset & 0x3FFF)  # "more fragments" or an offset
     return _transport(
         frame,
         at + header,
@@ -192,7 +192,7 @@ def _ipv6(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet
         size = 8 if protocol == _FRAGMENT else 8 + 8 * frame[start + 1]
         if protocol == _FRAGMENT:
             offset = _number(frame, start + 2, 2)
-            if offset & 0xFFF9:
+            if offset & 0xFFF9:  # else an atomic fragment (RFC 6946), which is a whole datagram
                 identification, later = _number(frame, start + 4, 4), bool(offset & 0xFFF8)
         protocol, start = frame[start], start + size
     return _transport(
@@ -225,7 +225,7 @@ def _transport(frame: bytes, at: int, packet: Packet) -> Packet | Reason:
         return "ports cut short"
     flags = window = 0
     header = 8 if packet.protocol == UDP else 20
-    if packet.protocol == TCP and len(frame) >= at + 16:
+    if packet.protocol == TCP and len(frame) >= at + 16:  # flags and window were captured
         header = max(20, 4 * (frame[at + 12] >> 4))
         flags, window = frame[at + 13], _number(frame, at + 14, 2)
     return Packet(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures to flow records, in a stream and in bounded memory."""
+"""From captures to flow records, as a stream in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, 
 
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
-        spec: what a flow is and which integers are kept of it.
+        spec: definition of a flow and of the integers kept for it.
 
     Raises:
         DataError: the capture cannot be read.
@@ -36,15 +36,15 @@ def meter_stream(
     spec: MeterSpec,
     damaged: Callable[[str], object] | None = None,
 ) -> Iterator[tuple[int, Records, dict[str, int]]]:
-    """The same of captures that follow each other: a flow goes on from one to the next.
+    """Records of captures that follow each other: flows continue from one to the next.
 
     Args:
-        captures: in the order of their packets.
-        spec: what a flow is and which integers are kept of it.
+        captures: the captures, in the order of their packets.
+        spec: definition of a flow and of the integers kept for it.
         damaged: see :class:`~n3ic.meter.capture.Capture`.
 
     Yields:
-        The number of the capture in which flows were decided, their records, the counters so far.
+        The index of the capture in which flows were decided, their records, the counters so far.
 
     Raises:
         DataError: a capture cannot be read, or has another link type than the first.

@@ -44,17 +44,17 @@ class FlowKey:
 
 @dataclass(frozen=True)
 class FlowRecord:
-    """A flow when it was decided.
+    """A flow at a decision.
 
     Attributes:
-        key: in the direction of the first packet.
-        number: of the flow, from 0, in the order of their first packets.
+        key: key in the direction of the first packet.
+        number: number of the flow, from 0, in the order of first packets.
         first: time of its first packet.
         last: time of its last packet so far.
-        packets: its packets so far.
-        decided: why it was decided then.
-        registers: the value of each register of the specification.
-        features: the value of each feature, those of windows included, each in ``0..2^32 - 1``.
+        packets: number of its packets so far.
+        decided: reason for the decision.
+        registers: value of each register of the specification.
+        features: value of each feature, those of windows included, each in ``0..2^32 - 1``.
     """
 
     key: FlowKey
@@ -116,11 +116,13 @@ class ReferenceMeter:
         yield from self.finish()
 
     def count(self, packet: Packet | Reason) -> Iterator[FlowRecord]:
-        """Count a packet; yield the records of flows that are decided by then."""
+        """Count a packet; yield the records of the flows that it decides."""
         if isinstance(packet, str):
             self.aside[packet] += 1
             return
         self._compare(packet.time)
+        # A clock that never goes back keeps the cache ordered by time, so that expiry looks at
+        # the front alone and no gap is negative.
         self._clock = now = max(self._clock, packet.time)
         yield from self._expire(now)
         joined = self._join_fragment(packet)
@@ -131,6 +133,7 @@ class ReferenceMeter:
         key = self._key(packet)
         flow, forward = self._find(key)
         opens = bool(packet.tcp_flags & SYN) and not packet.tcp_flags & ACK
+        # A closed flow stays in the cache, so that late packets open no flow; a new SYN does.
         if flow is not None and flow.closed and opens:
             del self._flows[flow.key]
             flow = None
@@ -181,8 +184,7 @@ class ReferenceMeter:
         """The flow of a key, and whether the packet goes in its forward direction."""
         if key in self._flows:
             return self._flows[key], True
-        # A biflow is stored in the direction of its first packet, so an answer has the reversed
-        # key.
+        # A biflow is stored in the direction of its first packet (RFC 5103), an answer reversed.
         if self.spec.key != "source-host" and key.reverse in self._flows:
             return self._flows[key.reverse], False
         return None, True
@@ -210,7 +212,7 @@ class ReferenceMeter:
 
     def _evict(self) -> Iterator[FlowRecord]:
         oldest = next(iter(self._flows.values()))
-        self.evicted += not oldest.closed
+        self.evicted += not oldest.closed  # a closed flow was decided already: nothing is lost
         yield from self._end(oldest, "evicted")
 
     def _end(self, flow: _Flow, why: End) -> Iterator[FlowRecord]:
@@ -226,8 +228,7 @@ class ReferenceMeter:
             return None
         name = (packet.source, packet.destination, packet.protocol, packet.identification)
         if not packet.later:
-            # Only the first fragment has ports; later ones find them by the datagram's
-            # identification.
+            # Only the first fragment has ports; later ones find them by the identification.
             self._fragments[name] = (packet.source_port, packet.destination_port)
             self._fragments.move_to_end(name)
             if len(self._fragments) > MAX_FRAGMENTS:
@@ -246,7 +247,7 @@ class ReferenceMeter:
                 continue
             before = flow.before[i]
             flow.before[i] = now
-            if register.field == "gap" and before is None:
+            if register.field == "gap" and before is None:  # one packet has no gap
                 continue
             value = _field(register, packet, flow.first, before, now)
             flow.values[i] = _next(register, flow.values[i], value, first=not flow.updated[i])
@@ -257,6 +258,7 @@ class ReferenceMeter:
     # --- decisions ---------------------------------------------------------------------------
 
     def _decide(self, flow: _Flow, packet: Packet, forward: bool, now: int) -> Iterator[FlowRecord]:
+        # The end goes before other reasons, as a flow that ends is not decided again.
         closing = self._closing(flow, packet, forward)
         if closing:
             flow.closed = True
@@ -275,7 +277,7 @@ class ReferenceMeter:
         if packet.tcp_flags & RST and "rst" in self.spec.ends:
             return "rst"
         if packet.tcp_flags & FIN and "fin" in self.spec.ends:
-            flow.fins.add(forward)
+            flow.fins.add(forward)  # one FIN closes one direction (RFC 9293, 3.6)
         return "fin" if len(flow.fins) == 2 else None
 
     def _report(self, flow: _Flow, why: End, now: int) -> Iterator[FlowRecord]:
@@ -300,8 +302,7 @@ class ReferenceMeter:
         for window, ring, counts in zip(self.spec.windows, self._rings, self._counts, strict=True):
             entry = tuple(getattr(key, part) for part in window.same)
             if len(ring) == window.flows:
-                # append() below drops the oldest entry of the full ring (its maxlen), so discount
-                # it first.
+                # append() drops the oldest entry of a full ring (its maxlen): discount it first.
                 counts[ring[0]] -= 1
             ring.append(entry)
             counts[entry] += 1
@@ -351,7 +352,7 @@ def _next(register: Register, old: int, value: int, *, first: bool) -> int:
 
 
 def feature_value(spec: MeterSpec, feature: MeteredFeature, registers: list[int]) -> int:
-    """A feature of a flow's registers, clamped to ``2^32 - 1``."""
+    """Compute a feature from a flow's registers, clamped to ``2^32 - 1``."""
     if feature.register:
         return min(registers[spec.index[feature.register]], UINT32_MAX)
     results: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow records to rows of a table: their keys, their features, their labels."""
+"""From flow records to rows of a table: keys, features and labels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEY_COLUMNS = (
 
 
 def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
-    """Whose flows the records are, when they were and why they were decided: a row each."""
+    """Key, times, number of packets and reason of the decision of each record."""
     import pyarrow as pa
 
     n = len(records)
@@ -75,19 +75,19 @@ def flow_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
 
 
 def _named(index: Any, names: Sequence[str]) -> pa.Array:
-    """Text by its number."""
+    """Texts by their indices."""
     import pyarrow as pa
 
     return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string())).cast(pa.string())
 
 
 def address_text(packed: bytes) -> str:
-    """An address as text, as the C library writes it: alike in every program."""
+    """An address as text, written by the C library as in other programs."""
     return inet_ntop(AF_INET if len(packed) == 4 else AF_INET6, packed)
 
 
 def _addresses(records: Records, side: str) -> pa.Array:
-    """The addresses of one side of each flow as text; each different one is written once."""
+    """The addresses of one side of each flow as text; each different one is converted once."""
     raw = np.column_stack([records[side], records["address_bytes"]])
     packed, index = np.unique(raw.view("V17").reshape(-1), return_inverse=True)
     texts = [address_text(p[: p[16]]) for p in map(bytes, packed)]
@@ -97,7 +97,7 @@ def _addresses(records: Records, side: str) -> pa.Array:
 def with_labels(
     table: pa.Table, labels: Labels | None, capture: str, outcomes: Counter[str]
 ) -> pa.Table:
-    """The table with its labels; how they came out is counted in ``outcomes``."""
+    """The table with its labels; the outcomes of the join are added to ``outcomes``."""
     import pyarrow as pa
 
     if labels is None:
@@ -123,15 +123,15 @@ def _ends(table: pa.Table, side: str) -> list[tuple[bytes, int]]:
 
 
 def write_rows(tables: Iterable[pa.Table], out: str | Path, spec: MeterSpec) -> int:
-    """Write a table, CSV or Parquet, whole or not at all, with the meter that it is of.
+    """Write a table, CSV or Parquet, whole or not at all, with its meter.
 
     Args:
-        tables: its rows, at least one table of them.
-        out: a Parquet file where the name ends in ``.parquet``, CSV otherwise.
+        tables: the rows, at least one table.
+        out: a Parquet file if the name ends in ``.parquet``, CSV otherwise.
         spec: the meter.
 
     Returns:
-        How many rows there are.
+        Number of rows.
 
     Raises:
         N3icError: the file cannot be written.
@@ -151,7 +151,7 @@ def write_rows(tables: Iterable[pa.Table], out: str | Path, spec: MeterSpec) -> 
 
 
 def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of equal size, so that how they came does not show in a file."""
+    """The same rows in tables of equal size, so that files do not depend on batches."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C of a meter, generated from its specification."""
+"""C code of a meter, generated from its specification."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ class StructMember:
     """A member of C's ``struct flow_state``, an unsigned integer.
 
     Attributes:
-        name: ``r`` and a register's number; ``before`` and the number of a guard, for the time of
-            the last packet that passed it; ``seen`` and ``passed``, a bit for each first value and
-            each such guard.
+        name: ``r`` and a register's number; ``before`` and a guard's number, for the time of the
+            last packet that passed it; ``seen`` and ``passed``, a bit per first value and guard.
         bytes: 1, 2, 4 or 8.
         comment: the register's name, or empty.
     """
@@ -42,11 +41,9 @@ class StructMember:
 
 
 def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
-    """What is kept of a flow, in the order of memory.
-
-    What every packet updates stands first, then what packets of one direction do, the widest
-    first: few lines of the processor's cache are touched.
-    """
+    """Members of a flow's state, in the order of memory."""
+    # What every packet updates comes first, then each direction, wide members first: a packet
+    # touches few lines of the processor's cache, and there is no padding inside a group.
     gaps = _gap_guards(spec)
     firsts = len(_firsts(spec))
     placed = [
@@ -68,7 +65,7 @@ def _bytes(bits: int) -> int:
 
 
 def _gap_guards(spec: MeterSpec) -> list[Guard]:
-    """Guards of registers of gaps: those of one guard see the same gaps."""
+    """Guards of the registers of gaps; registers of one guard see the same gaps."""
     return list(dict.fromkeys(r.guard for r in spec.registers if r.field == "gap"))
 
 
@@ -165,7 +162,7 @@ def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str,
 
 
 def _steps_read(program: tuple[Step, ...]) -> set[int]:
-    """Numbers of the steps that the last one needs; a difference of one value needs none."""
+    """Indices of the steps that the last one reads; ``x - x`` reads none."""
     read = {len(program) - 1}
     for i in range(len(program) - 1, -1, -1):
         step = program[i]
@@ -180,7 +177,7 @@ def _expression(step: Step, left: str, right: str) -> str:
     match step.operation:
         case "add":
             return f"{left} + {right}"
-        case "sub":
+        case "sub":  # unsigned: a difference below 0 would wrap
             return f"{left} > {right} ? {left} - {right} : 0"
         case "min":
             return f"{left} < {right} ? {left} : {right}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard meter: the features of a flow that a NIC at one tap can compute.
 
-Named as in UNSW-NB15 and argus where they are the same thing. Every packet is counted once, with
+Features that UNSW-NB15 and argus have, too, have their names. Every packet is counted once, with
 its length on the wire. Times are microseconds.
 """
 
@@ -33,8 +33,8 @@ def standard_spec(
     """The standard specification.
 
     Args:
-        packets: decide a flow at its N-th packet; 0 at its end.
-        after_us: decide a flow this long after its first packet; 0 at its end.
+        packets: decide a flow at its N-th packet; 0 decides it at its end.
+        after_us: decide a flow this long after its first packet; 0 decides it at its end.
         idle_timeout_us: a flow without a packet for longer has ended.
         cache_flows: flows that the flow cache holds.
 
@@ -140,11 +140,9 @@ def _features(side: str) -> list[MeteredFeature]:
 
 
 def _tcp_registers() -> list[Register]:
-    """Times of the handshake: the last SYN, the first SYN-ACK, the first ACK, and constants.
-
-    The earliest SYN and SYN-ACK are kept, too, since they tell whether there was one: where none
-    was seen they are the largest value, and a difference to them is 0.
-    """
+    """Times of the handshake: the last SYN, the first SYN-ACK, the first ACK, and constants."""
+    # The minima tell whether there was a SYN or SYN-ACK: without one they keep the largest value,
+    # and a difference to it is 0.
     tcp = (TCP,)
     syn = Guard("forward", tcp, flags_set=SYN, flags_clear=ACK)
     syn_ack = Guard("reverse", tcp, flags_set=SYN | ACK)
@@ -155,13 +153,13 @@ def _tcp_registers() -> list[Register]:
         Register("t_synack", "first", "time", syn_ack, 32),
         Register("t_synack_least", "min", "time", syn_ack, 32),
         Register("t_ack", "first", "time", ack, 32),
-        Register("one", "count", width=1),
-        Register("dur32", "last", "time", width=32),
+        Register("one", "count", width=1),  # saturates at 1: a constant
+        Register("dur32", "last", "time", width=32),  # as wide as a divisor may be
     ]
 
 
 def _tcp_features() -> list[MeteredFeature]:
-    """From the SYN to its SYN-ACK, on to the ACK, and both; 0 for a part that was not seen."""
+    """Times from SYN to SYN-ACK, from there to the ACK, and the sum; 0 for an unseen part."""
     synack = (
         Step("max", "t_syn", "t_syn_least"),
         Step("sub", "t_synack", "$0"),

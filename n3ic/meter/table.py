@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled flows that a meter computed, as a table to train on that names its meter."""
+"""Labelled flows of a meter as a table to train on, which carries the meter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from n3ic.util.files import sha256_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DATA_SET = "metered"  # under which the command line knows such tables
+DATA_SET = "metered"  # name of such tables on the command line
 LABEL = "label"
 
 
@@ -53,11 +53,11 @@ def flow_table(
     """Metered flows as a table to train on; flows without a label are left out.
 
     Args:
-        path: what to call it in errors.
+        path: name of the table in errors.
         table: columns of the specification's features, of the label, and of the flows' keys.
-        spec: of the meter.
+        spec: specification of the meter.
         label: column of the label.
-        sha256: digest of the data, for the record.
+        sha256: digest of the data.
 
     Raises:
         DataError: a column is missing or holds invalid features, or no flow has a label.
@@ -88,7 +88,7 @@ def flow_table(
 
 
 def catalogue_of(spec: MeterSpec) -> tuple[Feature, ...]:
-    """What the features of a specification mean; those that read the TTL leak the set-up."""
+    """Descriptions of a specification's features; those that read the TTL leak the set-up."""
     out = []
     for feature in spec.features:
         read = _registers_read(spec, feature)
@@ -131,7 +131,7 @@ def _meaning(register: Register) -> str:
 
 
 def _registers_read(spec: MeterSpec, feature: MeteredFeature) -> list[Register]:
-    """Registers that a feature reads, each once."""
+    """The registers that a feature reads, each once."""
     operands: Iterable[str] = (o for step in feature.program for o in (step.left, step.right))
     names = [feature.register] if feature.register else operands
     return [spec.registers[spec.index[name]] for name in dict.fromkeys(names) if name in spec.index]
@@ -157,14 +157,14 @@ def read_table(path: str | Path) -> pa.Table:
 
 
 def _synthetic(table: pa.Table) -> bool:
-    """Whether a flow says that a generator made it."""
+    """Whether a row says that a generator made its flow."""
     if SYNTHETIC not in table.column_names:
         return False
     return "true" in {str(said).lower() for said in table[SYNTHETIC].unique().to_pylist()}
 
 
 def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
-    """Number of each flow's 5-tuple, in either direction; None if the table lacks the key."""
+    """Index of each flow's 5-tuple, in either direction; None if the table lacks the key."""
     ends = ("source", "source_port"), ("destination", "destination_port")
     if not {*ends[0], *ends[1], "protocol"} <= {*table.column_names}:
         return None

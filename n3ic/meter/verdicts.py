@@ -29,11 +29,10 @@ FLOW_COLUMNS = KEY_COLUMNS[1:]  # all flows are of one capture
 
 @dataclass(frozen=True)
 class CaptureClasses(StreamedClasses):
-    """What the flows of a capture were classified as.
+    """Classes of the flows of a capture.
 
     Attributes:
-        counters: packets, and what of them belongs to no flow; see
-            :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
+        counters: counts of packets; see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
     """
 
     counters: Mapping[str, int]
@@ -54,7 +53,7 @@ def meter_for(model: Classifier, capture: str | Path) -> MeterSpec:
 
 
 def capture_features(model: Classifier, capture: str | Path) -> Columns:
-    """Integer features of every flow of a capture that a model reads, in order of decision.
+    """The integer features that a model reads, of every flow of a capture in order of decision.
 
     Raises:
         UsageError: the model carries no meter.
@@ -85,8 +84,8 @@ def predict_capture(
     Args:
         model: a network that carries its meter.
         capture: a pcap or pcapng file, plain or packed.
-        sink: the CSV file to write, whole or not at all; ``-`` for standard output, None to
-            count the classes alone.
+        sink: the CSV file to write, whole or not at all; ``-`` for standard output; None only
+            counts the classes.
         progress: called with the number of flows so far.
 
     Raises:
@@ -110,6 +109,7 @@ def predict_capture(
             verdicts = model.verdicts(found.scores)
             if out:
                 out.writelines(_lines(records, spec, found, verdicts, names, int(counts.sum())))
+            # SHUNT is -1, which is the last name modulo their number.
             counts += np.bincount(verdicts % len(names), minlength=len(names))
             if progress is not None:
                 progress(int(counts.sum()))

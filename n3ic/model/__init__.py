@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The narrow waist: integer networks, their input bits and their file.
+"""Integer networks, their input bits and their file: the narrow waist of the core.
 
-May import the first floor alone: util, options, plugins, errors. The order is told by
-docs/explanation/architecture.md.
+Imports only util, options, plugins and errors; see docs/explanation/architecture.md.
 """

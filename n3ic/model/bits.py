@@ -21,7 +21,7 @@ Words = NDArray[np.uint32]
 
 def word_count(bits: int) -> int:
     """Number of 32-bit words that hold ``bits`` bits."""
-    return -(-bits // WORD_BITS)
+    return -(-bits // WORD_BITS)  # rounded up, in integers
 
 
 def bytes_for(largest: int) -> int:
@@ -46,6 +46,7 @@ def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
     padded = np.full((*array.shape[:-1], words * WORD_BITS), bool(pad))
     padded[..., :n] = array
     octets = np.packbits(padded, axis=-1, bitorder="little")
+    # Four little-endian octets are one word, on big-endian machines, too.
     return np.ascontiguousarray(octets).view("<u4").astype(np.uint32, copy=False)
 
 
@@ -75,24 +76,25 @@ def pad_mask(n: int) -> Words:
 
 
 def checked_words(words: ArrayLike, n: int, what: str) -> Words:
-    """Packed bits that are what they should be.
+    """Check the shape, the type and the padding of packed bits.
 
     Args:
         words: uint32 array of shape ``(rows, ceil(n / 32))``, pad bits 0.
         n: number of bits.
-        what: what they are, for the error.
+        what: their name in the error.
 
     Returns:
         The words, contiguous.
 
     Raises:
-        ModelError: another shape or type, or a pad bit that is 1.
+        ModelError: the words have another shape or type, or a pad bit is 1.
     """
     array = np.asarray(words)
     if array.ndim != 2 or array.shape[1] != word_count(n):
         raise ModelError(f"{what} have shape (rows, {word_count(n)}), got {array.shape}")
     if array.dtype != np.uint32:
         raise ModelError(f"{what} are uint32, got {array.dtype}")
+    # A pad bit of 1 would agree with the padding of the weights and count in every popcount.
     if len(array) and (array[:, -1] & ~pad_mask(n)[-1]).any():
         raise ModelError(f"pad bits of {what} must be 0")
     return np.ascontiguousarray(array)

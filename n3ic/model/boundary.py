@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that verification runs: random ones, and those where executors go wrong."""
+"""Inputs for verification: random ones, and those where executors go wrong."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
 def margin_vectors(model: Classifier, seed: int = 0) -> Words:
     """Inputs whose margin is exactly the shunting threshold, and one less.
 
-    Single bits of random inputs are flipped wherever that brings the margin nearer. Where the
-    network has no such margin (two classes of all connections differ by even numbers alone, or
-    by odd ones), the search ends beside it, where the verdict changes.
+    The search flips single bits of random inputs. Not every network has such a margin: those of
+    two fully connected classes are all even or all odd. The search then ends at the nearest one.
 
     Args:
         model: a model of any family.
-        seed: of the search.
+        seed: seed of the search.
 
     Returns:
         Packed inputs, uint32 array of shape ``(rows, n_words)``; none for a threshold of 0.
@@ -54,8 +53,9 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
         return np.empty((0, model.input.n_words), dtype=np.uint32)
     rng = np.random.default_rng(seed)
     rows = np.arange(2 * _MARGIN_ROWS)
-    wanted = model.shunt - (rows % 2)
+    wanted = model.shunt - (rows % 2)  # in turn the least decided margin and the largest shunted
     x = rng.random((len(rows), n)) < np.where(rows % 4 < 2, 0.5, rng.random(len(rows)))[:, None]
+    # The search runs for all rows at once: each step is one call of the network.
     off = np.abs(margins_of(model.scores(pack(x))) - wanted)
     for _ in range(_MARGIN_STEPS):
         if not off.any():
@@ -71,9 +71,8 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
 def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.int64]]:
     """Integer features on the edges of an input stage.
 
-    Each feature takes, in some row, every cut, one below and one above it, the clamp and its
-    neighbours, every power of two that its raw bits hold and one below it, 0 and 2^32 - 1. The
-    other features of the row are at edges of their own.
+    Some row has each cut of a feature, its clamp, each power of two of its raw bits, the values
+    beside them, 0 and 2^32 - 1. The other features of a row are at their own edges.
 
     Returns:
         int64 array of shape ``(rows,)`` per feature, all of one length.
@@ -84,9 +83,10 @@ def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.in
         if field.kind == "binary":
             points += [1 << bit for bit in range(field.width)]
         for point in points:
+            # A comparison that is off by one, or > for >=, differs at one of these three.
             edges[field.feature] |= {point - 1, point, min(point + 1, UINT32_MAX)}
     rng = np.random.default_rng(seed)
-    rows = max(len(values) for values in edges.values())
+    rows = max(len(values) for values in edges.values())  # shorter lists repeat
     return {
         name: np.resize(rng.permutation(np.array(sorted(values), dtype=np.int64)), rows)
         for name, values in edges.items()
@@ -98,9 +98,9 @@ def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
     n = model.input.n_bits
     fixed = [
         np.zeros((1, n), dtype=np.bool_),
-        np.ones((1, n), dtype=np.bool_),
-        np.arange(n)[None, :] % 2 == np.array([[0], [1]]),
-        np.eye(n, dtype=np.bool_)[[0, n - 1]],
+        np.ones((1, n), dtype=np.bool_),  # padding that is read shows here
+        np.arange(n)[None, :] % 2 == np.array([[0], [1]]),  # bits in reverse order show
+        np.eye(n, dtype=np.bool_)[[0, n - 1]],  # a wrong first or last word shows
     ]
     layer = model.layers[0]
     if isinstance(layer, HiddenLayer):
@@ -111,8 +111,8 @@ def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
 def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> Bits:
     """A random input on which a neuron is at its threshold, and one just below it.
 
-    The second is the first with one agreeing bit flipped, so that each weight bit of the neuron
-    agrees with the first or disagrees with the second.
+    The second differs in one agreeing bit: each weight bit of the neuron agrees with the first or
+    disagrees with the second.
 
     Returns:
         bool array of shape ``(rows, n_inputs)``; fewer than two rows where the neuron always or
@@ -123,9 +123,10 @@ def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> B
     counted = layer.mask_words[neuron]
     order = rng.permutation(np.flatnonzero(unpack(counted, layer.n_inputs)))
     x = np.tile(rng.random(layer.n_inputs) < 0.5, (2, 1))
+    # As many connections agree as the threshold asks for, and the rest disagree.
     x[:, order[:wanted]] = layer.weights[neuron, order[:wanted]]
     x[:, order[wanted:]] = ~layer.weights[neuron, order[wanted:]]
     if wanted:
         x[1, order[wanted - 1 : wanted]] ^= True
-    reached = [0 <= wanted <= fan_in, 1 <= wanted <= fan_in + 1]
+    reached = [0 <= wanted <= fan_in, 1 <= wanted <= fan_in + 1]  # none is below 0 or above fan-in
     return x[reached]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What models of every family share: input, integer scores, classes, margin, file.
 
-Prediction, evaluation, export and verification ask a model for no more than this. The highest
-score wins, the lowest index on a tie; where the margin between the two best scores is below the
-model's threshold the flow is *shunted*: the host decides it.
+Prediction, evaluation, export and verification use only this interface. The highest score wins,
+the lowest index on a tie. Where the margin between the two best scores is below the model's
+threshold, the flow is *shunted*: the host decides it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from n3ic.util.plain_data import from_plain, shown
 SHUNT = -1
 """The verdict of a flow that is left to the host; every other verdict is a class index."""
 SHUNT_NAME = "shunt"
-"""What stands for it where classes are written by name."""
+"""Its name among the names of the classes."""
 MAX_FACTS = 64
 MAX_FACT = 4096
-"""How many facts the provenance has, and how many characters one of them."""
+"""The most facts of a provenance, and the most characters of one fact."""
 _CONTAINER = ("format", "version", "family", "checksum")
 
 
@@ -57,7 +57,7 @@ class Inference:
         classes: index of the winning class, shape ``(rows,)``.
         margins: best score minus second best, int32, shape ``(rows,)``.
         hidden: bool array of shape ``(rows, outputs)`` per hidden layer of a binary network; empty
-            where an executor does not tell.
+            where an executor does not report them.
         verdicts: class index, or ``SHUNT`` where the margin is below the model's threshold, int64,
             shape ``(rows,)``; None where an executor knows no threshold.
     """
@@ -76,7 +76,7 @@ def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
     """Best minus second best score of each row."""
-    top = np.partition(scores, -2, axis=1)
+    top = np.partition(scores, -2, axis=1)  # the two best last; no need to sort the others
     return (top[:, -1] - top[:, -2]).astype(np.int32)
 
 
@@ -87,7 +87,7 @@ def family_text(family: str) -> str:
 
 @dataclass(frozen=True)
 class _Told:
-    """What files of every family say of the model; what is of a class is read by that class."""
+    """Header entries that every family has; each family reads its own."""
 
     name: str
     classes: tuple[str, ...]
@@ -102,8 +102,8 @@ class Classifier(Displayed):
     """A frozen model from packed input bits to integer scores; a family is a subclass.
 
     Attributes:
-        family: what its file says of it, such as ``binary-network``.
-        header_keys: what the family adds to the header of its file.
+        family: its name in model files, such as ``binary-network``.
+        header_keys: entries that the family adds to the header of its file.
         input: how integer features become input bits.
         classes: name of each class, two or more.
         name: what the model is for, such as ``anomaly``.
@@ -112,8 +112,8 @@ class Classifier(Displayed):
             without a meter.
         shunt: the smallest margin with which the card decides a flow by itself; 0 decides every
             flow; one more than :attr:`largest_margin` shunts every flow.
-        table: how the features are read from a table of the layout that it was trained on; None
-            where a data set reads it.
+        table: how the features are read from a table of the training table's layout; None where
+            a data set reads it.
     """
 
     family: ClassVar[str]
@@ -129,7 +129,7 @@ class Classifier(Displayed):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Sizes that tell the model's structure, as its family counts them; classes last."""
+        """Sizes of the model's parts, as its family counts them; classes last."""
 
     @property
     @abstractmethod
@@ -139,7 +139,7 @@ class Classifier(Displayed):
     @property
     @abstractmethod
     def largest_margin(self) -> int:
-        """A bound of the margins."""
+        """An upper bound of the margins."""
 
     @property
     @abstractmethod
@@ -148,7 +148,7 @@ class Classifier(Displayed):
 
     @property
     def learned_all(self) -> bool:
-        """Whether every class was learned; else one is what fits none of the others."""
+        """Whether every class was learned; otherwise one class means that no other fits."""
         return True
 
     @abstractmethod
@@ -160,7 +160,7 @@ class Classifier(Displayed):
 
     @abstractmethod
     def _header(self) -> dict[str, Any]:
-        """What the family adds to the header of the file."""
+        """Entries that the family adds to the header of the file."""
 
     @abstractmethod
     def _tensors(self) -> dict[str, NDArray[Any]]:
@@ -171,10 +171,10 @@ class Classifier(Displayed):
     def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
         """The model of a file; ``shared`` holds the constructor's arguments of all families."""
 
-    # --- what it shows of itself -----------------------------------------------------------
+    # --- display ---------------------------------------------------------------------------
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         shunts = f"margins below {self.shunt} are shunted" if self.shunt else ""
         size = f"{self.weight_bytes:,} bytes of weights"
         said = (self.shape_text, size, f"classes {listed(self.classes)}", shunts)
@@ -200,16 +200,16 @@ class Classifier(Displayed):
         )
 
     def _parts(self) -> tuple[TextTable, ...]:
-        """Tables of what the family's models consist of."""
+        """Tables of the parts of the family's models."""
         return ()
 
     # --- checks that a family makes at construction ----------------------------------------
 
     def _check_shared(self, n_scores: int) -> None:
-        """Normalise and check what all families have.
+        """Normalise and check the attributes of all families.
 
         Raises:
-            ModelError: classes, meter, table or threshold cannot be.
+            ModelError: classes, names, meter, table or threshold are invalid.
         """
         object.__setattr__(self, "classes", tuple(self.classes))
         provenance = {str(k): str(v) for k, v in self.provenance.items()}
@@ -217,7 +217,7 @@ class Classifier(Displayed):
         if len(self.classes) != n_scores or len(self.classes) < 2:
             raise ModelError(
                 f"{n_scores} scores for {len(self.classes)} classes; "
-                "they must be as many, and at least two"
+                "expected one score a class, and at least two"
             )
         if len(set(self.classes)) != len(self.classes):
             raise ModelError("class names must differ")
@@ -239,13 +239,13 @@ class Classifier(Displayed):
         if isinstance(self.shunt, bool) or not isinstance(self.shunt, int | np.integer):
             raise ModelError(f"the shunting threshold is an integer, not {self.shunt!r}")
         object.__setattr__(self, "shunt", int(self.shunt))
-        highest = self.largest_margin + 1
+        highest = self.largest_margin + 1  # a threshold that no margin reaches shunts every flow
         if not 0 <= self.shunt <= highest:
             raise ModelError(
                 f"a shunting threshold of {self.shunt}: 0 to {highest} expected, "
                 f"the largest margin of this network is {self.largest_margin}"
             )
-        if self.shunt and SHUNT_NAME in self.classes:
+        if self.shunt and SHUNT_NAME in self.classes:  # verdicts by name would be ambiguous
             raise ModelError(f"a network that shunts flows has no class named {SHUNT_NAME!r}")
 
     # --- inference -------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class Classifier(Displayed):
         """The same model with other values of some attributes.
 
         Raises:
-            ModelError: they cannot be.
+            ModelError: a value is invalid.
         """
         found: Self = replace(cast(Any, self), **fields)
         return found
@@ -307,17 +307,17 @@ class Classifier(Displayed):
     def with_input(
         self, spec: InputSpec, *, meter: MeterSpec | None = None, table: TableRules | None = None
     ) -> Self:
-        """The same model, whose bits come of other features.
+        """The same model with other features behind its bits.
 
-        The meter and the table that give its features now do not give those, and go with them.
+        The former meter and table rules are dropped.
 
         Args:
-            spec: the features and their cuts, of as many bits.
-            meter: what computes them of packets, where something does.
-            table: how they are read of a table, where it is known.
+            spec: the features and their cuts, of the same number of bits.
+            meter: computes the features from packets; None for no meter.
+            table: reads the features from a table; None for no rules.
 
         Raises:
-            ModelError: meter or table does not give a feature, or there are not as many bits.
+            ModelError: meter or table lacks a feature, or the number of bits differs.
         """
         return self.changed(input=spec, meter=meter, table=table)
 
@@ -325,7 +325,7 @@ class Classifier(Displayed):
         """The same model with another shunting threshold.
 
         Raises:
-            ModelError: it is negative, or beyond the largest margin + 1.
+            ModelError: the threshold is negative or above the largest margin + 1.
         """
         return self.changed(shunt=shunt)
 
@@ -382,7 +382,7 @@ class Classifier(Displayed):
             ModelError: the bytes are damaged, foreign, of a newer version, or of another family.
 
         Warns:
-            N3icWarning: a file of version 1, which has no checksum.
+            N3icWarning: the file is of version 1, which has no checksum.
         """
         header, tensors = unpack_file(data, source)
         return cls.from_parts(header, tensors, data, source)
@@ -391,7 +391,7 @@ class Classifier(Displayed):
     def from_parts(
         cls, header: Mapping[str, Any], tensors: Tensors, data: bytes, source: str
     ) -> Self:
-        """The model of a file that is unpacked already; see :meth:`from_bytes`."""
+        """The model of an unpacked file; see :meth:`from_bytes`."""
         try:
             if header["family"] != cls.family:
                 raise ModelError(f"a model of family {header['family']!r}, expected {cls.family!r}")
@@ -439,12 +439,12 @@ class Classifier(Displayed):
             header["shunt"] = self.shunt
         if self.table is not None:
             header["table"] = self.table.to_dict()
-        version = SHUNT_VERSION if self.shunt else VERSION
+        version = SHUNT_VERSION if self.shunt else VERSION  # older readers read what they can
         return pack_file(self.family, header, self._tensors(), version)
 
 
 def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
-    """Refuse an input that the meter does not give, or gives in other units."""
+    """Refuse features that the meter does not compute, or computes in other units."""
     units = meter.units
     for f in spec.fields:
         if f.feature not in units:
@@ -464,7 +464,7 @@ def _told(header: Mapping[str, Any]) -> _Told:
 
 
 def _check_version(version: int, shunt: int) -> None:
-    """Check that a threshold is there in the version that shunts, and in no other."""
+    """Check that files of the version that shunts have a threshold, and no others."""
     if (version == SHUNT_VERSION) != (shunt > 0):
         raise ModelError(
             f"a shunting threshold of {shown(shunt)} in a file of version {version}; "

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How columns of a user's table become integer features: kept with a network that read one.
+"""How columns of a user's table become integer features.
 
-A network that was trained on a table of somebody's flow exporter reads the next table by the same
-rules: the same columns, units and values for blanks. :class:`TableRules` is data, a part of the
-model file.
+The rules are part of the model file. A network that was trained on the table of a flow exporter
+reads the next table by the same columns, units and values for blanks.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from n3ic.util.plain_data import shown
 ColumnKind = Literal["number", "address", "category"]
 Blank = Literal["refuse", "largest", "zero"]
 Negative = Literal["zero", "split"]
-NEGATIVE_PART = "_negative"  # behind a column's name: what it is below 0, with the sign turned
+NEGATIVE_PART = "_negative"  # suffix of the feature that holds the magnitude of negative values
 MOST_VALUES = 256
 _LONGEST = 1024
 _MOST_COLUMNS = 4096
@@ -33,16 +32,16 @@ class ColumnRule:
 
     Attributes:
         kind: ``number``; ``address``, an IPv4 address as its integer, 0 for IPv6; ``category``,
-            a text as its place in ``values``.
+            a text as its index in ``values``.
         unit: the integer unit.
         source_unit: the unit in the table.
         scale: integer units in one source unit.
-        bits: bits that hold the integer, 1 to 32; what is larger is the largest.
-        blank: what a cell without a number (blank, NaN) is: refused, the largest integer or zero.
-            Infinity is the largest integer where blanks are not refused.
-        negative: what a number below 0 is: ``zero``, or zero with its magnitude in a feature of
-            its own, ``NAME_negative`` (``split``).
-        values: texts of a category; any other text is their number.
+        bits: width of the integer, 1 to 32; larger values saturate.
+        blank: how a cell without a number (blank, NaN) is read: ``refuse`` it, as the ``largest``
+            integer, or as ``zero``. Unless blanks are refused, infinity is the largest integer.
+        negative: how a number below 0 is read: as ``zero``, or as zero with its magnitude in the
+            feature ``NAME_negative`` (``split``).
+        values: texts of a category; any other text is ``len(values)``.
     """
 
     kind: ColumnKind = "number"
@@ -61,7 +60,7 @@ class ColumnRule:
 
         number = isinstance(self.scale, int | float) and not isinstance(self.scale, bool)
         require(number, "scale", "a positive number")
-        object.__setattr__(self, "scale", float(self.scale))
+        object.__setattr__(self, "scale", float(self.scale))  # 1 and 1.0 give equal bytes
         object.__setattr__(self, "values", tuple(self.values))
         require(self.kind in get_args(ColumnKind), "kind", " or ".join(get_args(ColumnKind)))
         require(self.blank in get_args(Blank), "blank", " or ".join(get_args(Blank)))
@@ -87,7 +86,7 @@ class ColumnRule:
         return (name, name + NEGATIVE_PART) if self.negative == "split" else (name,)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; what is as it is without saying so is left out."""
+        """Plain data for JSON, without the attributes that have their defaults."""
         plain = {**vars(self), "values": list(self.values)}
         usual = {**vars(_USUAL), "values": []}
         return {"kind": self.kind} | {k: v for k, v in plain.items() if v != usual[k]}
@@ -97,14 +96,14 @@ class ColumnRule:
         """Read what :meth:`to_dict` wrote.
 
         Raises:
-            ModelError: the data is no rule.
+            ModelError: the data is not the rule of a column.
         """
         if not isinstance(data, Mapping) or not data.keys() <= vars(_USUAL).keys():
-            raise ModelError(f"no rule of a column: {data!r}"[:200])
+            raise ModelError(f"not the rule of a column: {data!r}"[:200])
         try:
             return cls(**data)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ModelError(f"no rule of a column: {error}"[:200]) from error
+            raise ModelError(f"not the rule of a column: {error}"[:200]) from error
 
 
 _USUAL = ColumnRule()
@@ -115,11 +114,10 @@ class TableRules:
     """How a table of flows is read: its columns and its label.
 
     Attributes:
-        columns: rules by column, whose names are in lower case with ``_`` for all but letters
-            and digits.
+        columns: rules by column name, in lower case with ``_`` for all but letters and digits.
         label: the column of the class.
-        positive: the class that is told from all others; empty where all are told apart.
-        blank_label: the class of flows whose label is blank; empty where such are refused.
+        positive: the class to be told from all others; empty to tell all classes apart.
+        blank_label: the class of flows whose label is blank; empty to refuse them.
     """
 
     columns: Mapping[str, ColumnRule]
@@ -161,7 +159,7 @@ class TableRules:
         """Read what :meth:`to_dict` wrote.
 
         Raises:
-            ModelError: the data is no such rules.
+            ModelError: the data is not the rules of a table.
         """
         try:
             known = {field.name for field in fields(cls)}
@@ -170,10 +168,11 @@ class TableRules:
             columns = {name: ColumnRule.from_dict(rule) for name, rule in data["columns"].items()}
             return cls(columns, data["label"], data["positive"], data["blank_label"])
         except (KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"no rules of a table: {error!r}"[:200]) from error
+            raise ModelError(f"not the rules of a table: {error!r}"[:200]) from error
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a short text of cells, which may hold what is not printable."""
+    """Whether it is a short text; cells may hold unprintable characters, but no surrogates."""
+    # A lone surrogate has no UTF-8, so no file could hold it.
     surrogates = isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value)
     return isinstance(value, str) and len(value) < _LONGEST and not surrogates

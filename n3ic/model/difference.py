@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find where an executor leaves the model: the vector, the layer, the neuron."""
+"""Find where an executor differs from the model: the vector, the layer, the neuron."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Difference:
             the scores are equal (the tie rule, the shunting threshold).
         expected: what the model computes there.
         got: what the executor computed.
-        vectors: on how many vectors anything differs.
-        text: all of that, in words.
+        vectors: number of vectors on which anything differs.
+        text: the difference in words.
     """
 
     vector: int
@@ -41,7 +41,7 @@ class Difference:
 
 
 def first_difference(model: Classifier, got: Inference, words: Words) -> Difference | None:
-    """Compare scores, classes, margins, verdicts and, where told, hidden bits with the model's.
+    """Compare scores, classes, margins, verdicts and any hidden bits with the model's.
 
     Args:
         model: the reference, of any family.
@@ -92,7 +92,7 @@ def first_difference(model: Classifier, got: Inference, words: Words) -> Differe
                     f"({_neuron(layer, j, x)})"
                 )
                 return Difference(row, i, j, expected, seen, len(rows), text)
-        x = layer.fire(x)
+        x = layer.fire(x)  # the model's bits, so that no later neuron inherits the mistake
     last = len(hidden)
     wrong = np.flatnonzero(got.scores[row] != want.scores[row])
     if len(wrong):

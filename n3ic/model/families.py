@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a model file of whichever family."""
+"""Read a model file of any family."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a family of models is to the core, which finds each by what model files say of it."""
+"""The interface of a family of models, which the core finds by its name in model files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GROUP = "n3ic.families"
 
 @dataclass(frozen=True)
 class Decided:
-    """What of a model some vectors decide: a wrong executor would have shown.
+    """Which parameters of a model some vectors decide: a wrong one changes a result.
 
     Attributes:
         parameters: what is counted, in words.
-        total: how many there are; 0 where they were not counted.
-        decided: how many of them are decided.
-        undecided: which are not, in words.
+        total: number of parameters; 0 where they were not counted.
+        decided: number of decided ones.
+        undecided: the others, in words.
     """
 
     parameters: str = "weight bits"
@@ -40,27 +40,27 @@ class Decided:
 class Family(Plugin):
     """A family of models.
 
-    An entry point in the group ``n3ic.families`` names an instance; the entry point's name is that
-    which model files say, :attr:`~n3ic.model.classifier.Classifier.family`. How models of the
-    family are trained is a :class:`~n3ic.runs.learner.Learner`.
+    An entry point in the group ``n3ic.families`` names an instance. Its name is the family's name
+    in model files, :attr:`~n3ic.model.classifier.Classifier.family`. A
+    :class:`~n3ic.runs.learner.Learner` trains models of the family.
 
     Attributes:
-        name: as model files say it, such as ``binary-network``.
+        name: its name in model files, such as ``binary-network``.
         summary: one line.
     """
 
     @property
     def model(self) -> type[Classifier]:
-        """The class of its models, which reads their files."""
+        """The class of the family's models, which reads their files."""
         raise NotImplementedError
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
-        """Packed inputs of the trained model that verification runs: deciding ones, then others.
+        """Packed inputs of the trained model for verification: deciding ones, then others.
 
         Args:
-            network: what was written of the trained model.
-            count: how many, or a few more.
-            seed: of what is random.
+            network: the trained model and its simplified form.
+            count: number of inputs; a few more may be returned.
+            seed: seed of the random inputs.
 
         Returns:
             uint32 array of shape ``(rows, n_words)``.
@@ -68,12 +68,12 @@ class Family(Plugin):
         raise NotImplementedError
 
     def decided(self, model: Any, inputs: Words, got: Inference) -> Decided:
-        """What of a model some inputs decide.
+        """Which parameters of a model some inputs decide.
 
         Args:
             model: the model that ran.
             inputs: packed inputs, uint32 array of shape ``(rows, n_words)``.
-            got: what the executor told: with hidden bits, less has to be followed to the scores.
+            got: the executor's results; hidden bits save following neurons to the scores.
         """
         raise NotImplementedError
 
@@ -98,10 +98,10 @@ def family(name: str) -> Family:
     """The family of that name.
 
     Args:
-        name: as model files say it.
+        name: its name in model files.
 
     Raises:
-        UsageError: there is none; the text lists them.
+        UsageError: no family has that name; the message lists the known ones.
     """
     found: Family = plugins.find(GROUP, name, Family)
     return found

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container of a model file: tensors and one JSON header, checked as a whole.
 
-A safetensors file with one metadata entry; see docs/reference/formats.md. No pickle. What the
-header and the tensors mean is the business of the model's family; the container knows bytes,
-bounds, versions and the checksum. The same content gives the same bytes.
+A safetensors file with one metadata entry; see docs/reference/formats.md. No pickle. The model's
+family interprets the header and the tensors; the container checks sizes, version and checksum.
+The same content gives the same bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_CHECKSUM = b"0" * 64
 
 
 class Tensors:
-    """The tensors of a file; each is taken with the type and the shape that it must have."""
+    """The tensors of a file; each is taken once, with the type and shape that it must have."""
 
     def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         self._left = dict(tensors)
@@ -47,7 +47,7 @@ class Tensors:
         """The tensor of that name.
 
         Raises:
-            ModelError: it is missing, or has another type or shape.
+            ModelError: the tensor is missing, or has another type or shape.
         """
         if name not in self._left:
             raise ModelError(f"tensor {name} is missing")
@@ -60,7 +60,7 @@ class Tensors:
         return array
 
     def close(self) -> None:
-        """Check that nothing is left.
+        """Check that every tensor was taken.
 
         Raises:
             ModelError: the file holds a tensor that was not taken.
@@ -78,10 +78,10 @@ def pack_file(
     """Bytes of a model file.
 
     Args:
-        family: what kind of model it is, such as ``binary-network``.
-        header: what is no tensor: plain data for JSON.
+        family: the model's family, such as ``binary-network``.
+        header: everything but the tensors, as plain data for JSON.
         tensors: arrays by name.
-        version: of the file: what a reader must know not to misread it.
+        version: version of the file; a reader that does not know it refuses the file.
     """
     full = {
         **header,
@@ -93,7 +93,8 @@ def pack_file(
     text = json.dumps(full, sort_keys=True, separators=(",", ":"))
     writable = {k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}
     data = bytes(save(writable, metadata={_KEY: text}))
-    return data.replace(_NO_CHECKSUM, hashlib.sha256(data).hexdigest().encode(), 1)  # sorts first
+    # Keys are sorted, so the zeros of the checksum come before any that the content may have.
+    return data.replace(_NO_CHECKSUM, hashlib.sha256(data).hexdigest().encode(), 1)
 
 
 def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
@@ -107,7 +108,7 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
         ModelError: the bytes are damaged, foreign, or of a newer version.
 
     Warns:
-        N3icWarning: a file of version 1, which has no checksum.
+        N3icWarning: the file is of version 1, which has no checksum.
     """
     header_size = int.from_bytes(data[:8], "little")
     if header_size > MAX_HEADER_BYTES:
@@ -152,7 +153,7 @@ def read_file(path: str | Path, *, follow: bool = True) -> bytes:
         follow: whether it may be a symbolic link.
 
     Raises:
-        ModelError: it cannot be read, is no regular file, or is too large for a model.
+        ModelError: the file cannot be read, is not a regular file, or is too large.
     """
     try:
         return read_regular(path, MAX_FILE_BYTES, follow=follow)

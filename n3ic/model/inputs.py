@@ -2,7 +2,7 @@
 """InputSpec: how integer features become the input bits of a binary network.
 
 The same spec drives training, prediction, the feature extractor and every target's input
-stage. All of it is integer: a NIC compares integers.
+stage. It compares integers only, as a NIC does.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from n3ic.util.plain_data import from_plain
 UINT32_MAX = 2**32 - 1
 MAX_INPUT_BITS = 1 << 16
 RATE_UNIT = 1 << 16
-"""Rates of bits are kept in parts of this: it stands for a bit that is always set."""
+"""Denominator of the rates of bits: the rate of a bit that is always set."""
 MAX_SCALE = 1e18
-"""Scales are at most this, and at least one by this: no product of a value leaves a float."""
+"""Scales are in ``1 / MAX_SCALE..MAX_SCALE``, so that no scaled value overflows a float."""
 
 Kind = Literal["binary", "thermometer"]
 
@@ -41,13 +41,12 @@ class Field:
         kind: ``binary`` (the bits of the clamped integer, least significant first) or
             ``thermometer`` (bit ``k`` is ``value >= cuts[k]``).
         width: number of bits.
-        clamp: largest integer value; what is above becomes ``clamp``, what is below 0 becomes 0.
+        clamp: largest integer value; larger ones become ``clamp``, negative ones 0.
         cuts: strictly increasing integer cuts of a thermometer field, each in ``1..clamp``.
         unit: the integer unit, such as ``us`` or ``byte``.
         scale: integer units in one source unit (1e6 for seconds kept as microseconds).
-        rates: how often each bit was set in the rows that the network was trained on, in parts of
-            ``RATE_UNIT``: what live traffic is compared with. Empty where nobody knows; two
-            fields that differ in nothing else are equal.
+        rates: share of the training rows in which each bit was set, over ``RATE_UNIT``; the drift
+            of live traffic is measured against it. Empty if unknown; comparisons ignore it.
     """
 
     feature: str
@@ -68,7 +67,7 @@ class Field:
         if not 0 < self.clamp <= UINT32_MAX:
             raise ModelError(f"{where}: clamp {self.clamp} is not in 1..2^32-1")
         check_scale(f"{where}: scale", self.scale)
-        # One value has one type, so that equal fields have equal bytes in a file.
+        # One type for each value, so that equal fields have equal bytes in a file.
         object.__setattr__(self, "scale", float(self.scale))
         try:
             object.__setattr__(self, "width", index(self.width))
@@ -91,6 +90,7 @@ class Field:
         else:
             if self.width != len(self.cuts) or not self.cuts:
                 raise ModelError(f"{where}: {len(self.cuts)} cuts for {self.width} bits")
+            # A cut of 0 would give a bit that is always set.
             if any(b <= a for a, b in zip((0, *self.cuts), self.cuts, strict=False)):
                 raise ModelError(f"{where}: cuts must be positive and strictly increasing")
             if self.cuts[-1] > self.clamp:
@@ -105,7 +105,7 @@ class Field:
     def thermometer(
         cls, feature: str, cuts: Sequence[int], *, unit: str = "", scale: float = 1.0
     ) -> Field:
-        """A field of one bit a cut: bit ``k`` is ``value >= cuts[k]``."""
+        """A field of one bit per cut: bit ``k`` is ``value >= cuts[k]``."""
         ordered = tuple(int(c) for c in cuts)
         clamp = ordered[-1] if ordered else 1
         return cls(feature, "thermometer", len(ordered), clamp, ordered, unit, scale)
@@ -119,7 +119,7 @@ class Field:
         return ((clamped[:, None] >> shifts) & 1).astype(np.bool_)
 
     def explain(self, bit: int) -> str:
-        """What bit ``bit`` of this field says, in words."""
+        """What bit ``bit`` of this field means, in words."""
         unit = f" {self.unit}" if self.unit else ""
         if self.kind == "thermometer":
             return f"{self.feature} >= {self.cuts[bit]:,}{unit}"
@@ -147,24 +147,24 @@ class Field:
 
 
 def check_scale(where: str, scale: float) -> None:
-    """Refuse a scale that is no number from 1 / ``MAX_SCALE`` to ``MAX_SCALE``.
+    """Refuse a scale outside of ``1 / MAX_SCALE..MAX_SCALE``.
 
     Raises:
-        ModelError: it is none.
+        ModelError: the scale is outside, or not a number.
     """
-    if not 1 / MAX_SCALE <= scale <= MAX_SCALE:
+    if not 1 / MAX_SCALE <= scale <= MAX_SCALE:  # NaN fails, too
         raise ModelError(f"{where}: expected {1 / MAX_SCALE:g} to {MAX_SCALE:g}, got {scale!r}")
 
 
 def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
-    """Values in source units as integers: rounded to nearest, and never a positive value to 0.
+    """Values in source units as integers, rounded to nearest; a positive value is at least 1.
 
     Args:
         source: float or int array of finite values.
         scale: integer units in one source unit.
 
     Returns:
-        int64 array; negative values become 0, values above ``2^32 - 1`` become that.
+        int64 array; values are clipped to ``0..2^32 - 1``.
 
     Raises:
         ValueError: a value is not finite.
@@ -172,13 +172,13 @@ def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
     values = np.asarray(source, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("values must be finite")
-    scaled = np.clip(np.rint(values * scale), 0, UINT32_MAX)
+    scaled = np.clip(np.rint(values * scale), 0, UINT32_MAX)  # float64 holds 32 bits exactly
     return np.where((values > 0) & (scaled == 0), 1.0, scaled).astype(np.int64)
 
 
 @dataclass(frozen=True, repr=False)
 class InputSpec(Displayed):
-    """An ordered list of fields; the input bits are theirs, one field after the other."""
+    """An ordered list of fields; their bits, in that order, are the input bits."""
 
     fields: tuple[Field, ...]
 
@@ -190,7 +190,7 @@ class InputSpec(Displayed):
             raise ModelError(f"{self.n_bits} input bits, at most {MAX_INPUT_BITS} are supported")
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         rows = []
         for start, f in zip(self.offsets, self.fields, strict=True):
             span = f"{f.cuts[0]:,} to {f.cuts[-1]:,}" if f.cuts else f"0 to {f.clamp:,}"
@@ -231,12 +231,12 @@ class InputSpec(Displayed):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that the spec costs a target: four a cut (uint32); raw bits cost nothing."""
+        """Bytes that the cuts take on a target, four each (uint32); raw bits take none."""
         return 4 * sum(len(f.cuts) for f in self.fields)
 
     @property
     def n_cuts(self) -> int:
-        """Number of different comparisons: a cut that is there again needs no second one."""
+        """Number of different comparisons: repeated cuts count once."""
         return len({(f.feature, cut) for f in self.fields for cut in f.cuts})
 
     def encode(self, values: Mapping[str, ArrayLike]) -> Bits:
@@ -279,19 +279,19 @@ class InputSpec(Displayed):
         )
 
     def explain(self, bit: int) -> str:
-        """What input bit ``bit`` says, in words.
+        """What input bit ``bit`` means, in words.
 
         Raises:
-            IndexError: there is no such bit.
+            IndexError: ``bit`` is not an input bit.
         """
         index = self._field_of(bit)
         return f"bit {bit}: {self.fields[index].explain(bit - self.offsets[index])}"
 
     def feature_of(self, bit: int) -> str:
-        """The feature that input bit ``bit`` is about.
+        """The feature from which input bit ``bit`` is computed.
 
         Raises:
-            IndexError: there is no such bit.
+            IndexError: ``bit`` is not an input bit.
         """
         return self.fields[self._field_of(bit)].feature
 

@@ -45,7 +45,7 @@ class Connections:
             raise ModelError(f"a layer has at most {MAX_NEURONS} inputs and outputs")
         if not np.isin(weights, (0, 1)).all():
             raise ModelError("weights are bits: 0 or 1")
-        bits = weights.astype(np.bool_)
+        bits = weights.astype(np.bool_)  # bit 1 is weight +1, bit 0 is -1
         if self.mask is not None:
             mask = np.asarray(self.mask)
             if mask.shape != weights.shape or not np.isin(mask, (0, 1)).all():
@@ -112,6 +112,7 @@ class Connections:
         out = np.empty((len(inputs), self.n_outputs), dtype=np.int32)
         step = max(1, _CHUNK_CELLS // (self.n_outputs * self.n_words))
         for start in range(0, len(inputs), step):
+            # Pads are 0 in inputs and 1 in weights, so XNOR gives 0 there.
             block = ~(inputs[start : start + step, None, :] ^ self.weight_words)
             if mask is not None:
                 block &= mask
@@ -135,6 +136,7 @@ class HiddenLayer(Connections):
         thresholds = np.asarray(self.thresholds)
         if thresholds.shape != (self.n_outputs,) or thresholds.dtype.kind not in "iu":
             raise ModelError(f"{self.n_outputs} integer thresholds expected")
+        # Beyond these bounds a threshold decides nothing more: one network, one set of bytes.
         wrong = np.flatnonzero((thresholds < 0) | (thresholds > self.fan_in + 1))
         if wrong.size:
             j = int(wrong[0])
@@ -157,7 +159,7 @@ class HiddenLayer(Connections):
             shape: ``(outputs, inputs)``.
 
         Raises:
-            ModelError: a tensor is missing or is not what it should be.
+            ModelError: a tensor is missing, or has another type, shape or padding.
         """
         weights, mask = _read_connections(tensors, prefix, shape)
         thresholds = tensors.take(f"{prefix}thresholds", np.int32, shape[:1])
@@ -183,6 +185,7 @@ class OutputLayer(Connections):
         bias = np.asarray(self.bias)
         if bias.shape != (self.n_outputs,) or bias.dtype.kind not in "iu":
             raise ModelError(f"{self.n_outputs} integer biases expected")
+        # A score, popcount + bias, is then below 2^25 in size and fits 32 bits on every target.
         if np.abs(bias.astype(np.int64)).max() >= 1 << 24:
             raise ModelError("a bias is below 2^24 in size")
         object.__setattr__(self, "bias", _frozen(bias, np.int32))
@@ -193,7 +196,7 @@ class OutputLayer(Connections):
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, prefix: str, shape: tuple[int, int]) -> OutputLayer:
-        """Read what :meth:`tensors` wrote; as :meth:`HiddenLayer.from_tensors`."""
+        """Read what :meth:`tensors` wrote; see :meth:`HiddenLayer.from_tensors`."""
         weights, mask = _read_connections(tensors, prefix, shape)
         return cls(weights, mask=mask, bias=tensors.take(f"{prefix}bias", np.int32, shape[:1]))
 
@@ -209,6 +212,7 @@ def _read_connections(
     packed = (outputs, word_count(inputs))
     words = tensors.take(f"{prefix}weights", np.uint32, packed)
     weights = unpack(words, inputs)
+    # Any other padding would count in the popcounts, and give one network several files.
     if not np.array_equal(pack(weights, pad=1), words):
         raise ModelError(f"{prefix}weights: pad bits are not 1")
     if f"{prefix}mask" not in tensors:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meter's specification: what a flow is, and which integers are kept of it.
+"""The meter's specification: what a flow is, and which integers describe it.
 
-Data, not code: a metering process (RFC 7011) on a host, in a kernel or on a card is generated from
-it, and training reads what it writes. State registers are updated once a packet; features are
-programs over registers without division: a quotient stays a pair and is compared by
-multiplication. All arithmetic is on unsigned integers; what would leave a register saturates.
+A metering process (RFC 7011) on a host, in a kernel or on a card is generated from this data, and
+training reads the process's output. Each packet updates state registers. Features are programs over
+registers without division: a quotient is compared by multiplication. Arithmetic is unsigned and
+saturates.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Guard:
         if not 0 <= self.flags_set <= 255 or not 0 <= self.flags_clear <= 255:
             raise ModelError("guard: TCP flags are the bits of a byte")
         if self.flags_set & self.flags_clear:
-            raise ModelError("guard: a flag cannot be asked to be set and clear")
+            raise ModelError("guard: a flag cannot be required to be both set and clear")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Register:
     """A state register of a flow.
 
     Attributes:
-        name: as features name it.
+        name: the name that features use.
         update: ``count`` of the packets, ``sum``, ``min``, ``max``, ``first``, ``last`` or
             bitwise ``or`` of a field. All start at 0 but ``min``, which starts at its largest
             value and keeps that where no packet passed the guard.
@@ -105,8 +105,8 @@ class Register:
             packet; ``gap`` the time since the previous packet that passed the guard (the first
             such packet has none and does not update). Times that run backwards count as 0.
         guard: which packets update it.
-        width: bits of the register, 1 to 64; what does not fit saturates. So do the fields:
-            lengths to 17 bits, times to 48.
+        width: bits of the register, 1 to 64; larger values saturate. Fields saturate, too:
+            lengths at 17 bits, times at 48.
     """
 
     name: str
@@ -134,12 +134,13 @@ class Register:
 
     @property
     def field_top(self) -> int:
-        """The largest value of its field that it takes; a larger one counts as that."""
+        """The largest value that it takes from its field; larger ones saturate."""
         return min(self.top, (1 << _FIELD_BITS[self.field]) - 1) if self.field else 1
 
     @property
     def largest(self) -> int:
-        """The largest value that it can hold, as its field bounds it, too."""
+        """The largest value that it can hold, given its width and its field."""
+        # `count` and `sum` grow up to the width, and `min` starts at the top of it.
         return self.field_top if self.update in ("first", "last", "max", "or") else self.top
 
 
@@ -152,7 +153,7 @@ class Step:
             ``amount`` bits; ``quotient``, ``floor(amount * left / right)``, 0 where ``right`` is
             0 and only as a program's last step: a target compares ``amount * left >= cut * right``.
         left: a register's name, or ``$k`` for the result of step ``k``.
-        right: the same; empty for ``shift``, and where ``amount`` is the second operand.
+        right: the second operand, likewise; empty for ``shift`` and where ``amount`` is it.
         amount: of ``shift`` and ``quotient``, and of the others where they have no ``right``.
     """
 
@@ -167,10 +168,9 @@ class MeteredFeature:
     """A feature: a program over registers; its result is clamped to ``2^32 - 1``.
 
     Attributes:
-        name: as tables and the input stage name it.
-        program: steps in order, the last one's result is the feature; or empty, and
-            ``register`` is the feature.
-        register: the register that the feature is, where there is no program.
+        name: the name in tables and in the input stage.
+        program: steps in order; the feature is the result of the last one.
+        register: the register that is the feature; empty where there is a program.
         unit: the integer unit, such as ``us`` or ``byte``.
     """
 
@@ -208,13 +208,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Decision:
-    """When a flow is decided: at whichever comes first; at its end in any case.
+    """When a flow is decided: at whichever of these comes first, at its end at the latest.
 
     Attributes:
         packets: at its N-th packet; 0 for never.
         after: at the first packet this long after the flow's first; 0 for never.
-        repeat: whether it is decided again after as many packets or as much time more, and at its
-            end; otherwise once.
+        repeat: whether it is decided again after every further ``packets`` or ``after``, and at
+            its end; otherwise it is decided once.
     """
 
     packets: int = 0
@@ -228,13 +228,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class MeterSpec:
-    """What a flow is, when it ends, when it is decided, and which integers are kept of it.
+    """What a flow is, when it ends, when it is decided, and which integers describe it.
 
     Attributes:
         key: ``five-tuple`` and ``host-pair`` make biflows (RFC 5103) whose forward direction is
             that of the first packet; ``source-host`` makes flows of one direction.
         registers: the state of a flow.
-        features: what is computed of it when it is decided.
+        features: integers that are computed when a flow is decided.
         windows: features over recent flows.
         idle_timeout: a flow without a packet for longer has ended.
         active_timeout: a packet this long after the flow's first begins a new one; 0 for never.
@@ -247,7 +247,7 @@ class MeterSpec:
         decision: when the flow is decided.
         fragments: later fragments belong to the flow of the first by address and identification,
             or are counted and put aside.
-        tick_ns: nanoseconds of a unit of time; time-outs and times are in it.
+        tick_ns: nanoseconds of the unit in which times and time-outs are given.
     """
 
     registers: tuple[Register, ...]
@@ -328,7 +328,7 @@ class MeterSpec:
         )
 
     def agrees(self, other: MeterSpec, names: Collection[str]) -> bool:
-        """Whether another meter computes these features alike, of the same flows."""
+        """Whether another meter computes these features in the same way, of the same flows."""
         both = {*self.feature_names} & {*other.feature_names}
         return {*names} <= both and self.only(names) == other.only(names)
 
@@ -336,7 +336,7 @@ class MeterSpec:
         """The largest value of a feature before it is clamped to ``2^32 - 1``.
 
         Raises:
-            ModelError: its program names what does not exist, or could leave 64 bits.
+            ModelError: the program reads an unknown name, or a result could exceed 64 bits.
         """
         where = f"feature {feature.name!r}"
         if bool(feature.register) == bool(feature.program):
@@ -362,7 +362,7 @@ class MeterSpec:
         if step.operation == "shift":
             if step.right or not 0 <= step.amount < 64:
                 raise ModelError(f"{where}: a shift has one operand and 0 to 63 bits")
-            return left >> step.amount
+            return left >> step.amount  # like all operations, largest for the largest left operand
         constant = step.operation != "quotient" and not step.right
         right = step.amount if constant else self._operand(where, step.right, results)
         if constant and not 0 <= step.amount <= UINT32_MAX:
@@ -370,6 +370,7 @@ class MeterSpec:
         if step.operation == "quotient":
             if not last or not 1 <= step.amount <= UINT64_MAX:
                 raise ModelError(f"{where}: a quotient is the last step, its factor has 64 bits")
+            # A cut has 32 bits, so cut * right fits 64 bits if `right` has 32.
             if step.amount * left > UINT64_MAX or right > UINT32_MAX:
                 raise ModelError(
                     f"{where}: a quotient is compared as factor * left >= cut * right in 64 bits: "
@@ -377,9 +378,10 @@ class MeterSpec:
                 )
             return step.amount * left
         if step.amount and step.right:
-            raise ModelError(f"{where}: a second operand and an amount")
+            raise ModelError(f"{where}: expected a second operand or an amount, got both")
         if step.operation == "add" and left + right > UINT64_MAX:
-            raise ModelError(f"{where}: the sum could leave 64 bits")
+            raise ModelError(f"{where}: the sum could exceed 64 bits")
+        # `sub` has its largest result where the right operand is 0.
         out = {"add": left + right, "sub": left, "min": min(left, right), "max": max(left, right)}
         return out[step.operation]
 
@@ -416,7 +418,7 @@ class MeterSpec:
             source: what to call it in errors.
 
         Raises:
-            ModelError: it is damaged, or of a newer version.
+            ModelError: the JSON is damaged, or of a newer version.
         """
         try:
             return cls.from_dict(json.loads(text))

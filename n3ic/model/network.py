@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BinaryModel: the frozen, integer-only description of a trained binary network.
 
-Training writes it; everything after reads only it. A hidden neuron fires iff
+Training writes it, and every later stage reads nothing else. A hidden neuron fires iff
 ``popcount(XNOR(w, x) & mask) >= threshold`` (paper, Algorithm 1, with a threshold a neuron);
 a class scores ``popcount(XNOR(w, x) & mask) + bias`` and the highest score wins, the lowest
 index on a tie. Where the margin between the two best scores is below the model's threshold the
@@ -57,19 +57,9 @@ class BinaryModel(Classifier):
     """A binary network from packed input bits to integer scores.
 
     Attributes:
-        input: how integer features become input bits.
         hidden: the hidden layers, none or more.
         output: the layer of class scores, two classes or more.
-        classes: name of each class.
-        name: what the model is for, such as ``anomaly``.
-        provenance: where it comes from (recipe, data, seed): text to text.
-        meter: how the features are computed from packets; None for a network that was trained on
-            a table without a meter.
-        shunt: the smallest margin with which the card decides a flow by itself; a flow of a
-            smaller one is shunted to the host. 0 decides every flow; one more than
-            :attr:`largest_margin` shunts every flow.
-        table: how the features are read from a table of the layout that it was trained on; None
-            where a data set reads it.
+        input, classes, name, provenance, meter, shunt, table: see :class:`Classifier`.
     """
 
     family: ClassVar[str] = "binary-network"
@@ -97,10 +87,8 @@ class BinaryModel(Classifier):
 
     @property
     def largest_margin(self) -> int:
-        """A bound of the margins: the highest score of a class less the best lowest of the others.
-
-        Scores are taken as independent of each other, so inputs may not reach it.
-        """
+        """An upper bound of the margins; as scores depend on each other, it may not be reached."""
+        # A class scores bias to bias + fan-in; the second best has at least the largest other bias.
         lowest = self.output.bias.astype(np.int64)
         highest = lowest + self.output.fan_in
         others = np.array([np.delete(lowest, c).max() for c in range(len(lowest))])
@@ -123,7 +111,7 @@ class BinaryModel(Classifier):
 
     @property
     def has_masks(self) -> bool:
-        """Whether any layer lacks some of its connections."""
+        """Whether any layer has a mask of its connections."""
         return any(layer.mask is not None for layer in self.layers)
 
     # --- inference -------------------------------------------------------------------------
@@ -148,9 +136,9 @@ class BinaryModel(Classifier):
     def with_layers(
         self, spec: InputSpec, hidden: Sequence[HiddenLayer], output: OutputLayer
     ) -> BinaryModel:
-        """The same model of other layers that decide the same flows.
+        """The same model with other layers that decide alike.
 
-        A threshold that no margin of the new output reaches becomes the lowest of these.
+        A shunting threshold above every new margin becomes the lowest such threshold.
         """
         plain = replace(self, input=spec, hidden=tuple(hidden), output=output, shunt=0)
         return plain.with_shunt(min(self.shunt, plain.largest_margin + 1)) if self.shunt else plain
@@ -181,7 +169,7 @@ class BinaryModel(Classifier):
     def threshold_bytes(self) -> int:
         """Bytes of thresholds and output biases at the smallest of 1, 2 or 4 bytes a layer.
 
-        Zero where they say nothing: thresholds of half the inputs everywhere (the paper's
+        Zero where they need no memory: thresholds of half the inputs everywhere (the paper's
         network) and no bias.
         """
         return sum(_threshold_bytes(layer) for layer in self.layers)
@@ -196,7 +184,7 @@ class BinaryModel(Classifier):
 
     @property
     def memory_table(self) -> TextTable:
-        """What each layer is and takes."""
+        """Shape and memory of each layer."""
         head = ("layer", "inputs", "neurons", "connections", "weights, B", "thresholds, B")
         rows = tuple(
             (
@@ -237,13 +225,13 @@ class BinaryModel(Classifier):
 
 
 def binary_network(model: Classifier) -> BinaryModel:
-    """A model that must be a binary network.
+    """The model itself, which must be a binary network.
 
     Raises:
-        ModelError: it is of another family.
+        ModelError: the model is of another family.
     """
     if not isinstance(model, BinaryModel):
-        raise ModelError(f"{model.name}: a binary network is needed, this is of {model.family}")
+        raise ModelError(f"{model.name}: expected a binary network, got family {model.family}")
     return model
 
 
@@ -266,5 +254,5 @@ def _threshold_bytes(layer: Connections) -> int:
             return 0
         return layer.n_outputs * bytes_for(int(layer.thresholds.max()))
     if isinstance(layer, OutputLayer) and layer.bias.any():
-        return layer.n_outputs * bytes_for(2 * int(np.abs(layer.bias).max()))
+        return layer.n_outputs * bytes_for(2 * int(np.abs(layer.bias).max()))  # with a sign bit
     return 0

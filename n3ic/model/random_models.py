@@ -37,10 +37,11 @@ def random_model(
     for inputs, outputs in pairwise(shape[:-1]):
         weights, mask = parts(outputs, inputs)
         fan_in = np.full(outputs, inputs) if mask is None else mask.sum(axis=1)
-        spread = np.sqrt(fan_in + 1) / 2
+        spread = np.sqrt(fan_in + 1) / 2  # deviation of the popcounts, so that neurons do vary
         thresholds = np.rint(fan_in / 2 + rng.normal(0, 1, outputs) * spread)
         if extremes:
             kind = rng.integers(0, 16, outputs)
+            # One in 16 always fires, one in 16 never does.
             thresholds = np.where(kind == 0, 0, np.where(kind == 1, fan_in + 1, thresholds))
         thresholds = np.clip(thresholds, 0, fan_in + 1).astype(np.int32)
         hidden.append(HiddenLayer(weights, mask=mask, thresholds=thresholds))

@@ -10,12 +10,12 @@ MAX_NAME = 256
 
 
 def check_text(where: str, value: object, *, least: int = 1, most: int = MAX_NAME) -> None:
-    """Refuse a name that is no printable Unicode text, or is too long.
+    """Refuse text that is unprintable or too long.
 
-    Control characters, NUL and line ends among them, and lone surrogates are not printable.
+    Control characters (such as NUL and line ends) and lone surrogates are unprintable.
 
     Raises:
-        ModelError: it is none; says what was expected and what came.
+        ModelError: the value is not such a text.
     """
     if not (isinstance(value, str) and least <= len(value) <= most and value.isprintable()):
         raise ModelError(

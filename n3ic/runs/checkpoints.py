@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings of a run that are done, kept beside its place until the run is written.
+"""Finished trainings of a run, kept beside its folder until the run is written.
 
-A run of several seeds, networks or protocols that is interrupted goes on where it was: what was
-trained is read, the rest is trained. A part is found by a digest of all that decides it (rows,
-recipe, seed, ...), so that one of other data or of another recipe is never taken.
+An interrupted run of several seeds, networks or protocols resumes: finished trainings are read, the
+rest is trained. A digest of everything that decides a training (rows, recipe, seed, ...) names its
+file, so that a training of other data or of another recipe is never taken.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _OWN = re.compile(r"[0-9a-f]{64}\.part")
 
 @dataclass(frozen=True)
 class TrainingCheckpoints:
-    """A folder of trainings that are done."""
+    """A folder of finished trainings."""
 
     folder: Path
 
     def find(
         self, experiment: Experiment, shapes: tuple[Shape, ...]
     ) -> dict[Shape, TrainingResult] | None:
-        """The results of an experiment, by hidden layers; None where they are not there.
+        """The results of an experiment, by hidden layers; None if there are none.
 
         Args:
-            experiment: what decides them, but for the hidden layers.
+            experiment: the experiment, whose hidden layers are replaced by ``shapes``.
             shapes: hidden layers of its networks, which are trained together.
         """
         path = self._path(experiment, shapes)
@@ -87,14 +87,14 @@ class TrainingCheckpoints:
 
 @contextmanager
 def training_checkpoints(run: Path, note: Callable[[str], object]) -> Iterator[TrainingCheckpoints]:
-    """The trainings of a run that is being written; they go when the block ends well.
+    """The trainings of a run that is being written; they are removed unless the block fails.
 
     Args:
-        run: the run's folder, beside which they lie.
-        note: is told where they are kept when the block fails.
+        run: the run's folder, beside which they are kept.
+        note: called with their place if the block fails.
 
     Raises:
-        UsageError: another process has the folder, or it holds files of others.
+        UsageError: another process uses the folder, or it holds other files.
     """
     folder = run.with_name(f".{run.name}.n3ic-parts")
     with (
@@ -107,12 +107,12 @@ def training_checkpoints(run: Path, note: Callable[[str], object]) -> Iterator[T
 def experiment_digest(
     experiment: Experiment, shapes: tuple[Shape, ...] = (), rows: str = ""
 ) -> str:
-    """SHA-256 of all that decides an experiment's results: rows, recipe, split, seed, ...
+    """SHA-256 of everything that decides an experiment's results: rows, recipe, split, seed, ...
 
     Args:
         experiment: the experiment.
-        shapes: hidden layers of its networks, where they are not its recipe's.
-        rows: digest of its table, where that is known already.
+        shapes: hidden layers of its networks; empty for its recipe's.
+        rows: digest of its table; empty to compute it.
     """
     said = [
         __version__,
@@ -125,7 +125,7 @@ def experiment_digest(
 
 
 def table_digest(table: FlowTable) -> str:
-    """SHA-256 of all that training reads of a table."""
+    """SHA-256 of everything that training reads from a table."""
     said = [
         [table.name, table.sha256, table.synthetic, table.time_order, table.classes],
         [asdict(f) for f in table.catalogue],
@@ -142,7 +142,7 @@ def table_digest(table: FlowTable) -> str:
 
 
 def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """A result as plain data for JSON, and its arrays by name; pairs keep their order."""
+    """A result as plain data for JSON, and its arrays by name; pairs keep the order."""
     said = {
         "positive": result.positive,
         "test": result.test.to_dict(),
@@ -168,7 +168,7 @@ def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[An
 def _result(
     experiment: Experiment, shape: Shape, said: Mapping[str, Any], tensors: Tensors, prefix: str
 ) -> TrainingResult:
-    """The result that :func:`_plain` made data of."""
+    """The inverse of :func:`_plain`."""
     from n3ic.training.loop import Epoch
 
     rows = dict(said["rows"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a table to a proven integer network, with its figures beside its baselines."""
+"""From a table to an integer network, with its figures and those of its baselines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """A trained network and what it does on the test rows.
+    """A trained network and its results on the test rows.
 
     Attributes:
         model: the integer model.
@@ -39,14 +39,14 @@ class TrainingResult:
         test: figures on the test rows.
         validation: figures on the rows that chose the epoch.
         train_accuracy: accuracy on the training rows.
-        twin_share: share of the test rows that are equal to some training row.
+        twin_share: share of the test rows that equal some training row.
         baselines: figures of each baseline on the test rows.
         history: figures of each epoch.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
         test_label: true class of each test row.
         test_scores: scores of the network (``model``) and of the baselines on the test rows.
         rows: number of training, validation and test rows.
-        notes: what is to be said of the baselines, as sentences.
+        notes: remarks on the baselines, as sentences.
     """
 
     model: Classifier
@@ -67,9 +67,9 @@ class TrainingResult:
 
     @property
     def no_better_than(self) -> str:
-        """The most frequent class, where saying it of all test rows is as good; else empty.
+        """The most frequent class if always answering it is as accurate; else empty.
 
-        Empty for a model that learned no class but what is normal.
+        It is empty for a model that learned only what is normal.
         """
         if not self.model.learned_all:
             return ""
@@ -82,11 +82,11 @@ def train(experiment: Experiment, progress: TrainingProgress | None = None) -> T
     """Train on a table and evaluate once on its test rows.
 
     Args:
-        experiment: what decides the network and its figures.
-        progress: what is told meanwhile.
+        experiment: the table, the recipe and the split.
+        progress: receives messages on the way.
 
     Raises:
-        DataError: the table cannot be split that way.
+        DataError: the table does not allow the split.
         UsageError: the recipe does not fit the table.
     """
     (result,) = train_shapes(experiment, [experiment.recipe.training.hidden], progress)
@@ -100,18 +100,17 @@ def train_shapes(
 ) -> Iterator[TrainingResult]:
     """Train networks of several shapes on the same rows, one after the other.
 
-    Rows, input bits and the baselines that have no shape are shared, so that this takes less
-    than :func:`train` for each; the results are the same. ``weighted`` bits are chosen for a
-    shape: with them, the rows and the boosted trees alone are shared. Of several shapes, none
-    gives way to a tree.
+    The results are those of :func:`train`, in less time: networks share the rows, the input bits
+    and the baselines without a shape. ``weighted`` bits depend on the shape, so that only rows
+    and boosted trees are shared. No network of several is replaced by a tree.
 
     Args:
         experiment: everything else that decides the networks.
         shapes: neurons of the hidden layers of each network.
-        progress: what is told meanwhile.
+        progress: receives messages on the way.
 
     Raises:
-        DataError: the table cannot be split that way.
+        DataError: the table does not allow the split.
         UsageError: the recipe does not fit the table.
     """
     progress = progress or TrainingProgress()
@@ -128,11 +127,11 @@ def train_shapes(
 
 
 def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingResult:
-    """Train on rows that are split and encoded already, and evaluate once on the test rows.
+    """Train on split and encoded rows, and evaluate once on the test rows.
 
     Args:
-        prepared: rows, and the experiment that they are for.
-        progress: what is told meanwhile.
+        prepared: the rows and their experiment.
+        progress: receives messages on the way.
     """
     this = prepared.experiment
     family, table = learner(this.recipe.family), this.table
@@ -202,7 +201,7 @@ def _result(
 
 
 def _worse_than_majority(baselines: Mapping[str, Evaluation]) -> Iterator[str]:
-    """A sentence on each classifier that is right on fewer test rows than the majority class."""
+    """A sentence about each classifier that is less accurate than the majority class."""
     if "majority" not in baselines:
         return
     least = baselines["majority"].accuracy

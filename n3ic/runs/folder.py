@@ -35,7 +35,7 @@ class Run(Displayed):
     Attributes:
         path: the folder.
         metrics: what ``metrics.json`` holds.
-        models: model files, by task; one unnamed for a use case of one network.
+        models: model files, by task; under an empty name for a single network.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Run(Displayed):
         return TextTable("test rows", ("", *FIGURES.values()), tuple(rows))
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         data = _part(self.metrics, "data")
         case, recipe = (self.metrics.get(k, "") for k in ("use_case", "recipe"))
         accuracy = _share(_part(self.metrics, "test"), "accuracy")
@@ -78,13 +78,13 @@ class Run(Displayed):
 
 
 def _part(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A part of what a file says; empty where it says something else."""
+    """A part of a file's content; empty if it is missing or something else."""
     found = metrics.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
 def figure_cells(figures: object) -> tuple[str, ...]:
-    """A classifier's part of the metrics as text, a cell for each of ``FIGURES``."""
+    """A classifier's part of the metrics as text, one cell for each of ``FIGURES``."""
     return tuple(_share(figures, key) for key in FIGURES)
 
 
@@ -118,7 +118,7 @@ def newest_run(root: str | Path = "runs") -> Path:
     """The run below ``root`` that was written last.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no run below ``root``.
     """
     found = [p for p in Path(root).glob(f"*/{METRICS}") if not p.parent.name.startswith(".")]
     if not found:
@@ -132,7 +132,7 @@ def models_of(path: str | Path) -> dict[str, Path]:
     """Model files of a run folder by task, or of one model file.
 
     Raises:
-        UsageError: there is no model.
+        UsageError: the folder holds no model.
     """
     given = Path(path)
     if not given.is_dir():
@@ -148,10 +148,10 @@ def models_of(path: str | Path) -> dict[str, Path]:
 def open_models(
     path: str | Path | None,
 ) -> tuple[Path, dict[str, Classifier], dict[str, Any] | None]:
-    """The models of a run, or a model file, with the run's metrics where there are any.
+    """The models of a run or of a model file, with the run's metrics if there are any.
 
     Args:
-        path: a run folder or a model file; the newest run where None.
+        path: a run folder or a model file; None for the newest run.
 
     Raises:
         UsageError: there is no run.

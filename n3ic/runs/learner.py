@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What training asks of a family of models: how an input is chosen, a model learned and compared.
+"""The interface of a family of models for training: choice of the input, training, baselines.
 
-The module of a learner is imported for the options of ``n3ic train``: what it needs of numpy and of
-training libraries, its methods import.
+``n3ic train`` imports a learner's module for its options alone, so its methods import numpy and
+training libraries.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A model that was trained.
+    """A trained model.
 
     Attributes:
-        model: the integer model, without meter and rules of a table.
-        prepared: the rows that it was trained on, encoded by its own input.
-        history: figures of each epoch, where there are epochs.
+        model: the integer model, without meter and table rules.
+        prepared: its training rows, encoded by its own input.
+        history: figures of each epoch; empty without epochs.
     """
 
     model: Classifier
@@ -48,20 +48,20 @@ class Learner(Plugin):
     Attributes:
         name: as in ``--family NAME``.
         summary: one line.
-        settings: a frozen dataclass of the family's own values of a recipe, which has a default for
-            each, a sentence on each in its docstring, and checks them; each is an option of
-            ``n3ic train``. Its names are no other family's. None where there are none.
-        budgeted: whether a number of bytes of weights chooses bits and layers.
+        settings: a frozen dataclass of the family's own values of a recipe, with a default and a
+            sentence in the docstring for each; it checks them. Each is an option of ``n3ic
+            train``, so no two families may share a name. None without such values.
+        budgeted: whether a budget of bytes of weights chooses bits and layers.
     """
 
     settings: ClassVar[type | None] = None
     budgeted: ClassVar[bool] = True
 
     def unlearned(self, experiment: Experiment) -> int | None:
-        """The class that is not learned, but told by fitting no other; None for none.
+        """The class of rows that fit no learned class; None if every class is learned.
 
         Args:
-            experiment: what is asked for.
+            experiment: the experiment.
         """
         return None
 
@@ -69,7 +69,7 @@ class Learner(Plugin):
         """Whether boosted trees teach the model.
 
         Args:
-            recipe: how it is trained.
+            recipe: the recipe.
         """
         return False
 
@@ -77,7 +77,7 @@ class Learner(Plugin):
         """Whether the choice of the input, or the training, needs boosted trees.
 
         Args:
-            experiment: what is asked for.
+            experiment: the experiment.
         """
         recipe = experiment.recipe
         chosen = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
@@ -86,58 +86,58 @@ class Learner(Plugin):
     def choose_input(
         self, experiment: Experiment, rows: FlowTable, trees: Any
     ) -> tuple[InputSpec, dict[str, float]]:
-        """The input, and the chi-squared statistic of each feature that might be in it.
+        """Choose the input; also return the chi-squared statistic of each candidate feature.
 
         Args:
-            experiment: what is asked for.
+            experiment: the experiment.
             rows: the training rows.
-            trees: boosted trees on these rows; None where none were asked for.
+            trees: boosted trees on these rows; None if :meth:`boosts` asked for none.
 
         Raises:
-            UsageError: the recipe cannot be had of the table.
+            UsageError: the recipe does not fit the table.
         """
         from n3ic.training.input_choice import choose_input
 
         return choose_input(rows, experiment.recipe, seed=experiment.seed, trees=trees)
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
-        """A model of rows that are split and encoded.
+        """Train a model on split and encoded rows.
 
         Args:
-            prepared: the rows, and what is asked for.
-            progress: what is told meanwhile.
+            prepared: the rows and their experiment.
+            progress: receives messages on the way.
 
         Raises:
-            UsageError: the recipe cannot be had of the rows.
+            UsageError: the recipe does not fit the rows.
         """
         raise NotImplementedError
 
     def baselines(self, prepared: Prepared) -> Iterator[Prediction]:
-        """What the family's models are compared with beside the baselines of every family.
+        """Baselines of the family, beside those of every family.
 
         Args:
-            prepared: the rows, and what is asked for.
+            prepared: the rows and their experiment.
         """
         return iter(())
 
     def twin(self, prepared: Prepared, progress: TrainingProgress) -> Prediction | None:
-        """A baseline that has the model's shape, trained after it; None for none.
+        """A baseline of the model's shape, trained after the model, or None.
 
         Args:
-            prepared: the rows, and what is asked for.
-            progress: what is told meanwhile.
+            prepared: the rows and their experiment.
+            progress: receives messages on the way.
         """
         return None
 
 
 def learner(family: str) -> Learner:
-    """Who trains models of that family.
+    """The learner of a family.
 
     Args:
         family: its name in a recipe.
 
     Raises:
-        UsageError: nobody.
+        UsageError: no family has that name.
     """
     found: Learner = plugins.find("n3ic.learners", family, Learner)
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows split and encoded, and what networks of every shape on them share."""
+"""Split and encode rows, and train the baselines that networks of every shape share."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def prepare(
     """Split a table, choose its input bits and train the baselines that have no shape.
 
     Args:
-        experiment: what decides the network; of its training, only whether it distils, and for
-            ``weighted`` bits the hidden layers that they are for.
+        experiment: the experiment; of its training only distillation and, for ``weighted`` bits,
+            the hidden layers have effect.
         stage: called with a line about each step.
-        trees: boosted trees on the training rows of this split, where they are fitted already.
+        trees: fitted boosted trees on the training rows of this split, if any.
 
     Raises:
-        DataError: the table cannot be split that way.
-        ModelError: a name of a class or feature is none that a model may have.
+        DataError: the table does not allow the split.
+        ModelError: a model cannot carry the name of a class or feature.
         UsageError: the recipe or the kept input does not fit the table, or its training rows have
             a single class.
     """
@@ -107,10 +107,10 @@ def prepare(
 
 
 def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepared:
-    """The same rows on other input bits, with the baselines of those.
+    """The same rows with other input bits, and the baselines on these.
 
     Args:
-        prepared: rows that are split.
+        prepared: the split rows.
         spec: the input bits.
         stage: called with a line about each step.
     """
@@ -127,7 +127,7 @@ def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepar
 
 
 def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
-    """With the figures and scores of the baselines that have no shape."""
+    """Add the figures and scores of the baselines without a shape."""
     from n3ic.training.baselines import non_neural_baselines
 
     this, train, test = prepared.experiment, prepared.train, prepared.test
@@ -155,10 +155,10 @@ def baseline_figures(
     """Figures of a baseline on the test rows.
 
     Args:
-        experiment: which class is counted.
+        experiment: the experiment, which names the positive class.
         other: the baseline's output.
         label: true class indices of the test rows, shape ``(rows,)``.
-        unseen: test rows that equal no training row.
+        unseen: whether each test row equals no training row.
     """
     return evaluate(
         label,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a training, and the rows that it is done on."""
+"""A training's specification and its rows."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What decides a network and its figures.
+    """Everything that decides a network and its figures.
 
     Attributes:
         table: labelled flows.
         recipe: how bits are chosen and how the network is trained.
         protocol: how the rows are split.
-        seed: of the split, the choice of bits, and the training.
+        seed: seed of the split, the choice of bits, and the training.
         name: the model's name.
-        positive: index of the class whose detection is counted (false positive rate, ROC); the
-            second of two classes where None, and the mean over more than two.
+        positive: index of the class whose detection is counted (false positive rate, ROC); None
+            for the second of two classes, and for the mean over more than two.
         with_baselines: whether the baselines are trained, too.
-        keeps: a network whose input bits are taken instead of chosen; None for none.
+        keeps: a network whose input bits are kept; None to choose the bits.
     """
 
     table: FlowTable = field(repr=False)
@@ -51,7 +51,7 @@ class Experiment:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """Where its models come from, as their files say it."""
+        """The origin of its models, for their files."""
         kept = self.keeps
         return {
             "data": self.table.name,
@@ -65,24 +65,24 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows split and encoded, and what networks of every shape on them share.
+    """Split and encoded rows, and results that networks of every shape share.
 
     Attributes:
-        experiment: what was asked for.
+        experiment: the experiment.
         parts: the split.
-        trees: boosted trees on the training rows; None where nothing needs them.
+        trees: boosted trees on the training rows; None if nothing needs them.
         spec: the input bits.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
-        bits: of all rows, bool of shape ``(rows, inputs)``.
-        train: rows to train on.
-        validation: rows to choose with.
-        test: rows to evaluate on once.
-        unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
-        teacher: class probabilities of the training rows from boosted trees; None where the
-            recipe distils from none, or their boosting collapsed.
-        baselines: figures of the baselines that have no shape.
-        baseline_scores: their scores on the test rows, of those that have scores.
-        notes: what is to be said of the boosted trees, as sentences.
+        bits: input bits of all rows, bool of shape ``(rows, inputs)``.
+        train: training rows.
+        validation: validation rows.
+        test: test rows, which are used once.
+        unseen: whether each test row equals no training row, bool of shape ``(rows,)``.
+        teacher: class probabilities of the training rows from boosted trees; None without
+            distillation, or if boosting collapsed.
+        baselines: figures of the baselines without a shape.
+        baseline_scores: their scores on the test rows, if they have any.
+        notes: remarks on the boosted trees, as sentences.
     """
 
     experiment: Experiment

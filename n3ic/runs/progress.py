@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told while training goes on."""
+"""Callbacks for the progress of a training."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ StageCallback = Callable[[str], None]
 
 
 def _ignored(*_: object) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """What is told while training goes on.
+    """Callbacks for the progress of a training.
 
     Attributes:
         epoch: called after every epoch.
         stage: called with a line about each step.
-        begin: called with a line about a step of several tasks, and how many they are.
-        task: called with the name of each of these tasks that is done.
-        note: called with lines about the data that stay to be read.
+        begin: called with a line about a step of several tasks, and their number.
+        task: called with the name of each of these tasks when it is done.
+        note: called with lines that should remain visible.
     """
 
     epoch: EpochCallback = _ignored

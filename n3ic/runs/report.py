@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run: as data for ``metrics.json`` and as a page for people."""
+"""The figures of a run, as data for ``metrics.json`` and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _identity(model: Classifier) -> dict[str, Any]:
 
 
 def model_text(metrics: Mapping[str, Any]) -> str:
-    """What kind of model a run's figures are of, in words."""
+    """The family of a run's models in words."""
     return family_text(metrics.get("model", {}).get("family", BinaryModel.family))
 
 
 def memory_of(model: Classifier) -> dict[str, int]:
-    """Bytes of a model by kind; of a binary network, of the same weights as float32, too."""
+    """Bytes of a model by kind; for a binary network also of its weights as float32."""
     if not isinstance(model, BinaryModel):
         return {"weight_bytes": model.weight_bytes, "input_bytes": model.input_bytes}
     return {
@@ -65,16 +65,16 @@ def metrics_of(
     repeated: Sequence[Mapping[str, TrainingResult]],
     importance: Mapping[str, Sequence[FeatureImportance]],
 ) -> dict[str, Any]:
-    """What ``metrics.json`` holds, but for what the use case adds.
+    """The content of ``metrics.json`` without the use case's own entries.
 
     Args:
-        use_case: its name.
-        group: the word for one of its networks; empty for a single one.
-        table: what was trained on.
+        use_case: name of the use case.
+        group: its word for one of several networks; empty for a single network.
+        table: the training data.
         seed: the first seed.
         every: results by protocol and task; the networks of the first protocol are kept.
         repeated: results of each further seed, by task.
-        importance: what the accuracy of each network rests on, by task.
+        importance: importance of each network's features, by task.
     """
     main, results = next(iter(every.items()))
     first = next(iter(results.values()))
@@ -148,10 +148,7 @@ def metrics_of(
 
 
 def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
-    """A sentence on each network of a run that is no better than always saying one class.
-
-    So is what is to be said of the baselines.
-    """
+    """Remarks on the baselines, and on networks that are no better than one constant answer."""
     networks = metrics[group] if group and group in metrics else {"": metrics}
     noted = [
         f"{f'{task}: ' if task else ''}{said}"

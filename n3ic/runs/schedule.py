@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run trains, and its trainings side by side."""
+"""The trainings of a run, and their execution in parallel."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from n3ic.runs.progress import TrainingProgress
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Trainings on the same rows, which are done together.
+    """Trainings on the same rows, which run together.
 
     Attributes:
-        task: one of the use case's tables.
+        task: name of one of the use case's tables.
         protocol: how its rows are split.
-        seed: of everything random.
+        seed: seed of everything random.
         shapes: neurons of the hidden layers of each network.
         with_baselines: whether the baselines are trained, too.
     """
@@ -34,7 +34,7 @@ class TrainingJob:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What its results are found by."""
+        """The key of its results."""
         return self.task, self.protocol, self.seed
 
 
@@ -45,19 +45,19 @@ def schedule(
     own: tuple[int, ...],
     others: tuple[tuple[int, ...], ...],
 ) -> list[TrainingJob]:
-    """What a run trains: the longest first, so that no core is left with it at the end.
+    """The trainings of a run, the longest first so that the cores finish together.
 
     Args:
         tasks: names of the use case's tables.
         protocols: how rows are split; the networks of the first are kept.
-        seeds: the first for all protocols, the others for the first of these.
-        own: hidden layers of the networks that are kept.
-        others: hidden layers that they are compared with.
+        seeds: the first is used for all protocols, the others for the first protocol.
+        own: hidden layers of the kept networks.
+        others: hidden layers of the networks with which they are compared.
     """
     names = list(tasks)
     main, *further = protocols
     units = [TrainingJob(task, main, seeds[0], (own, *others), True) for task in names]
-    # for many networks, the other protocols are reported without their baselines
+    # For many networks, the other protocols are reported without baselines.
     units += [
         TrainingJob(task, which, seeds[0], (own,), len(names) == 1)
         for which in further
@@ -81,20 +81,20 @@ def train_jobs(
     """Train all units.
 
     Args:
-        plan: what is to be trained.
-        tasks: what is trained of each task; protocol, seed, hidden layers and whether baselines
-            are trained are replaced by each unit's.
-        progress: what is told meanwhile.
-        jobs: units that are trained at once; all cores if None.
+        plan: the units.
+        tasks: experiment of each task; a unit replaces its protocol, seed, hidden layers and
+            baselines.
+        progress: receives messages on the way.
+        jobs: number of units trained at once; None for all cores.
         dask: address of a Dask scheduler whose workers train instead.
-        parts: trainings that are done, which are not done again; each other one goes there as
-            soon as it is, where there are several.
+        parts: finished trainings, which are not repeated; of several units, each is kept there
+            as soon as it is done.
 
     Returns:
         Results by task, protocol and seed, then by hidden layers.
 
     Raises:
-        N3icError: a unit cannot be trained; its task is named where there are several.
+        N3icError: a unit cannot be trained; the message names the task, if there are several.
     """
     calls = [(_experiment(tasks[unit.task], unit), unit) for unit in plan]
     out: Found = {}
@@ -118,7 +118,7 @@ def _trained(
     jobs: int | None,
     dask: str | None,
 ) -> Iterator[tuple[Experiment, TrainingJob, dict[tuple[int, ...], TrainingResult]]]:
-    """Train what is left, in this process or side by side."""
+    """Train the units that are left, in this process or in parallel."""
     if here and dask is None:
         for own, unit in calls:
             yield own, unit, _train_job(own, unit, progress)

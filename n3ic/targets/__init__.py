@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets: what an exporter is, export directories, verification, reports, co-location.
+"""Targets: the exporter interface, export directories, verification, reports, co-location.
 
 May import meter, data, kernel, model and the first floor; docs/explanation/architecture.md has the
 order.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the files of an export directory from the model and the options."""
+"""Write the files of an export directory from the model and the options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SLACK = 1 << 20
 def write_artefacts(
     directory: Path, tool: Exporter[Any], network: Simplified[Any], options: Options
 ) -> None:
-    """Write what the target runs, its README and the model into an empty directory.
+    """Write the target's artefacts, its README and the model into an empty directory.
 
     Raises:
         ExportError: the model cannot be expressed for the target.
@@ -68,8 +68,24 @@ def describe(
     write_atomic(directory / MANIFEST, json_text(manifest))
 
 
-def files_of(directory: Path) -> list[str]:
+def exports_below(directory: Path) -> list[Path]:
+    """The export directories that a path is or holds, sorted; none is looked for within another.
+
+    Raises:
+        ExportError: see :func:`files_of`.
+    """
+    if not directory.is_dir():
+        return [directory]
+    found = [directory / name for name in files_of(directory, MANIFEST)]
+    return [path.parent for path in found if path.name == MANIFEST]
+
+
+def files_of(directory: Path, alone: str = "") -> list[str]:
     """Paths of everything in a directory except folders, including links, sorted.
+
+    Args:
+        directory: the directory.
+        alone: name of a file; of a folder that holds it, nothing else is looked at.
 
     Raises:
         ExportError: a folder cannot be read, or there are more than ``MAX_FILES`` files and
@@ -80,6 +96,9 @@ def files_of(directory: Path) -> list[str]:
     count = 0
     while folders:
         at = folders.pop()
+        if alone and os.path.lexists(directory / at / alone):
+            found.append(at + alone)
+            continue
         try:
             with os.scandir(directory / at) as entries:
                 for entry in entries:

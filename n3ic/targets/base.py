@@ -62,9 +62,9 @@ class MeteredCapture:
             ``first_us``, ``last_us``, ``packets``, ``decided``, ``class`` (the name of the
             verdict), ``margin``, a score a class, each register, each feature, and ``bits``: the
             network's input, bit 0 first.
-        counters: ``packets``, ``late``, ``evicted``, and those put aside by reason; what is not
-            there is 0. ``back`` and ``ahead``, the time stamps that go back or jump, of a target
-            that reads stamps from captures alone.
+        counters: ``packets``, ``late``, ``evicted``, and packets put aside by reason; missing
+            ones are 0. A target that reads time stamps from captures also has ``back`` and
+            ``ahead``, the stamps that go back or jump.
     """
 
     flows: tuple[tuple[str, ...], ...]
@@ -92,16 +92,15 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         reads: suffixes of the files that :meth:`read` imports; empty for none.
         products: path patterns of files that building an export creates in its directory;
             ``verify`` neither compares nor runs them.
-        shunts: whether the artefacts give *class or shunt* by the model's threshold. What
-            :meth:`run` returns then holds verdicts. A target that does not is written for models
-            without a threshold alone.
+        shunts: whether the artefacts give *class or shunt* by the model's threshold. The result of
+            :meth:`run` then holds verdicts. Other targets take only models without a threshold.
         links: link types of the captures that its meter reads; empty for all.
         family: the family of models that it writes.
-        other_families: who writes models of other families for the same target, an
-            :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`. Its options
-            bear names of this one's.
+        other_families: exporters of other families for the same target, each an
+            :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`. Names of
+            their options are names of this one's.
         refusals: why models of a family are not written, in words, by family.
-        evicts: whether a full flow cache of its meter forgets what the specification says. Where
+        evicts: whether a full flow cache of its meter evicts flows as the specification says. If
             not, captures are compared with room for all their flows.
     """
 
@@ -142,7 +141,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
 
     @cached_property
     def device(self) -> Device:
-        """The device that is exported for."""
+        """The device of the target."""
         return Device.from_toml(self.folder / "device.toml")
 
     def is_product(self, name: str) -> bool:
@@ -180,7 +179,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
         """Run the artefacts in ``directory`` on packed inputs, without changing the directory.
 
-        Must compute from the artefacts alone; ``model`` only tells shapes. ``options`` holds
+        It must compute from the artefacts alone; ``model`` only gives shapes. ``options`` holds
         the export's options and the verification's.
 
         Args:
@@ -208,8 +207,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     def decode(self, directory: Path, model: ModelT, options: Options) -> tuple[Decoded, ...]:
         """Read weights, masks, thresholds, biases and cuts back from the artefacts.
 
-        The reader shares no code with the writer. ``model`` tells the shape alone, where the
-        artefact does not.
+        The reader shares no code with the writer. ``model`` only gives the shape, if the artefact
+        does not hold it.
 
         Returns:
             The content of each artefact that holds weights; empty if none can be read back.
@@ -226,7 +225,11 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the artefacts' input stage on integer features; None if they have none."""
+        """Run the artefacts' input stage on integer features; None if they have none.
+
+        Raises:
+            MissingDependencyError, VerifyError: as :meth:`run`.
+        """
         return None
 
     def meter(
@@ -267,7 +270,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Measure the target beside its alternatives, after checking that all agree.
 
         Raises:
-            UsageError: this target has no benchmark.
+            UsageError: this target has no benchmark, or not one with these options.
+            MissingDependencyError: a tool that this needs is not installed; names it.
+            VerifyError: the target's results differ from the model's.
         """
         raise UsageError(f"target {self.name} has no benchmark here")
 
@@ -280,7 +285,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Run a simulated card between network interfaces until interrupted.
 
         Raises:
-            UsageError: this target has no simulated card.
+            UsageError: this target has no simulated card, or an option is unknown.
+            MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
+            N3icError: this process is not root, or a device with that name exists.
         """
         raise UsageError(f"target {self.name} has no simulated card")
 

@@ -40,10 +40,10 @@ class ExportOutcome:
     """Result of an export item: an export, or the error that prevented it.
 
     Attributes:
-        item: what was to be exported.
-        exported: what was.
-        error: why not; one of ``REFUSALS``, or what went wrong.
-        kept: whether the directory is still there.
+        item: the item of the plan.
+        exported: the export; None if there is none.
+        error: why there is none: one of ``REFUSALS``, or a failure.
+        kept: whether the directory still exists.
     """
 
     item: ExportItem
@@ -53,12 +53,12 @@ class ExportOutcome:
 
     @property
     def name(self) -> str:
-        """The target and, of a set, the network."""
+        """The target and, in a set, the network."""
         return self.item.target + (f" {self.item.task}" if self.item.task else "")
 
     @property
     def why(self) -> str:
-        """Why there is no export, in words; empty where there is one."""
+        """Why there is no export, in words; empty if there is one."""
         if self.error is None:
             return ""
         if isinstance(self.error, MissingDependencyError):
@@ -71,7 +71,7 @@ class ExportOutcome:
 
     @property
     def equality(self) -> str:
-        """What was compared of the export, in words."""
+        """The outcome of the verification in words."""
         checked = None if self.exported is None else self.exported.verification
         return "not verified" if checked is None else str(checked).partition(": ")[2]
 
@@ -99,7 +99,7 @@ class ExportOutcome:
         }
 
     def details(self) -> dict[str, Any]:
-        """All that is known of the export, as plain data for JSON."""
+        """All facts about the export, as plain data for JSON."""
         if self.exported is None:
             return {"error": str(self.error)}
         done = self.exported
@@ -123,7 +123,7 @@ def export_plan(
     out: str | Path | None,
     options: Mapping[str, OptionValue],
 ) -> list[ExportItem]:
-    """What to export where: a folder a target, and a folder a model in it if they are several.
+    """The exports and their folders: one per target, with one per model if there are several.
 
     Raises:
         UsageError: a target is unknown, or no target knows an option.
@@ -156,7 +156,7 @@ def export_plan(
 def _option_names(target: str, families: Sequence[str], *, alone: bool) -> set[str]:
     """Names of a target's options for models of some families.
 
-    One among all that is broken, whose library is missing, or that takes no such models, has none.
+    A target that fails to load, lacks a library, or takes no such models has none.
     """
     try:
         tools = [exporter(target).for_family(family) for family in families]
@@ -176,7 +176,7 @@ def export_item(
     simplify: bool = True,
     metrics: Mapping[str, Any] | None = None,
 ) -> ExportOutcome:
-    """Export one item; any error is stored, so that other items go on.
+    """Export one item; any error is stored, so that other items are still exported.
 
     Callers that export several items raise :func:`failure` after reporting all of them.
     """
@@ -205,7 +205,7 @@ def failure(outcomes: Sequence[ExportOutcome]) -> Exception | None:
 
 
 def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
-    """The part of a run's metrics that is about one of its networks."""
+    """The part of a run's metrics about one of its networks."""
     if metrics is None or not task:
         return metrics
     for value in metrics.values():
@@ -227,12 +227,12 @@ def report_all(
     Args:
         models: the run's networks, by task.
         metrics: the run's metrics, for reports that are written.
-        exports: the folder below which exports are looked for; None for nowhere.
-        progress: is told what is being done.
-        note: is told why an export that is there was not taken.
+        exports: the folder with existing exports; None to export temporarily.
+        progress: called with each step.
+        note: called with the reason why an existing export was not used.
 
     Returns:
-        What became of each network for each target, the networks of a target in turn.
+        The outcome of each network for each target, ordered by target.
     """
     out = []
     with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:

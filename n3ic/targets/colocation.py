@@ -40,10 +40,10 @@ class CoLocation:
 
     Attributes:
         way: how they run, in words.
-        memory: bytes that all of them take of each memory.
-        resources: what all of them take besides memory, by the name of the figure.
-        latency_ns: from the networks' input to the last answer; None if a network has no latency.
-        latency_kind: whether that comes from measured, simulated or estimated figures.
+        memory: total bytes in each memory.
+        resources: total of each other resource, by the name of its figure.
+        latency_ns: time from the networks' input to the last answer; None if a latency is unknown.
+        latency_kind: whether it comes from measured, simulated or estimated figures.
         problems: why they do not fit together; empty if they do.
     """
 
@@ -56,7 +56,7 @@ class CoLocation:
 
 
 def summed_memory(members: Sequence[CoLocatedNetwork]) -> dict[str, int]:
-    """Bytes that networks take of each memory, added up."""
+    """Total bytes of networks in each memory."""
     memory: dict[str, int] = {}
     for member in members:
         for part in member.fit.placements:
@@ -73,15 +73,15 @@ def colocate(
     resources: Mapping[str, float] | None = None,
     problems: tuple[str, ...] = (),
 ) -> CoLocation:
-    """What an exporter says of several networks, from what it knows of them.
+    """Make the co-location of several networks from their figures.
 
     Args:
         members: the networks.
         way: how they run, in words.
-        combine: the latency of all from the latencies in the order of the networks: ``sum``
-            where they take turns, ``max`` where they run side by side.
-        memory: bytes of each memory; those of the networks added up if None.
-        resources: what they take besides; nothing if None.
+        combine: total latency of the networks' latencies: ``sum`` if they take turns, ``max`` if
+            they run in parallel.
+        memory: bytes in each memory; None for the sum over the networks.
+        resources: other resources; None for none.
         problems: why they do not fit together.
     """
     latency, kind = _latency(members, combine)
@@ -90,7 +90,7 @@ def colocate(
 
 
 def summed_figures(members: Sequence[CoLocatedNetwork], names: Sequence[str]) -> dict[str, float]:
-    """Figures of networks added up by name; one that a network lacks is left out."""
+    """Sums of the networks' figures by name, of figures that all networks have."""
     found = {name: [member.value(name) for member in members] for name in names}
     return {
         name: sum(value for value in values if value is not None)

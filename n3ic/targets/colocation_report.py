@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of several networks on one device, as data and as a page for people."""
+"""The report of several networks on one device, as data and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
     """How several networks share each target's device.
 
     Returns:
-        By target: ``networks``, ``refused`` (the reason and how many networks it refused), and
-        what :class:`~n3ic.targets.colocation.CoLocation` says of the others, None where there
-        are none.
+        By target: ``networks``, ``refused`` (number of refused networks by reason), and the
+        attributes of the others' :class:`~n3ic.targets.colocation.CoLocation`, None if there are
+        no others.
     """
     out: dict[str, Any] = {}
     for name in dict.fromkeys(o.item.target for o in outcomes):
@@ -53,7 +53,7 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
 
 
 def _together(target: str, members: Sequence[CoLocatedNetwork]) -> dict[str, Any]:
-    """What the target says of the set, and what it said of networks that were forced on it."""
+    """The target's co-location of the set, with problems of networks exported by force."""
     found = asdict(exporter(target).for_family(members[0].model.family).colocate(members))
     alone = [str(problem) for member in members for problem in member.fit.problems]
     return found | {"problems": [*dict.fromkeys(alone), *found["problems"]]}
@@ -65,11 +65,11 @@ def write_set_report(
     """Write the figures of a set of several networks beside its folders.
 
     Args:
-        outcomes: what became of each export.
-        tables_of: what the networks' use case says of them, from :func:`set_summary`'s figures.
+        outcomes: the outcome of each export.
+        tables_of: makes tables of the networks' use case from :func:`set_summary`'s figures.
 
     Returns:
-        The page for people, ``set.json`` beside it; None where each target got a single network.
+        The Markdown page, with ``set.json`` beside it; None if each target has a single network.
     """
     done = [o for o in outcomes if o.exported is not None]
     if len({o.item.task for o in outcomes}) < 2 or not done:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding: the content of an artefact, read by code that shares nothing with its writer.
 
-Test vectors cannot decide every weight bit of a network; comparing the bits themselves can.
+Test vectors cannot decide every weight bit of a network; a comparison of the bits can.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +18,27 @@ from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
 
 
+def read_artefact(path: Path) -> bytes:
+    """The bytes of an artefact.
+
+    Raises:
+        VerifyError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VerifyError(f"cannot read {path.name}: {error.strerror or error}") from error
+
+
 @dataclass(frozen=True, eq=False)
 class DecodedLayer:
     """A layer as an artefact holds it.
 
     Attributes:
-        weights: bool array of shape ``(outputs, inputs)``; where a mask says that there is no
-            connection, any value.
+        weights: bool array of shape ``(outputs, inputs)``; absent connections have any value.
         limits: thresholds of a hidden layer, biases of the output layer: int64 array of shape
-            ``(outputs,)``; None where the artefact does not hold them.
-        mask: which connections there are, bool array of the weights' shape; None for all.
+            ``(outputs,)``; None if the artefact does not hold them.
+        mask: the existing connections, bool array of the weights' shape; None for all.
     """
 
     weights: Bits
@@ -36,7 +48,7 @@ class DecodedLayer:
 
 @dataclass(frozen=True)
 class DecodedField:
-    """A field of the input stage as an artefact holds it; its cuts are beside.
+    """A field of the input stage as an artefact holds it, without its cuts.
 
     Attributes:
         feature: the feature's name.
@@ -126,8 +138,8 @@ def unpack_bitwise(words: Words, width: int, pad: int, where: str) -> Bits:
     Args:
         words: uint32 array of shape ``(rows, ceil(width / 32))``.
         width: bits of a row.
-        pad: what the bits above them must be.
-        where: what the rows are, for the error.
+        pad: value that the padding bits must have.
+        where: name of the rows in the error.
 
     Raises:
         VerifyError: a bit above the last is not ``pad``; it would count in a popcount.

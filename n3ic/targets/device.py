@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices, and what of a model goes where on them."""
+"""Devices, and the placement of a model on them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Memory:
 
 @dataclass(frozen=True)
 class SharedResource:
-    """Something of a device that several networks divide.
+    """A resource of a device that several networks share.
 
     Attributes:
-        name: such as ``lut_sites``, ``cls``, ``cycles``.
-        unit: of amounts.
-        figure: of a network's report that says how much it takes; with ``whole``, the figure of
-            the inferences a second that it gives by having ``whole`` of the resource.
-        capacity: of the device; None where it is counted but has no bound.
-        whole: amount by which a report's rate is reached, of what inferences take (threads,
-            cycles a second); None of what a network takes by being there (area, memory).
+        name: name, such as ``lut_sites``, ``cls``, ``cycles``.
+        unit: unit of the amounts.
+        figure: name of the report's figure with the amount that a network takes; with ``whole``,
+            with the inferences per second that ``whole`` of the resource gives.
+        capacity: amount on the device; None if it is counted but has no bound.
+        whole: amount behind a report's rate, for resources that inferences take (threads, cycles
+            per second); None for those that a network occupies (area, memory).
     """
 
     name: str
@@ -48,11 +48,11 @@ class CardLayout:
     """How a device is divided among several networks and their owners.
 
     Attributes:
-        regions: equal parts that hold networks: FPGA regions, islands, cores.
-        resources: what is divided.
-        ingress_gbps: bandwidth of its ports together, in Gb/s; None where it has none of its own.
-        scheduling_ns: one pass through the scheduler that gives packets to regions.
-        source: where the numbers come from.
+        regions: number of equal parts that hold networks: FPGA regions, islands, cores.
+        resources: the shared resources.
+        ingress_gbps: total bandwidth of its ports in Gb/s; None if it has no ports of its own.
+        scheduling_ns: time of one pass through the scheduler that gives packets to regions.
+        source: source of the numbers.
     """
 
     regions: int
@@ -68,12 +68,12 @@ class Device:
 
     Attributes:
         name: the device's name.
-        clock_mhz: its clock; 0 where it has none of its own.
+        clock_mhz: its clock; 0 if it has none of its own.
         memories: its memories, the fastest first.
         limits: numbers that bound a program (threads, table bytes, LUTs, ...).
         paper: the paper's figures for it, by name.
-        source: where the numbers come from.
-        card: how several owners' networks share it; None where nothing is known of that.
+        source: source of the numbers.
+        card: how several owners' networks share it; None if unknown.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Problem:
 
     Attributes:
         message: what does not fit, and where.
-        layer: the layer's index, or None where it is not one layer.
+        layer: the layer's index, or None if it is not about one layer.
         memory: the memory's name, or empty.
         missing_bytes: bytes that are missing in it, or 0.
         nearest: the nearest shape that would fit, or empty.
@@ -147,12 +147,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Fit:
-    """What goes where on a device, and what does not fit."""
+    """The placement of a model on a device, and what does not fit."""
 
     placements: tuple[Placement, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether all fits."""
+        """Whether everything fits."""
         return not self.problems

@@ -38,9 +38,9 @@ class Exported(Displayed):
         path: the directory.
         target: the target's name.
         network: the network that was written, and what the passes removed.
-        fit: what went where, and what does not fit (only with ``force``).
+        fit: the placement, and what does not fit (only with ``force``).
         report: the target's figures.
-        verification: the check at export time, or None where it was not asked for.
+        verification: the check at export time; None if it was not requested.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Exported(Displayed):
     verification: Verification | None
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         fits = "fits" if self.fit.ok else "does not fit"
         checked = "not verified" if self.verification is None else str(self.verification)
         parts = tuple((p.part, p.memory, f"{p.bytes:,}") for p in self.fit.placements)

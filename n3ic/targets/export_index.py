@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds existing exports to report on; they are read, never run."""
+"""Find existing exports to report on; they are read, never run."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _STALE = "{path} is not verified: verification.json is of other files; next: n3i
 
 
 def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | None, str]:
-    """The export of a model for a target below a folder that a report may take figures from.
+    """Find an export of a model for a target, below a folder, for the figures of a report.
 
-    It is what this version of n3ic wrote of this very model, and its ``report.json`` is as the
-    manifest says. Of several, one with the target's default options, then the one written last.
+    It was written by this version of n3ic from this very model, and the manifest confirms its
+    ``report.json``. Exports with the target's default options come first, then later ones.
 
     Returns:
-        The export and nothing, or the export and why its verification does not count, or None and
-        why one that is there was not taken.
+        The export and an empty text, the export and why its verification does not count, or None
+        and why an existing one was not used.
     """
     found = sorted(_candidates(root, target, model.digest), key=lambda f: (bool(f[1]), -f[2]))
     why = ""
@@ -57,7 +57,7 @@ def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | 
 
 
 def read_export(path: Path) -> Exported:
-    """What an export directory says of itself.
+    """The target, report and verification that an export directory records.
 
     Raises:
         ExportError: the directory is not an export, or its report was changed.
@@ -79,7 +79,7 @@ def read_export(path: Path) -> Exported:
 
 
 def _recorded(path: Path, target: str, family: str) -> Verification | None:
-    """The outcome of the last verification, if it is of the files that are there now."""
+    """The outcome of the last verification, if it is of the present files."""
     if not (path / VERIFICATION).is_file():
         return None
     data = _object(path / VERIFICATION, _read(path / VERIFICATION))

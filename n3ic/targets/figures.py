@@ -20,12 +20,12 @@ class Figure:
     """A number of a report.
 
     Attributes:
-        name: what it is, in dotted lower case: ``memory.weights``, ``latency``, ``throughput``.
+        name: name in dotted lower case: ``memory.weights``, ``latency``, ``throughput``.
         value: the number.
         unit: its unit: ``byte``, ``ns``, ``inference/s``, ``LUT``.
         kind: whether it was measured, simulated or estimated.
-        source: from what: a tool and its version, a formula and its inputs, a count.
-        paper: the paper's figure for the same, where it has one.
+        source: its source: a tool and its version, a formula and its inputs, a count.
+        paper: the paper's figure, if it has one.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Report(Displayed):
     notes: tuple[str, ...] = ()
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         kinds = Counter(f.kind for f in self.figures)
         said = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
         return View(f"{len(self.figures)} figures: {said}", (self.table,), self.notes)
@@ -68,7 +68,7 @@ class Report(Displayed):
 
 @dataclass(frozen=True)
 class Bench:
-    """What a benchmark measured.
+    """Results of a benchmark.
 
     Attributes:
         tables: title, column names and rows of text of each table.

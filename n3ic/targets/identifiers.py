@@ -19,8 +19,8 @@ _RESERVED = frozenset(
 def identifier(name: str, *, prefix: str = "n_") -> str:
     """A name as an identifier of C, P4 and Verilog: letters, digits and ``_``, 48 at most.
 
-    What may not stand in an identifier becomes ``_``; distinct names may meet, so generated
-    code uses :func:`unique_identifiers` for a set of them.
+    Other characters become ``_``. Distinct names may become equal, so generated code uses
+    :func:`unique_identifiers` for a set of names.
     """
     text = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")[:48]
     if not text or text[0].isdigit() or text.lower() in _RESERVED:

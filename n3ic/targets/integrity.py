@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs only files that n3ic itself would write: exports are written again and compared.
+"""Run only files that n3ic itself would write: exports are written again and compared.
 
 An export is a function of the model and the options, so n3ic can write it again. Digests in the
 directory prove nothing, because whoever changes the directory can change them too.
@@ -41,7 +41,7 @@ class IntegrityCheck:
         changed: files and fields of the manifest that differ or are missing, in words.
         added: files that this n3ic does not write, in words.
         equal: number of files that are equal, byte for byte.
-        note: what a reader should know though nothing differs; empty where there is nothing.
+        note: a remark for the reader although nothing differs, or empty.
     """
 
     changed: tuple[str, ...]
@@ -59,8 +59,8 @@ def regenerate(
 ) -> IntegrityCheck:
     """Write an export again, into ``fresh``, and compare every file of ``directory`` with it.
 
-    Of the report, figures, notes and the accuracy are taken from the directory: they come from
-    simulations and from the run. Everything else, the page that shows them too, is compared.
+    Figures, notes and accuracy of the report come from simulations and from the run, so they are
+    taken from the directory. Everything else, including the page that shows them, is compared.
 
     Args:
         directory: the export directory.
@@ -144,7 +144,7 @@ def trusted_copy(directory: Path, place: Path, *, run_changed: bool = False) -> 
 
 
 def _shown(name: str) -> str:
-    """A file's name of whatever bytes, in one line."""
+    """A file's name, of any bytes, in one printable line."""
     return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
@@ -155,7 +155,7 @@ def _fields(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]
 
 
 def _report(directory: Path) -> tuple[Report, Mapping[str, Any]]:
-    """Figures, notes and accuracy that a directory's report claims; empty where it is damaged."""
+    """Figures, notes and accuracy that a directory's report claims; empty if it is damaged."""
     empty = Report((), ())
     try:
         data = json.loads(read_regular(directory / REPORT, MAX_JSON_BYTES))
@@ -174,12 +174,12 @@ def _report(directory: Path) -> tuple[Report, Mapping[str, Any]]:
 
 
 def difference(one: Path, written: Path, what: str) -> str:
-    """How a file of somebody else differs from one that was just written; empty where it is equal.
+    """How an untrusted file differs from one that was just written; empty if it is equal.
 
     Args:
         one: the file; no more of it is read than ``written`` has.
-        written: what it should be.
-        what: what it was written for, in words.
+        written: the expected content.
+        what: the purpose of the file, in words.
     """
     wanted = written.read_bytes()
     try:

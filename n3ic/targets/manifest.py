@@ -72,7 +72,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read_manifest(directory: str | Path) -> dict[str, Any]:
-    """The manifest of an export directory; every field is there and of its type.
+    """Read the manifest of an export directory; every field is checked for its type.
 
     Raises:
         ExportError: the directory is not an export, or of a newer version, or damaged.
@@ -102,7 +102,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
 
 
 def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simplified[Any]:
-    """The network that an export's artefacts hold, and the trained one that it comes from.
+    """The network of an export's artefacts, and the trained network behind it.
 
     Args:
         directory: the export directory.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A target's own meter against the reference meter and the network, flow by flow."""
+"""Compare a target's own meter with the reference meter and the network, flow by flow."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Metering:
     """Result of comparing a target's own meter with the reference.
 
     Attributes:
-        packets: packets of all captures; 0 where the target or the model has no meter.
-        flows: flows that were decided.
-        failures: where they differ, in words.
-        missing: why the meter did not run here, in words; empty where it did.
+        packets: packets of all captures; 0 if the target or the model has no meter.
+        flows: number of decided flows.
+        failures: differences, in words.
+        missing: why the meter did not run here, in words; empty if it did.
     """
 
     packets: int = 0
@@ -55,16 +55,16 @@ def check_metering(
     seed: int,
     captures: Sequence[Path] = (),
 ) -> Metering:
-    """Run a target's meter on captures that are made by seed, and on given ones.
+    """Run a target's meter on generated captures and on given ones.
 
     Args:
         tool: the target.
         directory: its artefacts.
-        network: the network that they hold, and the trained one that it comes from.
-        options: the export's and the verification's.
-        packets: how many in each capture that is made, 2,000 at most.
-        seed: of what is made.
-        captures: captures to run besides, plain or packed.
+        network: the network of the artefacts, and the trained network behind it.
+        options: options of the export and of the verification.
+        packets: number of packets of each generated capture, 2,000 at most.
+        seed: seed of the generated captures.
+        captures: further captures, plain or packed.
 
     Raises:
         UsageError: captures are given, and the target or the model has no meter, or the target
@@ -121,7 +121,7 @@ def _captures(
 
 
 def flow_columns(model: Classifier) -> list[str]:
-    """Names of what is compared of a flow: see :class:`~n3ic.targets.base.MeteredCapture`."""
+    """Names of the compared columns; see :class:`~n3ic.targets.base.MeteredCapture`."""
     spec = model.meter
     registers, features = (
         ([r.name for r in spec.registers], spec.feature_names) if spec else ([], [])
@@ -139,14 +139,14 @@ def flow_columns(model: Classifier) -> list[str]:
 def reference_flows(
     network: Simplified[Any], link: int, frames: Iterable[Frame], spec: MeterSpec | None = None
 ) -> MeteredCapture:
-    """What the reference meter and the trained network make of frames.
+    """Flows and verdicts of the reference meter and the trained network on frames.
 
     Args:
         network: the trained network, which carries its meter, and the exported one, whose input
-            bits are shown.
+            bits are reported.
         link: link type of the frames.
         frames: captured bytes, length on the wire, and time in units of the specification.
-        spec: the meter; the trained network's where None.
+        spec: the meter; None for the trained network's.
     """
     from n3ic.meter.compiled import STAMPS
     from n3ic.meter.packet import parse
@@ -203,12 +203,12 @@ def _key(flow: FlowRecord) -> tuple[str, ...]:
 
 
 def _rank(column: str) -> int:
-    """What a column follows from stands before it: the meter's, the bits, the network's."""
+    """Order of the columns, causes first: those of the meter, the bits, those of the network."""
     return 1 if column == "bits" else 2 * column.startswith(("class", "margin", "score_"))
 
 
 def _difference(network: Simplified[Any], got: MeteredCapture, want: MeteredCapture) -> str:
-    """The first flow, column or counter that differs, in words; empty where all are equal."""
+    """The first flow, column or counter that differs, in words; empty if all are equal."""
     from n3ic.meter.compiled import STAMPS
 
     names = flow_columns(network.source)

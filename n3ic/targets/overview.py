@@ -39,21 +39,21 @@ class SourcedNumber:
 
 @dataclass(frozen=True)
 class TargetRow:
-    """What a table over targets says of one of them.
+    """A row of the table of targets.
 
     Attributes:
-        target: its name.
-        networks: how many there are to be written.
-        fitting: how many of them fit, each alone.
-        together: whether they fit together; None of a single one, or where that is not known.
-        bytes: of memory that they take; None where that is not known.
-        latency: in nanoseconds, until the last of them has answered.
-        throughput: inferences a second, of a single network.
-        resources: what they take besides memory, the first few.
-        shown: how it is known that the artefacts compute the model's scores: ``checked`` (every
-            weight read back and compared), ``tested`` (run on vectors), ``not verified``, ``not
-            run`` (a tool is missing), ``FAILED``.
-        remarks: why it was refused or does not fit, and what it was tested with, in sentences.
+        target: name of the target.
+        networks: number of networks to export.
+        fitting: number of networks that fit, each alone.
+        together: whether they fit together; None for a single network, or if unknown.
+        bytes: bytes of memory; None if unknown.
+        latency: nanoseconds until the last network has answered.
+        throughput: inferences per second of a single network.
+        resources: the first few resources other than memory.
+        shown: evidence that the artefacts compute the model's scores: ``checked`` (every weight
+            read back and compared), ``tested`` (run on vectors), ``not verified``, ``not run`` (a
+            tool is missing), ``FAILED``.
+        remarks: reasons of a refusal, and the tests, in sentences.
     """
 
     target: str
@@ -85,10 +85,10 @@ class TargetRow:
 
 
 def overview(outcomes: Sequence[ExportOutcome]) -> tuple[TargetRow, ...]:
-    """A row a target, the networks of a set summed up by what the target says of sharing.
+    """One row per target; networks of a set are combined by the target's co-location.
 
     Args:
-        outcomes: of all targets and networks.
+        outcomes: outcomes of all targets and networks.
     """
     several = len({o.item.task for o in outcomes}) > 1
     summary = set_summary(outcomes) if several else {}
@@ -162,7 +162,7 @@ def _throughput(exported: Exported) -> SourcedNumber | None:
 
 
 def _bytes(exported: Exported) -> int | None:
-    """Bytes of all that is placed; where nothing is, of the largest memory of the report."""
+    """Bytes of all placed parts; without any, of the largest memory of the report."""
     if exported.fit.placements:
         return sum(p.bytes for p in exported.fit.placements)
     sizes = [f.value for f in exported.report.figures if f.unit == "byte" and "memory." in f.name]
@@ -170,7 +170,7 @@ def _bytes(exported: Exported) -> int | None:
 
 
 def _resources(exported: Exported) -> tuple[SourcedNumber, ...]:
-    """What the device divides among networks, else what the report counts besides bytes."""
+    """The device's shared resources; without any, the report's figures other than bytes."""
     card = exporter(exported.target).device.card
     divided = [r.figure for r in card.resources] if card else []
     able = [f for f in exported.report.figures if f.unit not in _NOT_RESOURCES]
@@ -184,7 +184,7 @@ def _unit(exported: Exported, resource: str) -> str:
 
 
 def _shown(checks: Sequence[Verification | None]) -> tuple[str, ...]:
-    """What verifications of a target's exports say together: the weakest of them."""
+    """The weakest verification of a target's exports."""
     known = [c for c in checks if c is not None]
     if not checks or len(known) < len(checks):
         return ("not verified",) if checks else ()
@@ -196,7 +196,7 @@ def _shown(checks: Sequence[Verification | None]) -> tuple[str, ...]:
 
 
 def _tested(checks: Sequence[Verification]) -> str:
-    """On how many inputs each of a target's exports was run, and what ran it."""
+    """The number of inputs on which a target's exports were run, and the executor."""
     least = min(checks, key=lambda c: c.vectors + c.rows)
     rows = f" and {least.rows:,} rows" if least.rows else ""
     each = " each" if len(checks) > 1 else ""

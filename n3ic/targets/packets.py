@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the packets that a generated program classifies, and reads the results back.
+"""Make the packets that a generated program classifies, and read the results back.
 
 A request in header mode is Ethernet (type E), a zero result header, and the input header. In field
 mode it is Ethernet and the headers that contain the field. In a response, Ethernet has type E, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of one export, as data and as a page for people."""
+"""The report of one export, as data and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from n3ic.util.markdown import escaped, table
 
 REPORT = "report.json"
 REPORT_PAGE = "report.md"
-_ACCURACY = (  # what is repeated of a run's figures, in this order
+_ACCURACY = (  # figures of a run that are repeated, in this order
     *("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc", "rows"),
     *("data_name", "data_synthetic"),
 )
@@ -31,8 +31,8 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: Classifier) -> dict[st
     """The figures of a run's metrics that a target's report repeats.
 
     Args:
-        metrics: what ``metrics.json`` of the run says of one network.
-        model: the network that is reported on; figures of another one are left out.
+        metrics: the part of the run's ``metrics.json`` about one network.
+        model: the network of the report; figures of another one are left out.
 
     Warns:
         N3icWarning: the metrics are of another model.
@@ -58,10 +58,9 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: Classifier) -> dict[st
 
 
 def exported_as(network: Simplified[Any]) -> dict[str, Any] | None:
-    """What of a trained network was written: its shape, digest, input bits and what is gone.
+    """Shape, digest, input bits and removed parts of a written network; None if nothing changed.
 
-    None where it is written as it is. ``bits`` are
-    the input bits of the trained network, in the order of those that are written.
+    ``bits`` are the trained network's input bits, in the order of the written ones.
     """
     if not network.findings.removes:
         return None
@@ -92,12 +91,12 @@ def write_report(
     """Write ``report.json`` and ``report.md`` into an export directory.
 
     Args:
-        directory: where.
+        directory: the export directory.
         tool: the target.
         network: the network that was written, and the trained one.
-        fit: what lies where.
+        fit: the placement on the device.
         report: the target's figures.
-        accuracy: what :func:`accuracy_of` found in the run's metrics.
+        accuracy: the result of :func:`accuracy_of`.
     """
     model = network.source
     data = {

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from n3ic.model.network import shape_text
 
 Shape = tuple[int, ...]
-_STEPS = 256  # factors that are tried
+_STEPS = 256  # number of tried factors
 
 
 def nearest_shape(shape: Shape, fits: Callable[[Shape], bool], *, widest: int | None = None) -> str:
-    """The widest shape in the same proportions that fits; classes stay as they are.
+    """The widest shape in the same proportions that fits, with the same classes.
 
-    Hidden layers shrink first, all by the same factor; input bits only where one neuron a layer
-    is too many.
+    Hidden layers shrink first, all by the same factor; input bits shrink only if one neuron per
+    layer is too many.
 
     Args:
         shape: input bits, then the neurons of each layer.
-        fits: whether a shape fits; a shape that is no wider anywhere than one that fits does.
+        fits: whether a shape fits; it must be monotone in every width.
         widest: most input bits or neurons of a layer; None for any.
 
     Returns:

@@ -39,32 +39,30 @@ class Verification(Displayed):
 
     Attributes:
         target: the target's name.
-        executor: what ran the artefacts; empty where nothing could run them.
-        vectors: how many boundary, deciding and random vectors ran.
-        rows: how many rows of a table ran besides.
-        encoded: how many of the table's rows went through the target's own input stage.
-        failures: what is wrong, in words; empty where everything is equal.
-        missing: the tool that is missing, in words; the artefacts were not run.
-        figures: figures of speed that the run gave.
+        executor: the executor of the artefacts; empty if nothing could run them.
+        vectors: number of boundary, deciding and random vectors.
+        rows: number of further rows, from a table.
+        encoded: number of the table's rows that went through the target's own input stage.
+        failures: differences and errors, in words; empty if everything is equal.
+        missing: the missing tool, in words, without which the artefacts were not run.
+        figures: figures of speed from the run.
         decoded: artefacts whose weights, thresholds and cuts were read back and compared.
-        files: number of files that are what n3ic writes, byte for byte; 0 where this was not
-            compared.
-        edges: how many rows of features at the edges of the input stage (each cut, one below and
-            one above it, the clamps, 0, the largest value) went through it; 0 where the target
-            has none.
-        parameters: what is counted of the model: ``weight bits`` of a binary network, ``entries
-            and weights`` of a sum-product network.
-        weight_bits: number of these in the model that ran; 0 where it was not counted which of
-            them are decided.
-        decided_bits: how many of them the vectors decide: one that is wrong would have shown.
-        undecided: which are not, in words: a line a layer.
-        note: what a reader should know besides; empty where there is nothing.
+        files: number of files that equal n3ic's own, byte for byte; 0 if not compared.
+        edges: number of rows of features at the edges of the input stage (each cut, one below and
+            one above it, the clamps, 0, the largest value) that went through it; 0 if the target
+            has no input stage.
+        parameters: the counted parameters: ``weight bits`` of a binary network, ``entries and
+            weights`` of a sum-product network.
+        weight_bits: number of these in the model that ran; 0 if decided ones were not counted.
+        decided_bits: number of them that the vectors decide, so that a wrong one would show.
+        undecided: the others, in words: one line per layer.
+        note: a remark for the reader, or empty.
         shunt: the model's shunting threshold, by which verdicts were compared; 0 for none.
-        at_shunt: how many of all inputs have that margin, or the next above it that any has.
-        below_shunt: how many have one less, or the next below it that any has.
-        packets: packets of captures that the target's own meter counted; 0 where it has none.
-        flows: flows of them, each compared in registers, bits, scores and verdict.
-        unmetered: why given captures were not metered, in words; empty where they were.
+        at_shunt: number of inputs with that margin, or with the next higher margin of any.
+        below_shunt: number of inputs with one less, or with the next lower margin of any.
+        packets: packets that the target's own meter counted; 0 if it has no meter.
+        flows: flows of these, each compared in registers, bits, scores and verdict.
+        unmetered: why given captures were not metered, in words; empty if they were.
     """
 
     target: str
@@ -100,7 +98,7 @@ class Verification(Displayed):
         return asdict(self) | {"ok": self.ok}
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         counted = {
             "vectors": self.vectors,
             "rows of a table": self.rows,
@@ -183,15 +181,14 @@ def verify_directory(
 
     Args:
         directory: an export directory.
-        vectors: how many boundary and random vectors; the target's default where None.
-        rows: integer features to run besides, through the target's input stage where it has
-            one.
-        captures: captures to run besides, through the target's own meter.
+        vectors: number of boundary and random vectors; None for the target's default.
+        rows: further inputs as integer features, for the target's input stage if it has one.
+        captures: further inputs as captures, for the target's own meter.
         options: the target's verification options.
-        seed: of the random vectors.
+        seed: seed of the random vectors.
         record: write the outcome to ``verification.json`` in the directory.
-        run_changed: run the directory's files though they differ, for the result to name the
-            place. That runs code of whoever changed them.
+        run_changed: run the directory's files although they differ, to locate the difference.
+            This runs code of whoever changed them.
 
     Raises:
         ExportError: the directory is not an export directory.
@@ -258,17 +255,17 @@ def verify_artefacts(
     captures: Sequence[Path] = (),
     seed: int = 0,
 ) -> Verification:
-    """Read a target's artefacts back and run them; as :func:`verify_directory`, which see.
+    """Read a target's artefacts back and run them; see :func:`verify_directory`.
 
     Args:
-        directory: the artefacts, just written or trusted: what lies there is run.
+        directory: the artefacts, just written or trusted, because they are run.
         tool: the target.
-        network: the network that they hold, and the trained one that it comes from.
-        options: the export's and the verification's.
-        vectors: how many boundary and random vectors.
-        rows: integer features to run besides.
-        captures: captures to run besides.
-        seed: of the random vectors.
+        network: the network of the artefacts, and the trained network behind it.
+        options: options of the export and of the verification.
+        vectors: number of boundary and random vectors.
+        rows: further inputs as integer features.
+        captures: further inputs as captures.
+        seed: seed of the random vectors.
     """
     source, model = network.source, network.model
     kind, near = family(source.family), margin_vectors(source, seed)
@@ -331,7 +328,7 @@ def verify_artefacts(
 
 
 def _beside_threshold(model: Classifier, words: Words) -> tuple[int, int]:
-    """How many inputs have the smallest margin that is decided, and the largest that is not."""
+    """Numbers of inputs with the smallest decided margin, and with the largest shunted one."""
     if not model.shunt:
         return 0, 0
     margins = margins_of(model.scores(words))
@@ -343,7 +340,7 @@ def _beside_threshold(model: Classifier, words: Words) -> tuple[int, int]:
 
 
 def _not_run(path: Path, tool: Exporter[Any], model: Classifier, options: Options) -> Verification:
-    """What can be said of artefacts without running them."""
+    """The verification of artefacts that could not be run."""
     try:
         decoded, failures = _decode(path, tool, model, options)
     except VerifyError as error:
@@ -357,7 +354,7 @@ def _not_run(path: Path, tool: Exporter[Any], model: Classifier, options: Option
 def _decode(
     directory: Path, tool: Exporter[Any], model: Classifier, options: Options
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Artefacts that were read back, and where they hold something else than the model."""
+    """Artefacts that were read back, and where they differ from the model."""
     found = tool.decode(directory, model, options)
     if not isinstance(model, BinaryModel):
         return tuple(artefact.artefact for artefact in found), []
@@ -376,7 +373,7 @@ def _check_encoding(
     options: Options,
     features: Mapping[str, Any],
 ) -> tuple[str, bool]:
-    """Where the target's input stage gives other bits, in words, and whether it has one."""
+    """Where the target's input stage gives wrong bits, in words, and whether it has one."""
     model = network.model
     got = tool.encode(path, model, options, features)
     if got is None:

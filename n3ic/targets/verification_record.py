@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``verification.json``: the last outcome of a verification, and which files it is of."""
+"""``verification.json``: the last outcome of a verification, and the digest of its files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_BYTES = 1 << 30  # of all files of an export
 
 
 def state_of(directory: Path, tool: Exporter[Any]) -> str:
-    """SHA-256 over names and digests of an export's files, without the record and what was built.
+    """SHA-256 over names and digests of an export's files, without the record and built files.
 
     Args:
         directory: the export directory.
@@ -41,12 +41,12 @@ def state_of(directory: Path, tool: Exporter[Any]) -> str:
 
 
 def write_record(directory: Path, outcome: Mapping[str, Any], state: str) -> None:
-    """Write an outcome beside the files that it is of.
+    """Write an outcome beside the verified files.
 
     Args:
         directory: the export directory.
-        outcome: of the verification, as plain data.
-        state: of the directory when it was verified, from :func:`state_of`.
+        outcome: outcome of the verification, as plain data.
+        state: state of the directory when it was verified, from :func:`state_of`.
 
     Raises:
         N3icError: the file cannot be written.

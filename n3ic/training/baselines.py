@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines on the same rows: what a binary network must be compared with."""
+"""Baselines on the same rows, with which a binary network must be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TREE_DEPTHS = (3, 6, 9)
 TREE_OF_CUTS = "tree_same_cuts"
-"""The baseline that compares as often as the network: a tree of as many distinct cuts."""
+"""The baseline of equal comparisons: a tree with as many distinct cuts as the network."""
 
 
 class FittedBaseline(Protocol):
@@ -31,7 +31,7 @@ class FittedBaseline(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A baseline's output: class indices, and class probabilities where it has them."""
+    """A baseline's output: class indices, and class probabilities if it gives any."""
 
     name: str
     predicted: NDArray[np.int64]
@@ -55,20 +55,19 @@ def non_neural_baselines(
     boosted: FittedBaseline,
     cuts: int,
 ) -> Iterator[Prediction]:
-    """Predictions on the test rows of the baselines that have no neurons, one after the other.
+    """Yield the predictions of the baselines without neurons on the test rows.
 
     They are the majority class, decision trees of depth 3, 6 and 9 on the network's input bits,
-    a best-first tree on the integer columns that has as many distinct cuts as the network, and
+    a best-first tree on the integer columns with as many distinct cuts as the network, and
     gradient-boosted trees on these columns.
 
     Args:
         train: rows to fit.
         test: rows to predict.
         n_classes: number of classes.
-        seed: of every baseline.
+        seed: seed of every baseline.
         boosted: boosted trees, fitted to the integer columns of the training rows.
-        cuts: different comparisons of the network's inputs; 0 for none, where its bits are raw
-            ones and no tree has as many.
+        cuts: number of distinct cuts of the network's input; 0, for raw bits, skips that tree.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -88,13 +87,13 @@ def non_neural_baselines(
 def best_first_tree(
     columns: NDArray[np.int64], label: NDArray[np.int64], cuts: int, seed: int
 ) -> DecisionTreeClassifier:
-    """A decision tree that always splits the leaf which gains most, of a number of comparisons.
+    """A best-first decision tree with a bounded number of distinct cuts.
 
     Args:
-        columns: of training rows, shape ``(rows, features)``.
+        columns: integers of training rows, shape ``(rows, features)``.
         label: class index of each row, shape ``(rows,)``.
         cuts: most distinct pairs of a feature and a threshold; a tree may use one many times.
-        seed: which of equally good splits is taken.
+        seed: selects among equally good splits.
 
     Returns:
         The largest such tree.
@@ -105,12 +104,13 @@ def best_first_tree(
     while True:
         grown = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
         nodes = grown.fit(columns, label).tree_
-        # Both children of a split are appended as it is made: their number is its place in line.
+        # scikit-learn appends both children when it makes a split, so their number tells its turn.
         splits = np.flatnonzero(nodes.children_left >= 0)
         seen: set[tuple[int, float]] = set()
         for made, node in enumerate(splits[np.argsort(nodes.children_left[splits])]):
             seen.add((int(nodes.feature[node]), float(nodes.threshold[node])))
             if len(seen) > cuts:
+                # Best-first: the tree of fewer leaves is a prefix of this one.
                 smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
                 return smaller.fit(columns, label)
         if len(splits) + 1 < leaves:
@@ -121,7 +121,7 @@ def best_first_tree(
 def class_probabilities(
     odds: NDArray[np.float64], model: FittedBaseline, n_classes: int
 ) -> NDArray[np.float64]:
-    """Probabilities of all classes, those that the training rows lack included."""
+    """Probabilities of all classes; 0 for those that the training rows lack."""
     out = np.zeros((len(odds), n_classes))
     out[:, model.classes_] = odds
     return out
@@ -142,7 +142,7 @@ def float_mlp(
     hidden: tuple[int, ...],
     seed: int,
 ) -> Prediction:
-    """Prediction on the test rows of the float MLP of a shape, on the network's input bits.
+    """Prediction of a float MLP of the network's shape, from its input bits, on the test rows.
 
     Args:
         train: rows to fit.
@@ -150,7 +150,7 @@ def float_mlp(
         test: rows to predict.
         n_classes: number of classes.
         hidden: neurons of the hidden layers.
-        seed: of the weights and the shuffling.
+        seed: seed of the weights and the shuffling.
     """
     from n3ic.training.float_mlp import fit_float_mlp
 

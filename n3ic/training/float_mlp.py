@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The float MLP of the same shape: what binarization costs is measured against it."""
+"""The float MLP of the same shape, which shows what binarization costs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fit_float_mlp(
 ) -> NDArray[np.float64]:
     """Train a float MLP with ReLU on bits, and score the test rows.
 
-    Adam, cosine schedule, cross-entropy; the epoch of the least validation loss is kept.
+    Adam, cosine schedule, cross-entropy; the epoch with the least validation loss is kept.
 
     Args:
         train: bits of shape ``(rows, inputs)`` and class indices.
@@ -44,7 +44,7 @@ def fit_float_mlp(
         test: bits to score.
         n_classes: number of classes.
         hidden: neurons of the hidden layers.
-        seed: of the weights and the shuffling.
+        seed: seed of the weights and the shuffling.
 
     Returns:
         Class probabilities of the test rows, float64 of shape ``(rows, classes)``.

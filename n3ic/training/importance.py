@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much weight each candidate input bit earns when its weights may be real numbers."""
+"""The weight that each candidate input bit earns in a network with real weights."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def bit_importance(
 ) -> NDArray[np.float64]:
     """Mean absolute weight of each bit in a network of binary activations and real weights.
 
-    The network has the shape of the binary one that is to come, and each of its first neurons
-    has weights of length one. A binary weight is +1 or -1 and never 0 or 5: a bit that deserves
-    more gets more by being there more often, and this says how much it deserves.
+    The network has the shape of the binary one; the weights of each first neuron are scaled to
+    length one. A binary weight is +1 or -1, so a bit gains weight only by copies of it, and this
+    mean tells how many it deserves.
 
     Args:
         bits: candidate bits of training rows, bool array of shape ``(rows, candidates)``.
@@ -59,7 +59,7 @@ def bit_importance(
         hidden: neurons of each hidden layer.
         ste: gradient of the sign.
         epochs: passes over the rows.
-        seed: of the initial weights and the shuffling.
+        seed: seed of the initial weights and the shuffling.
 
     Returns:
         float64 array of shape ``(candidates,)``.
@@ -81,5 +81,6 @@ def bit_importance(
             Passes(epochs, batch, least_batch=batch),
         )
         first = next(network.parameters()).detach()
+        # Batch norm cancels the length of a neuron's weights, so only their ratios mean anything.
         shares = first.abs() / first.norm(dim=1, keepdim=True).clamp(min=1e-12)
         return np.asarray(shares.mean(dim=0).numpy(), dtype=np.float64)

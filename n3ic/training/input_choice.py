@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a recipe and training rows to the network's input bits."""
+"""Choose the network's input bits by a recipe, on training rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
     """The features that a recipe chooses from.
 
     Raises:
-        UsageError: a column does not exist, or none may be used without being named.
+        UsageError: a column does not exist, or the table leaves out every column by default.
     """
     if not recipe.columns:
         if not table.usable:
@@ -55,8 +55,8 @@ def choose_input(
     Args:
         table: training rows only.
         recipe: which columns, how many features and bits, and how they are cut.
-        seed: of the boosted trees.
-        trees: boosted trees that are fitted to all of the recipe's columns already.
+        seed: seed of the boosted trees.
+        trees: boosted trees fitted to all of the recipe's columns, if any.
 
     Returns:
         The spec, and the chi-squared statistic of every candidate feature.
@@ -70,7 +70,7 @@ def choose_input(
     if recipe.features:
         kept = input_bits.chi2_features(columns, table.label, recipe.features)
         columns = {n: columns[n] for n in kept}
-        trees = None  # those saw columns that are gone
+        trees = None  # fitted to columns that are dropped
     spec = InputSpec(_fields(columns, table.label, recipe, seed, trees, catalogue))
     if spec.n_bits > recipe.bits:
         raise UsageError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that keeps the input and the shape of another: only its weights are learned."""
+"""Train a network that keeps the input and the shape of another and learns only its weights."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def kept_recipe(
     """A recipe for networks that keep the input bits and hidden layers of others.
 
     Args:
-        recipe: with the values that were given.
-        given: names of the values that were given, ``budget_bytes`` among them.
+        recipe: the recipe, with the given values.
+        given: names of the given values, which may include ``budget_bytes``.
         kept: the networks whose input and hidden layers are kept, one or more.
         n_classes: number of classes.
 
     Raises:
-        UsageError: a value says otherwise than the kept networks, or these differ in their shape.
+        UsageError: a value contradicts the kept networks, or their shapes differ.
     """
     if against := [name.replace("_", "-") for name in _DECIDED if name in given]:
         raise UsageError(
@@ -57,7 +57,7 @@ def kept_recipe(
         )
     bits = max(model.input.n_bits for model in kept)
     own = recipe.with_options({"bits": bits, "hidden": shapes.pop()})
-    # A device may hold masks or not: a mask of another density fits, one more does not.
+    # A device has room for masks or not: a mask of another density fits, a new one does not.
     masks = [layer.mask for model in kept for layer in model.hidden]
     shares = [float(mask.mean()) for mask in masks if mask is not None]
     masked = "has" if shares else "has no"
@@ -73,15 +73,15 @@ def kept_recipe(
 
 
 def kept_input(table: FlowTable, model: BinaryModel) -> InputSpec:
-    """The input of a network, where a table has the same columns, classes and meter.
+    """The input of a network, checked against a table's columns, classes and meter.
 
     Args:
-        table: what is to be trained on.
+        table: the table to train on.
         model: the network whose input is kept.
 
     Raises:
-        UsageError: the table lacks a column, has it in another unit, has other classes, or was
-            metered otherwise.
+        UsageError: the table lacks a column, has it in another unit, has other classes, or has
+            another meter.
     """
     features, who = model.input.features, f"--input-of {model.name}"
     if missing := [name for name in features if name not in table.features]:
@@ -128,5 +128,5 @@ def kept_input(table: FlowTable, model: BinaryModel) -> InputSpec:
 
 
 def _meaning(rule: ColumnRule) -> tuple[object, ...]:
-    """What of a rule decides the integer of a cell that has a number or a text."""
+    """The parts of a rule that decide the integer of a cell which is not blank."""
     return rule.kind, rule.unit, rule.scale, rule.negative, rule.values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop of every network: epochs, shuffling, batches, schedule, choice of the epoch."""
+"""The training loop of every network: epochs, shuffling, batches, schedule, best epoch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Epoch:
     """One pass over the rows.
 
     Attributes:
-        number: from 1.
+        number: number of the epoch, from 1.
         loss: mean training loss.
-        validation_loss: loss on the validation rows; NaN where there are none.
-        validation_accuracy: accuracy on the validation rows; NaN where there are none.
+        validation_loss: loss on the validation rows; NaN without such rows.
+        validation_accuracy: accuracy on the validation rows; NaN without such rows.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Epoch:
 
 
 class SignSte(torch.autograd.Function):
-    """Sign with sign(0) = +1 and a chosen gradient."""
+    """Sign with a chosen gradient; sign(0) is +1, as an integer neuron fires at its threshold."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ste: str) -> Tensor:
@@ -58,6 +58,7 @@ class SignSte(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         if ctx.ste == "clip":
             return gradient * (x.abs() <= 1), None
+        # ApproxSign: the derivative of a piecewise quadratic sign (Liu et al. 2018).
         return gradient * (2 - 2 * x.abs()).clamp(min=0), None
 
 
@@ -66,15 +67,15 @@ EpochCallback = Callable[[Epoch, int], None]
 
 @dataclass(frozen=True)
 class Passes:
-    """How the training rows are passed over.
+    """Passes over the training rows.
 
     Attributes:
         epochs: number of passes.
-        batch: rows a step.
-        least_batch: the last batch of a pass is left out where it has fewer rows.
-        cosine: whether the learning rate goes down a cosine to zero over all steps.
+        batch: rows per step.
+        least_batch: a last batch of fewer rows is skipped.
+        cosine: whether the learning rate follows a cosine down to zero over all steps.
         choose_from: first epoch, from 0, that may be kept.
-        patience: epochs without a better validation loss before it ends; 0 for never.
+        patience: epochs without a better validation loss before training ends; 0 for no limit.
     """
 
     epochs: int
@@ -100,20 +101,20 @@ def run_epochs(
 ) -> tuple[Epoch, ...]:
     """Train a network in place; it ends in evaluation mode, with the parameters of one epoch.
 
-    That is the epoch of the least loss on the validation rows, the earliest of equal ones; the
-    last where there are none.
+    That is the earliest epoch of the least loss on the validation rows; the last epoch if there
+    are none.
 
     Args:
-        network: what is trained; its output are logits of shape ``(rows, classes)``.
-        optimizer: of its parameters.
-        loss: mean loss of the training rows of some indices, an int64 tensor.
+        network: the network, which returns logits of shape ``(rows, classes)``.
+        optimizer: the optimizer of its parameters.
+        loss: mean loss of the training rows with some indices, an int64 tensor.
         rows: number of training rows.
-        passes: how they are passed over.
+        passes: number and kind of the passes over them.
         validation: inputs and class indices of the rows that choose the epoch.
-        validation_loss: their mean loss, of logits and class indices.
+        validation_loss: mean loss of logits and class indices.
         before_epoch: called with the number of each epoch, from 0.
         after_step: called after each step of the optimizer.
-        progress: called after every epoch with it and the number of epochs.
+        progress: called after every epoch with its figures and the number of epochs.
 
     Returns:
         The figures of each epoch.
@@ -137,7 +138,7 @@ def run_epochs(
             if len(index) < passes.least_batch:
                 continue
             value = loss(index)
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)  # None: an optimizer skips unused parameters
             value.backward()
             optimizer.step()
             if schedule is not None:
@@ -168,7 +169,7 @@ def _validate(
     rows: tuple[Tensor, Tensor] | None,
     loss: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[float, float]:
-    """Loss and accuracy; NaN without rows."""
+    """Loss and accuracy on the validation rows; NaN without rows."""
     if rows is None:
         return math.nan, math.nan
     network.eval()
@@ -179,7 +180,7 @@ def _validate(
 
 @torch.no_grad()
 def logits_of(network: nn.Module, x: Tensor) -> Tensor:
-    """A network's output for rows, computed in parts."""
+    """A network's output for rows, computed in parts to bound memory."""
     return torch.cat([network(part) for part in x.split(_EVAL_ROWS)])
 
 
@@ -194,16 +195,16 @@ def class_indices(label: NDArray[np.int64]) -> Tensor:
 
 
 def batch_rows(rows: int, wanted: int) -> int:
-    """Rows a step: as many as wanted, fewer where that leaves an epoch under 32 steps.
+    """Rows per step: as many as wanted, or fewer so that an epoch has 32 steps.
 
-    It never falls below 16 for that, which batch norm can bear.
+    The result is at least 16 (or all rows), as batch norm needs some rows.
     """
     return min(wanted, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
 
 
 @contextmanager
 def deterministic(seed: int) -> Iterator[None]:
-    """One thread and one seed, so that sums come in one order; restored afterwards."""
+    """Use one thread and one seed, so that sums have one order; restore both afterwards."""
     threads = torch.get_num_threads()
     algorithms = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):

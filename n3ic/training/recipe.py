@@ -31,9 +31,9 @@ class Training:
     Attributes:
         hidden: neurons of each hidden layer.
         method: how weights are found: by ``gradient`` descent, or, for few input bits and one
-            hidden layer, as ``prototypes`` that are chosen one by one; what is said of gradients
-            and epochs does not matter then. ``trees`` are decision trees that vote, whose leaves
-            and answers are the hidden neurons; only ``distill``, ``trees`` and ``leaves`` matter.
+            hidden layer, as ``prototypes`` that are chosen one by one; options of gradients and
+            epochs have no effect then. ``trees`` are decision trees that vote, whose leaves and
+            answers are the hidden neurons; only ``distill``, ``trees`` and ``leaves`` have effect.
         ste: straight-through estimator of the activations: ``identity`` passes the gradient,
             ``clip`` passes it within [-1, 1] (Courbariaux et al. 2016), ``approx`` is the
             derivative of a piecewise quadratic (ApproxSign, Liu et al. 2018).
@@ -86,7 +86,7 @@ class Training:
 
     @property
     def bounded_by(self) -> float:
-        """The q of the loss where it is the generalized cross-entropy, else 0."""
+        """The q of the generalized cross-entropy; 0 for other losses."""
         return self.gce_q if self.loss == "generalized_cross_entropy" else 0.0
 
     def __post_init__(self) -> None:
@@ -163,17 +163,17 @@ class Recipe:
         if own is not None and self.settings is None:
             object.__setattr__(self, "settings", own())
         if type(self.settings) is not (own or type(None)):
-            raise UsageError(f"settings of {self.settings!r:.60} are none of family {self.family}")
+            raise UsageError(f"settings {self.settings!r:.60} are not of family {self.family}")
         if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
             raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
         if self.tree_bytes < 0:
             raise UsageError(f"tree_bytes must be 0 or more, got {self.tree_bytes}")
 
     def with_options(self, given: Mapping[str, Any]) -> Recipe:
-        """The recipe with some values replaced; those of its parts are reached by name, too.
+        """The recipe with some values replaced, those of its parts included.
 
         Raises:
-            UsageError: a value is not one that the option can have.
+            UsageError: an option is unknown, or a value is invalid.
         """
         values = {k: v for k, v in given.items() if v is not None}
         known = _own_values()
@@ -192,7 +192,7 @@ class Recipe:
             if owner is kind:
                 settings = replace(settings, **of(owner))
             else:
-                owner(**of(owner))  # values of another family decide nothing, and are checked
+                owner(**of(owner))  # values of another family have no effect, but are checked
         training = replace(self.training, **of(Training))
         return replace(self, training=training, settings=settings, **of(Recipe))
 
@@ -204,7 +204,7 @@ class Recipe:
         return getattr(next((p for p in parts if type(p) is owner), None) or owner(), name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the settings of a family that is not binary by its name."""
+        """Plain data for JSON; settings of another family are stored under the family's name."""
         said = asdict(self)
         settings = said.pop("settings")
         return said if settings is None else {**said, self.family: settings}
@@ -215,10 +215,10 @@ _IDENTITY = ("name", "summary", "training", "settings")
 
 
 def settings_of(family: str) -> type | None:
-    """The dataclass of a family's own values; None for binary networks, which ``Training`` says.
+    """The dataclass of a family's own values; None for binary networks, which use ``Training``.
 
     Raises:
-        UsageError: there is no such family.
+        UsageError: no family has that name.
     """
     if family == BINARY:
         return None
@@ -231,7 +231,7 @@ def settings_of(family: str) -> type | None:
 
 @cache
 def _own_values() -> Mapping[str, Value]:
-    """Values of a recipe that those of every family have."""
+    """Values of a recipe that every family has."""
     found = {v.name: v for v in (*values_of(Recipe, _IDENTITY), *values_of(Training))}
     families: Any = plugins.names(_LEARNERS)
     return {**found, "family": replace(found["family"], kind=Literal[families])}
@@ -239,10 +239,10 @@ def _own_values() -> Mapping[str, Value]:
 
 @cache
 def recipe_values() -> Mapping[str, Value]:
-    """What may be replaced in a recipe, by name: its own values, then those of its families.
+    """The values that a recipe may replace, by name: its own, then those of the families.
 
     Raises:
-        UsageError: two families have a value of the same name.
+        UsageError: two families have a value of one name.
     """
     found = dict(_own_values())
     for family in plugins.names(_LEARNERS):

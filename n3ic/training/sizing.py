@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of a network and the way its bits are chosen, where only their number is asked for."""
+"""The shape and the encoding of a network of which only the number of bits or bytes is given."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from n3ic.errors import UsageError
 from n3ic.training.recipe import Recipe, Training
 
 FEW_BITS, GREEDY_BITS_OF_TWO = 48, 64
-"""Up to so many bits are chosen jointly; more where these tell two classes apart only (64 bits, 10
-classes of CIC-IDS2017: 93.2, against 95.9 on the bits of a tree). Up to FEW_BITS the weights are
-prototypes, above that gradients find better ones (UNSW-NB15, 64 bits: 96.9 against 96.5)."""
+"""The most bits that are chosen jointly, for many and for two classes (64 bits, 10 classes of
+CIC-IDS2017: 93.2 %, against 95.9 % on the bits of a tree). Up to FEW_BITS the weights are
+prototypes; above, gradients find better ones (UNSW-NB15, 64 bits: 96.9 % against 96.5 %)."""
 FEWER_BITS = 128
-"""Up to so many bits are different cuts: of boosted trees, or of one tree where there are many
-classes. Copies by weight pick bits that say the same, which fewer cannot bear: -1.5 points at 96
-bits and -4 at 64 on UNSW-NB15."""
+"""The most bits that are all different cuts: of boosted trees, or of one tree for many classes.
+Copies by weight cost few bits too much: -1.5 points at 96 bits and -4 at 64 on UNSW-NB15."""
 FEW_BITS_POLISH = 20
 TREE_BYTES = 2560
 """Room for the weights and masks of a tree of FEWER_BITS cuts (UNSW-NB15: 1.7 KB)."""
@@ -29,22 +28,21 @@ PROTOTYPES: Mapping[str, Any] = {
     "density": 1.0,
 }
 MANY_BYTES = 1024
-"""From so many bytes of weights on, all bits of the recipe are worth having."""
+"""Bytes of weights from which on all bits of the recipe pay."""
 SECOND_LAYER = 16
 
 
 def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
-    """A recipe whose number of bits was replaced, with all that should follow from it.
+    """Adapt a recipe to a number of bits other than its own.
 
-    A recipe is made for its own number of bits. Of another one this chooses the encoding, the
-    hidden layers, the rounds of polishing, for few bits prototypes instead of gradients where
-    nothing that is about gradients is given, and a tree of as many cuts to fall back on where
-    nothing is given that a tree has not; all but for what is given. Encodings that are not
-    learned from labels are left as they are.
+    This chooses the encoding, the hidden layers and the rounds of polishing; for few bits
+    prototypes instead of gradients, unless an option of gradients is given; and a tree of as many
+    cuts as an alternative, unless an option is given that no tree has. Given values stay, and so
+    do encodings that are not learned from labels.
 
     Args:
-        recipe: with the values that were given.
-        given: names of the values that were given; without ``bits`` nothing is changed.
+        recipe: the recipe, with the given values.
+        given: names of the given values; without ``bits`` nothing is changed.
         n_classes: number of classes.
     """
     if "bits" not in given or recipe.encoding in ("binary", "quantile"):
@@ -70,20 +68,20 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
     """A recipe whose network fills a number of bytes of weights.
 
     Args:
-        recipe: with the values that were given.
-        given: names of the values that were given; where ``bits`` is among them, only the hidden
-            layers are chosen.
-        budget: most bytes of weights, inputs x neurons / 8 over all layers. The cuts of the input
-            are memory of another kind and not counted.
+        recipe: the recipe, with the given values.
+        given: names of the given values; if ``bits`` is one, only the hidden layers are chosen.
+        budget: most bytes of weights, inputs x neurons / 8 over all layers; the cuts of the input
+            do not count.
         n_classes: number of classes.
 
     Raises:
-        UsageError: the budget is too small for any network, or the hidden layers are given, too.
+        UsageError: the budget is too small for any network, is of no use for the method, or the
+            hidden layers are given, too.
     """
     if "hidden" in given:
-        raise UsageError("a budget of bytes chooses the hidden layers; leave them, or it, out")
+        raise UsageError("a budget of bytes chooses the hidden layers; give only one of them")
     if recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(given):
-        raise UsageError("a budget of bytes is for weights, trees have a number and leaves")
+        raise UsageError("a budget of bytes is for weights; trees take a number and leaves")
     learned = recipe.encoding not in ("binary", "quantile")
     if "bits" not in given and learned:
         recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})
@@ -99,16 +97,16 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
 
 
 def bits_for(budget: int, n_classes: int, most: int) -> int:
-    """How many input bits make best use of a number of bytes of weights; at most ``most``."""
+    """The number of input bits that use a budget of bytes best; at most ``most``."""
     if budget >= MANY_BYTES:
         return most
-    # Four neurons a bit: 8 budget = 4 bits (bits + n_classes).
+    # Four neurons a bit: 8 budget = 4 bits (bits + n_classes), solved for bits.
     few = math.sqrt(2 * budget + (n_classes / 2) ** 2) - n_classes / 2
     return min(max(4, round(few)), FEW_BITS, most)
 
 
 def _filled(weights: int, bits: int, n_classes: int, layers: int) -> tuple[int, ...]:
-    """Neurons of one or two hidden layers that have so many weights together."""
+    """Neurons of one or two hidden layers with that number of weights in total."""
     if layers == 1:
         return (weights // (bits + n_classes),)
     second = SECOND_LAYER
@@ -120,10 +118,10 @@ def _filled(weights: int, bits: int, n_classes: int, layers: int) -> tuple[int, 
 
 
 def hidden_for(bits: int, one_layer: bool) -> tuple[int, ...]:
-    """Hidden layers for few bits: of up to about a kilobyte with them.
+    """Hidden layers for few bits, of up to about a kilobyte.
 
-    One layer is for prototypes, and for more than two classes: what 16 neurons let through is too
-    little for these (CIC-IDS2017, 10 classes, 256 bits: 94.9 with 32-16, 96.2 with 32).
+    One layer is for prototypes, and for more than two classes, for which a layer of 16 neurons is
+    too narrow (CIC-IDS2017, 10 classes, 256 bits: 94.9 % with 32-16, 96.2 % with 32).
     """
     if one_layer:
         return (min(10 * bits, 160, 8192 // bits),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a user may give by name: how each is typed, and what it may be."""
+"""Values that a user may give by name: their types and their choices."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _KINDS: dict[Any, str] = {
     (tuple, int): "a list of whole numbers",
     (tuple, str): "a list of texts",
 }
-_LARGE = 2**53  # whole numbers below are exact as a float
+_LARGE = 2**53  # smaller whole numbers are exact as a float
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value by its name.
+    """A value with a name.
 
     Attributes:
-        name: of the attribute that it is.
+        name: name of the attribute.
         kind: its type: str, int, float, bool, a ``Literal`` of texts, or a tuple of texts or of
             whole numbers.
-        help: what it is, in a sentence.
+        help: its description in a sentence.
         owner: the class whose attribute it is.
     """
 
@@ -48,20 +48,20 @@ class Value:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that it may be; empty for any."""
+        """The allowed texts; empty if any is allowed."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     @property
     def option(self) -> Option:
-        """Itself as an option that has no default of its own."""
+        """The value as an option without a default of its own."""
         default: OptionValue = False if self.kind is bool else ""
         return Option(self.typed_name, self.help, default, self.choices)
 
     def parse(self, typed: OptionValue) -> Any:
-        """The value of what was typed.
+        """Parse what a user typed.
 
         Raises:
-            UsageError: the text is no such value.
+            UsageError: the text is not such a value.
         """
         text = str(typed)
         if get_origin(self.kind) is tuple:
@@ -73,10 +73,10 @@ class Value:
         return Option(self.typed_name, "", self.kind()).parse(typed)
 
     def checked(self, given: object) -> Any:
-        """The value of what a file says, in which numbers, texts and lists are told apart.
+        """Check a value from a file, which has numbers, texts and lists.
 
         Raises:
-            UsageError: it is of another type.
+            UsageError: the value has another type.
         """
         kind: Any = str if self.choices else self.kind
         if get_origin(kind) is tuple:
@@ -88,22 +88,22 @@ class Value:
             return float(given)
         elif type(given) is kind:
             return given
-        raise UsageError(f"{self.typed_name}: {_KINDS[kind]} expected, got {given!r:.60}")
+        raise UsageError(f"{self.typed_name}: expected {_KINDS[kind]}, got {given!r:.60}")
 
     def _numbers(self, text: str) -> tuple[int, ...]:
         if not re.fullmatch(r"\s*(\d+(\s*[-,]\s*\d+)*)?\s*", text):
             raise UsageError(
-                f"--{self.typed_name}: numbers such as 32,16 expected, got {text!r:.60}"
+                f"--{self.typed_name}: expected numbers such as 32,16, got {text!r:.60}"
             )
         return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
 def values_of(owner: type, without: Collection[str] = ()) -> Iterator[Value]:
-    """The attributes of a dataclass, told by the first sentence of its docstring on each.
+    """The attributes of a dataclass, described by its docstring.
 
     Args:
         owner: the class.
-        without: names of attributes that are left out.
+        without: names of attributes to leave out.
     """
     hints, said = get_type_hints(owner), _described(owner)
     for field in fields(owner):
@@ -112,7 +112,7 @@ def values_of(owner: type, without: Collection[str] = ()) -> Iterator[Value]:
 
 
 def _described(owner: type) -> dict[str, str]:
-    """What the docstring says of each attribute."""
+    """The docstring's text on each attribute."""
     text = inspect.cleandoc(owner.__doc__ or "").partition("Attributes:")[2]
     found = {name: " ".join(words.split()) for name, words in _ATTRIBUTE.findall(text)}
     return {name: words.replace("``", "").rstrip(".") for name, words in found.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a use case is to the core; each is declared beside its data set."""
+"""The interface of a use case; each is declared beside its data set."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class UseCase(Plugin):
     An entry point in the group ``n3ic.usecases`` names an instance.
 
     Attributes:
-        name: as in ``n3ic train NAME``.
+        name: name, as in ``n3ic train NAME``.
         summary: one line.
-        dataset: name of the data set that real data is read with (``--data PATH``).
+        dataset: name of the data set that reads the user's files (``--data PATH``).
         default: name of the data set whose embedded sample is the default.
-        recipes: recipes by name; ``default`` is taken where none is named.
-        protocol: how rows are split where the user does not say.
+        recipes: recipes by name, ``default`` among them.
+        protocol: how rows are split by default.
         group: for a use case of several networks, the word for one of them in ``metrics.json``
             (``queues``); empty for one network.
         positive: name of the class whose detection is counted (false positive rate, ROC AUC).
@@ -57,34 +57,34 @@ class UseCase(Plugin):
         """The flows to train on: the user's files, or the embedded default.
 
         Args:
-            data: files; an embedded sample where None.
+            data: files; None for the embedded sample.
             dataset: name of another data set than the use case's own.
             options: the use case's own options, checked.
-            tell: called with lines about what was read.
+            tell: called with lines about the files.
 
         Raises:
-            DataError: the files are not what they should be.
-            UsageError: there is no such data set, or nothing is embedded in it.
+            DataError: a file is malformed.
+            UsageError: no data set has that name, or it has no embedded sample.
         """
         return load_table(self, data, dataset)
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
-        """The tables to train a network on, by name; one unnamed by default.
+        """The table of each network, by name; a single unnamed one by default.
 
         Args:
-            table: what the data set's ``load`` returned.
+            table: the table that the data set's ``load`` returned.
             options: the use case's own options, checked.
         """
         return {"": table}
 
     def shapes(self, options: Mapping[str, Any]) -> Sequence[tuple[int, ...]]:
-        """Hidden layers of the networks that a run compares with its own; none by default.
+        """Hidden layers of further networks that a run trains for comparison; none by default.
 
         Args:
             options: the use case's own options, checked.
 
         Raises:
-            UsageError: the options name no shapes.
+            UsageError: the options hold no valid shapes.
         """
         return ()
 
@@ -96,14 +96,14 @@ class UseCase(Plugin):
         options: Mapping[str, Any],
         compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
     ) -> Mapping[str, Any]:
-        """Add what the use case alone knows to a run: pictures, tables, figures.
+        """Add pictures, tables and figures of the use case to a run.
 
         Args:
-            directory: the run's folder, still to be renamed; files may be added.
-            table: what was trained on.
+            directory: the run's folder, which is renamed later; files may be added.
+            table: the training data.
             results: result of each task.
             options: the use case's own options.
-            compared: results of each task for the other shapes, see :meth:`shapes`.
+            compared: results of each task for the shapes of :meth:`shapes`.
 
         Returns:
             Entries to add to ``metrics.json``.
@@ -113,11 +113,11 @@ class UseCase(Plugin):
     def set_report(
         self, summary: Mapping[str, Mapping[str, Any]]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """What the use case says of its networks once they are exported together.
+        """Tables of the use case about its networks on one device.
 
         Args:
-            summary: figures of the set by target, as
-                :func:`~n3ic.targets.colocation_report.set_summary` gives them.
+            summary: figures of the set by target, from
+                :func:`~n3ic.targets.colocation_report.set_summary`.
 
         Returns:
             Tables to add to ``set.json`` and ``set.md``: rows of equal keys, by title.
@@ -132,29 +132,29 @@ class UseCase(Plugin):
         out: Path,
         last: int | None = None,
     ) -> Sequence[str]:
-        """Run a run's networks over recorded data, in its order, and draw what they say.
+        """Run a run's networks over recorded data, in its order, and write their answers.
 
         Args:
             models: networks by task.
-            metrics: what the run's ``metrics.json`` holds.
-            data: files of the use case's data set; the embedded default where None.
+            metrics: content of the run's ``metrics.json``.
+            data: files of the use case's data set; None for the embedded default.
             out: picture or table to write, by its suffix.
-            last: how many rows from the end to run; all where None.
+            last: number of rows from the end; None for all.
 
         Returns:
-            Lines that say what came out.
+            Lines about the results.
 
         Raises:
-            UsageError: the use case has no replay, or ``out`` has a suffix that it cannot write.
+            UsageError: the use case has no replay, or cannot write files of that suffix.
         """
         raise UsageError(f"{self.name} has no replay; n3ic predict classifies rows one by one")
 
 
 def use_case(name: str) -> UseCase:
-    """The use case of that name.
+    """Find a use case by name.
 
     Raises:
-        UsageError: there is none; the text lists them.
+        UsageError: no use case has that name; the message lists the names.
     """
     found: UseCase = plugins.find("n3ic.usecases", name, UseCase)
     return found
@@ -165,12 +165,12 @@ def load_table(case: UseCase, data: str | Path | None, dataset: str | None = Non
 
     Args:
         case: the use case.
-        data: files; an embedded sample where None.
+        data: files; None for the embedded sample.
         dataset: name of another data set than the use case's own.
 
     Raises:
-        DataError: the files are not what they should be.
-        UsageError: there is no such data set, or nothing is embedded in it.
+        DataError: a file is malformed.
+        UsageError: no data set has that name, or it has no embedded sample.
     """
     return data_set(dataset or (case.default if data is None else case.dataset)).load(data)
 
@@ -178,13 +178,13 @@ def load_table(case: UseCase, data: str | Path | None, dataset: str | None = Non
 def set_tables(
     metrics: Mapping[str, Any] | None,
 ) -> Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Sequence[Mapping[str, Any]]]] | None:
-    """What the use case of a run says of its networks once they are exported together.
+    """The method of a run's use case that describes its networks on one device.
 
     Args:
-        metrics: of the run.
+        metrics: metrics of the run.
 
     Returns:
-        Its :meth:`UseCase.set_report`; None where no installed use case made the run.
+        :meth:`UseCase.set_report`; None if the run's use case is not installed.
     """
     name = str((metrics or {}).get("use_case", ""))
     return use_case(name).set_report if name in plugins.names("n3ic.usecases") else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a training is started from: TOML or JSON of its options, or another run's options."""
+"""Files of options for a training: TOML, JSON, or the ``options.json`` of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from n3ic.usecases.base import use_case
 from n3ic.usecases.request import ConfigFile, TrainRequest
 
 MAX_BYTES = 1 << 20
-_COMMAND = "command"  # key of options.json, which alone has it
+_COMMAND = "command"  # a key that only options.json has
 _FLAG = "--no-"
 _KINDS: Mapping[str, Any] = {
     "use_case": str,
@@ -38,14 +38,14 @@ _REQUEST = {name: Value(name, kind, "", TrainRequest) for name, kind in _KINDS.i
 
 
 def read_config(path: str | Path) -> ConfigFile:
-    """Read a file that a training is started from.
+    """Read a file of options for a training.
 
     Args:
         path: TOML or JSON, by its suffix, whose keys are the options of ``n3ic train``, or the
             ``options.json`` of a run.
 
     Raises:
-        UsageError: it cannot be read, is damaged, or is something else.
+        UsageError: the file cannot be read, is damaged, or holds something else.
     """
     file = Path(path)
     kinds = {".toml": tomllib.loads, ".json": json.loads}
@@ -66,7 +66,7 @@ def read_config(path: str | Path) -> ConfigFile:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is damaged: {error}") from error
     if not isinstance(said, dict):
-        raise UsageError(f"{path}: options by name expected, got {said!r:.60}")
+        raise UsageError(f"{path}: expected options by name, got {said!r:.60}")
     if _COMMAND in said:
         return ConfigFile(str(path), content, _of_command(str(path), said[_COMMAND]), typed=True)
     values: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def read_config(path: str | Path) -> ConfigFile:
 
 
 def _of_command(path: str, command: object) -> dict[str, Any]:
-    """What was typed for another run."""
+    """The options of another run's command line."""
     if command is None:
         raise UsageError(
             f"{path}: no command gives that run, which was trained from Python on a table or a "
@@ -102,17 +102,17 @@ def _of_command(path: str, command: object) -> dict[str, Any]:
 
 
 def train_request(config: str | Path | None = None, **given: Any) -> TrainRequest:
-    """What is asked of a training by a file and beside it.
+    """Make a training request from a file and further values.
 
     Args:
-        config: the file; None for none.
-        **given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which go before what
-            the file says; None for what is not given. ``use_case`` is that of own tables where
-            only ``data`` is given.
+        config: the file of options, if any.
+        **given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which override the
+            file; None counts as not given. If only ``data`` is given, the use case is that of
+            the user's own tables.
 
     Raises:
-        UsageError: the file cannot be read, has a key that is unknown or a value of another type,
-            or what is asked for cannot be.
+        UsageError: the file cannot be read, a key is unknown, a value has another type, or the
+            request is invalid.
     """
     file = None if config is None else read_config(config)
     asked = {name: value for name, value in given.items() if value is not None}
@@ -128,7 +128,7 @@ def train_request(config: str | Path | None = None, **given: Any) -> TrainReques
 
 
 def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says, as attributes of a request."""
+    """The attributes of a request that a file holds."""
 
     def value(of: Value) -> Any:
         said = file.values[of.name]
@@ -161,7 +161,7 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(key: str, value: object, known: Iterable[str]) -> str:
-    """What is said of a key that no option has."""
+    """The message about a key that no option has."""
     hint = nearest(key, (name.replace("_", "-") for name in known))
     hint = f"; {hint}".rstrip("; ")
     if isinstance(value, dict):

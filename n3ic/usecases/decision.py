@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When to decide: accuracy as a function of the packet at which a flow is decided.
 
-Captures are metered once for each N, and a network is trained on the same flows, split alike, with
-the same recipe and seeds. What differs is what the meter had seen of each flow.
+Captures are metered once for each N. The networks are trained on the same flows, with the same
+split, recipe and seeds; only the packets that the meter saw of each flow differ.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "n3ic-decision", 1
 FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision"
-AT_END = 0  # the number of packets that stands for the flow's end
+AT_END = 0  # number of packets that means the flow's end
 _FLOW = ("capture", "source", "source_port", "destination", "destination_port", "protocol")
 _KEY = (*_FLOW, "first_us", LABEL)
 _BASELINES = ("majority", "tree_depth_9", "float_mlp", "hist_gradient_boosting")
@@ -48,22 +48,22 @@ _BASELINES = ("majority", "tree_depth_9", "float_mlp", "hist_gradient_boosting")
 
 @dataclass(frozen=True, eq=False)
 class DecisionRequest:
-    """What is asked of :func:`compare_decisions`.
+    """The arguments of :func:`compare_decisions`.
 
     Attributes:
         captures: pcap and pcapng files, and folders of them.
-        labels: of the flows.
-        spec: the meter; when it decides is set by ``packets``.
+        labels: labels of the flows.
+        spec: the meter; ``packets`` replaces its decision.
         packets: the numbers of packets to compare, :data:`AT_END` for the flow's end.
         recipe: how each network is trained.
         out: the folder to write.
-        positive: a class to tell from all others; all are told apart where empty.
+        positive: a class to tell from all others; empty to tell all classes apart.
         least: classes with fewer flows are left out.
         protocol: how the flows are split.
         seed: the first seed, of the split, the input bits and the training.
-        seeds: how many.
-        replace: whether a folder that was written so may be replaced.
-        jobs: captures that are metered at once; all cores if None.
+        seeds: number of seeds.
+        replace: whether an earlier folder of the same kind may be replaced.
+        jobs: number of captures metered at once; None for all cores.
     """
 
     captures: Sequence[str | Path]
@@ -82,7 +82,7 @@ class DecisionRequest:
 
     def __post_init__(self) -> None:
         if not self.packets or min(self.packets) < 0 or len({*self.packets}) < len(self.packets):
-            raise UsageError(f"different numbers of packets from 1 expected, got {self.packets}")
+            raise UsageError(f"expected different numbers of packets from 1, got {self.packets}")
         if self.seeds < 1 or self.least < 1:
             raise UsageError("at least one seed, and classes of at least one flow")
 
@@ -93,7 +93,7 @@ class DecisionPoint:
 
     Attributes:
         packets: the packet; :data:`AT_END` for the flow's end.
-        reached: share of the flows that had so many packets; the others were decided at their end.
+        reached: share of flows that have that packet; the others were decided at their end.
         wait_us: median time from the first packet of those flows to their decision.
         test: figures of the network of each seed on its test flows.
         baselines: figures of each baseline, by name, of each seed.
@@ -125,13 +125,13 @@ class DecisionPoint:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What came of a comparison.
+    """Results of a comparison.
 
     Attributes:
-        points: in the order of their packets, the end last.
+        points: points in the order of their packets, the end last.
         classes: class names.
-        flows: how many flows each network was trained, chosen and tested on.
-        left_out: flows that are in no table, by reason.
+        flows: number of flows of each network, over training, validation and test.
+        left_out: number of flows that are in no table, by reason.
         path: the folder, with a model of the first seed for each point.
         synthetic: whether a generator made the flows.
     """
@@ -145,7 +145,7 @@ class Decisions:
 
     @property
     def title(self) -> str:
-        """How many flows of how many classes."""
+        """The numbers of flows and classes in words."""
         kind = "synthetic flows" if self.synthetic else "flows"
         return f"{self.flows:,} {kind} of {len(self.classes)} classes"
 
@@ -164,7 +164,7 @@ class Decisions:
         ]
 
     def rows(self) -> list[list[str]]:
-        """A line a point: means over the seeds, with the deviation of the networks'."""
+        """One row per point: means over the seeds, with deviations for the networks."""
         return [
             [
                 point.name,
@@ -184,8 +184,8 @@ def compare_decisions(
     """Meter, train and evaluate for each number of packets; write a folder, whole or not at all.
 
     Args:
-        request: captures, labels, packets and how to train.
-        progress: what is told while it goes on.
+        request: captures, labels, packets and recipe.
+        progress: receives messages on the way.
 
     Raises:
         DataError: a capture cannot be read, or too few flows are labelled.
@@ -211,7 +211,7 @@ def compare_decisions(
 def _metered(
     request: DecisionRequest, scratch: Path, progress: TrainingProgress
 ) -> tuple[dict[int, tuple[FlowTable, float, float]], dict[str, int]]:
-    """A table for each N, of the same flows in the same order, and what was left out."""
+    """A table for each N, of the same flows in the same order, and the number of other flows."""
     import pyarrow.parquet as pq
 
     read: dict[int, pa.Table] = {}
@@ -236,10 +236,10 @@ def _metered(
 def _same_flows(
     tables: Mapping[int, pa.Table], least: int
 ) -> tuple[dict[int, pa.Table], dict[str, int]]:
-    """The labelled flows that are in every table, in one order; how many are not, and why.
+    """The labelled flows that are in every table, in one order; number of others, by reason.
 
     Raises:
-        DataError: fewer than two classes are left.
+        DataError: fewer than two classes remain.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -284,7 +284,7 @@ def _point(
     directory: Path,
     progress: TrainingProgress,
 ) -> DecisionPoint:
-    """Networks that decide at one packet, one a seed; the first is written."""
+    """Train networks that decide at one packet, one per seed; the first is written."""
     results: list[TrainingResult] = []
     for seed in range(request.seed, request.seed + request.seeds):
         experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluating the networks of a run, or one model, on labelled flows."""
+"""Evaluate the networks of a run, or one model, on labelled flows."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ def evaluate_flows(
 
     Args:
         model: a run folder or a model file.
-        data: files of labelled flows; the data set's embedded sample where None.
-        dataset: the data set that reads them; the one that the network was trained on where None.
+        data: files of labelled flows; None for the data set's embedded sample.
+        dataset: name of the data set that reads them; None for the network's own.
 
     Returns:
         Figures by task; under an empty name for a single network.
 
     Raises:
-        UsageError: the data set is not known, or the flows have no table for a network.
+        UsageError: the data set is unknown, or the flows have no table for a network.
         DataError: the flows cannot be read, or their classes are not the network's.
         ModelError: a model is damaged, or a feature is missing.
 
     Warns:
-        N3icWarning: a network was trained on some of these flows, or on flows that were metered
-            otherwise.
+        N3icWarning: a network was trained on some of these flows, or on flows of another meter.
     """
     return {task: _evaluate(found) for task, found in labelled_flows(model, data, dataset).items()}
 
@@ -61,9 +60,9 @@ class LabelledFlows:
         model: the network.
         table: the flows.
         label: the network's class index of each flow, int64, shape ``(rows,)``.
-        positive: index of the class whose detection is counted; None where the use case names none.
-        columns: the features that the recipe of the run chose from, or patterns; empty for all
-            that a NIC can compute.
+        positive: index of the class whose detection is counted; None if the use case has none.
+        columns: candidate features of the run's recipe, or patterns; empty for all that a NIC can
+            compute.
     """
 
     model: Classifier
@@ -76,20 +75,20 @@ class LabelledFlows:
 def labelled_flows(
     model: str | Path, data: str | Path | None, dataset: str | None = None
 ) -> dict[str, LabelledFlows]:
-    """The networks of a run, or a model file, each with its labelled flows; by task.
+    """The networks of a run or of a model file, each with its labelled flows, by task.
 
     Args:
         model: a run folder or a model file.
-        data: files of labelled flows; the data set's embedded sample where None.
-        dataset: the data set that reads them; the one that the network was trained on where None.
+        data: files of labelled flows; None for the data set's embedded sample.
+        dataset: name of the data set that reads them; None for the network's own.
 
     Raises:
-        UsageError: the data set is not known, or the flows have no table for a network.
+        UsageError: the data set is unknown, or the flows have no table for a network.
         DataError: the flows cannot be read, or their classes are not the network's.
         ModelError: a model is damaged.
 
     Warns:
-        N3icWarning: the flows were metered otherwise than those that a network was trained on.
+        N3icWarning: a network was trained on flows of another meter.
     """
     networks = {task: load_model(path) for task, path in models_of(model).items()}
     first = next(iter(networks.values()))
@@ -137,7 +136,7 @@ def _of_tables(
 
 
 def _use_case(source: Path) -> UseCase | None:
-    """The use case of a run folder; None for a model file, or where it is not installed."""
+    """The use case of a run folder; None for a model file, or if it is not installed."""
     if not source.is_dir():
         return None
     name = str(load_metrics(source).get("use_case", ""))
@@ -145,7 +144,7 @@ def _use_case(source: Path) -> UseCase | None:
 
 
 def _recorded(source: Path) -> dict[str, Any]:
-    """What a run's ``options.json`` holds."""
+    """The content of a run's ``options.json``."""
     path = source / OPTIONS
     try:
         recorded = json.loads(path.read_bytes())

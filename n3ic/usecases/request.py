@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a training, and the command line that asks for it again."""
+"""A request for a training, and the command line that repeats it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file that a training is started from.
+    """A file of options for a training.
 
     Attributes:
-        source: what to call it in errors.
-        content: its bytes, which go into the run.
-        values: what it says, by names with underscores.
-        typed: whether its values are texts as they are typed (``options.json`` of a run, which
-            holds a command line) rather than numbers, texts and lists.
+        source: its name in errors.
+        content: its bytes, which are copied into the run.
+        values: its values, by names with underscores.
+        typed: whether its values are texts of a command line (``options.json`` of a run) rather
+            than numbers, texts and lists.
     """
 
     source: str
@@ -43,42 +43,42 @@ class ConfigFile:
 
     @property
     def name(self) -> str:
-        """What it is called in a run folder."""
+        """Its name in a run folder."""
         return f"config{Path(self.source).suffix.lower()}"
 
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """What is asked of :func:`~n3ic.usecases.training.train_use_case`.
+    """The arguments of :func:`~n3ic.usecases.training.train_use_case`.
 
     Attributes:
         use_case: its name, such as ``anomaly``.
-        data: files to train on; the embedded default where None.
-        dataset: name of the data set that reads ``data``, or whose embedded sample is taken; the
-            use case's own where None.
-        table: a table that is loaded already, instead of ``data``.
-        recipe: a recipe of the use case by name, or one of your own.
-        overrides: values of the recipe that are replaced.
-        budget_bytes: bytes of weights that the network may have: bits and hidden layers are
-            chosen to fill them. None for those of the recipe.
-        input_of: a run or a model file whose input bits, hidden layers and meter the networks keep,
-            so that only weights and thresholds are learned and they take its place on a device. A
-            run of several gives each network those of its name.
+        data: files to train on; None for the embedded default.
+        dataset: name of the data set that reads ``data`` or has the sample; None for the use
+            case's own.
+        table: a loaded table, instead of ``data``.
+        recipe: name of a recipe of the use case, or a recipe of your own.
+        overrides: values of the recipe to replace.
+        budget_bytes: bytes of weights, which bits and hidden layers are chosen to fill; None for
+            those of the recipe.
+        input_of: a run or a model file whose input bits, hidden layers and meter are kept, so that
+            the new networks can replace the old ones on a device. In a run of several networks,
+            each keeps those of its namesake.
         options: the use case's own options.
-        protocol: how the rows are split; the use case's default where None. The network of
-            this protocol is kept; the other protocols that the data allows are reported.
-        seed: of everything random.
-        seeds: how many seeds to report mean and deviation over, ``seed`` the first.
-        out: the run folder; ``runs/USE_CASE`` where None, numbered if that exists.
-        replace: replace ``out`` if it is a run already.
-        jobs: networks that are trained at once, for a use case of several; all cores if None.
+        protocol: how the rows are split; None for the use case's default. The network of this
+            protocol is kept; results of the other protocols that the data allows are reported.
+        seed: seed of everything random.
+        seeds: number of seeds for mean and deviation, from ``seed`` on.
+        out: the run folder; None for ``runs/USE_CASE``, numbered if that exists.
+        replace: replace ``out`` if it is a run.
+        jobs: number of networks trained at once, for a use case of several; None for all cores.
         dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed
             and train instead of this machine.
-        config: the file that it was started from, which goes into the run; see
+        config: the file of options, which is copied into the run; see
             :func:`~n3ic.usecases.config.train_request`.
 
     Raises:
-        UsageError: an unknown protocol, or a seed that is none.
+        UsageError: the protocol is unknown, or a seed is invalid.
     """
 
     use_case: str
@@ -110,10 +110,10 @@ class TrainRequest:
 
     @cached_property
     def kept(self) -> Mapping[str, BinaryModel]:
-        """The networks whose input is kept, by name; empty where none is.
+        """The networks whose input is kept, by name; empty without ``input_of``.
 
         Raises:
-            UsageError: there is none, or one is no binary network.
+            UsageError: ``input_of`` holds no model, or one that is not a binary network.
             ModelError: a file is damaged.
         """
         if self.input_of is None:
@@ -128,14 +128,14 @@ class TrainRequest:
         return {name: m for name, m in found.items() if isinstance(m, BinaryModel)}
 
     def chosen_recipe(self, case: UseCase, n_classes: int = 2) -> Recipe:
-        """The recipe with its replaced values, and what follows from other bits or a kept input.
+        """The recipe with its replaced values, adapted to a number of bits or a kept input.
 
         Args:
             case: the use case.
             n_classes: number of classes, for a number of bits or a budget of bytes.
 
         Raises:
-            UsageError: the use case has no such recipe, or a value cannot be.
+            UsageError: the use case has no such recipe, or a value is invalid.
         """
         recipe = self.recipe
         if not isinstance(recipe, Recipe):
@@ -161,19 +161,19 @@ def command_words(
     protocol: SplitProtocol,
     n_classes: int = 2,
 ) -> list[str] | None:
-    """The words of a command line that gives the same run.
+    """The words of a command line that repeats a run.
 
     Args:
-        request: what was asked for.
+        request: the request.
         case: the use case.
-        recipe: the recipe that was trained with, see :meth:`TrainRequest.chosen_recipe`.
+        recipe: the recipe of the training, see :meth:`TrainRequest.chosen_recipe`.
         options: the use case's own options, defaults included.
         protocol: the protocol whose networks are kept.
         n_classes: number of classes.
 
     Returns:
-        ``n3ic train`` and its arguments; None where there is no such command line, since the
-        table was handed over in memory or the recipe's name is not one of the use case's.
+        ``n3ic train`` and its arguments; None if the table was given in memory, or the recipe is
+        not one of the use case's.
     """
     if request.table is not None or recipe.name not in case.recipes:
         return None
@@ -198,7 +198,7 @@ def command_words(
 
 
 def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str, Any]]:
-    """Names and values of the recipe, and of its training, that the base would not give."""
+    """Names and values of the recipe, and of its training, that differ from the base."""
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
         base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
@@ -208,7 +208,7 @@ def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str
 
 
 def _word(name: str, value: Any) -> str:
-    """An option with its value; ``=`` also where the value begins with a dash or is empty."""
+    """An option with its value; ``=`` keeps values that are empty or begin with a dash."""
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"

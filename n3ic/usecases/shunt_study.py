@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What shunting makes of one network, as a value that shows itself."""
+"""The results of a study of shunting for one network."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _STAGES = {
 
 @dataclass(frozen=True)
 class ThresholdObjective:
-    """What a threshold is chosen for; one of the three, or none.
+    """The aim of choosing a threshold; at most one of the three is given.
 
     Attributes:
-        accuracy: of the flows that the card decides, on validation rows.
-        host_load: share of the validation rows that the host may get.
+        accuracy: least accuracy of the flows that the card decides, on validation rows.
+        host_load: largest share of the validation rows for the host.
         margin: the threshold itself.
 
     Raises:
-        UsageError: several are given, or a share is none.
+        UsageError: several are given, or a share is not in 0..1.
     """
 
     accuracy: float | None = None
@@ -65,20 +65,20 @@ class ThresholdObjective:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShuntStudy(Displayed):
-    """What shunting makes of one network.
+    """Results of shunting for one network.
 
     Attributes:
-        model: the network; with the chosen threshold where one was asked for.
-        aim: what the threshold was chosen for; the margin itself where the model had it.
+        model: the network, with the chosen threshold if there is one.
+        aim: the aim of the threshold; the margin itself if it is the model's own.
         protocol: how the rows were split.
-        seed: of the split and of the second stage.
-        trained_rows: whether the split is the one that the network was trained with. Where not,
-            the network has seen none of the rows, and the second stage its training rows.
-        host_features: what the second stage reads.
+        seed: seed of the split and of the second stage.
+        trained_rows: whether the split is that of the network's training. If not, the network has
+            seen none of the rows, but the second stage its training rows.
+        host_features: features of the second stage.
         rows: number of training, validation and test rows.
         validation: points on the validation rows, by threshold.
         test: points on the test rows, of the same thresholds.
-        chosen: the chosen threshold; None where none was asked for and the model has none.
+        chosen: the chosen threshold; None without an aim and without a threshold of the model.
         figures: figures of the stages on the test rows at that threshold; see
             :func:`~n3ic.evaluation.shunting.stage_figures`.
     """
@@ -96,7 +96,7 @@ class ShuntStudy(Displayed):
     figures: Mapping[str, Evaluation]
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         point = next((p for p in self.test if p.threshold == self.chosen), None)
         said = "no threshold chosen"
         if point is not None:
@@ -108,7 +108,7 @@ class ShuntStudy(Displayed):
 
     @property
     def tables(self) -> tuple[TextTable, ...]:
-        """The thresholds, and what the chosen one gives where there is one."""
+        """The thresholds, and the results of the chosen one if there is one."""
         return _tables(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class ShuntStudy(Displayed):
 
 
 def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:
-    """The thresholds of a network, and what the chosen one gives where there is one."""
+    """The thresholds of a network, and the results of the chosen one if there is one."""
     rows = study.rows
     origin = "the split of its training" if study.trained_rows else "rows it was not trained on"
     title = (

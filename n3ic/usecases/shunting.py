@@ -40,28 +40,29 @@ def study_shunting(
     task: str = "",
     aim: ThresholdObjective | None = None,
 ) -> dict[str, ShuntStudy]:
-    """Margins, the second stage and the threshold of each network of a run, or of a model file.
+    """Study the shunting of each network of a run, or of a model file.
 
-    The second stage is gradient-boosted trees on the features that a host gets of a flow, fitted to
-    the training rows. On the data that a network was trained on, rows are split as they were then.
+    The second stage is gradient-boosted trees on a host's features of a flow, fitted to the
+    training rows. The data of a network's training are split as in that training.
 
     Args:
         model: a run folder or a model file.
-        data: files of labelled flows; the data set's embedded sample where None.
-        dataset: the data set that reads them; the one that the network was trained on where None.
-        task: which network of a run of several; all where empty.
-        aim: what to choose the threshold for; where None, the model's own threshold is reported on,
-            and none is chosen.
+        data: files of labelled flows; None for the data set's embedded sample.
+        dataset: name of the data set that reads them; None for the network's own.
+        task: name of one network of a run of several; empty for all.
+        aim: the aim of the threshold; None reports on the model's own threshold.
 
     Returns:
         Studies by task; under an empty name for a single network.
 
     Raises:
-        UsageError: no data set reads the flows, or no threshold gives what is wanted.
+        UsageError: no data set reads the flows, or no threshold reaches the aim.
         DataError: the flows cannot be read, or their classes are not the network's.
-        ModelError: the network has no such margin.
+        ModelError: the network cannot have that threshold.
         MissingDependencyError: scikit-learn is missing.
-        N3icWarning: boosting of the second stage collapsed, and ended before.
+
+    Warns:
+        N3icWarning: boosting of the second stage collapsed and was cut.
     """
     flows = labelled_flows(model, data, dataset)
     if task:
@@ -81,7 +82,7 @@ def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStu
     if own:
         aim = ThresholdObjective(margin=model.shunt)
     if aim.margin is not None:
-        model.with_shunt(aim.margin)  # refused before the work
+        model.with_shunt(aim.margin)  # an impossible threshold fails before the work
     protocol, seed, trained = known_split(model, table)
     parts = split(table, protocol, seed)
     columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
@@ -129,7 +130,7 @@ def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStu
 def _with_threshold(
     model: Classifier, threshold: int, aim: ThresholdObjective, rows: int
 ) -> Classifier:
-    """The network with a threshold, and what that was chosen for in its provenance."""
+    """The network with a threshold, and the threshold's aim in its provenance."""
     known = {k: v for k, v in model.provenance.items() if k != "shunting"}
     if threshold:
         where = "" if aim.margin is not None else f", of {rows:,} validation rows"

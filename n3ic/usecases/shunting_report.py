@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a study of shunting leaves behind: points as CSV, a picture, model files."""
+"""The files of a study of shunting: points as CSV, a picture, models."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def write_figure(study: ShuntStudy, title: str, path: str | Path) -> None:
     """Write the picture of a study's test rows as a PNG file, whole or not at all.
 
     Args:
-        study: of one network.
-        title: what was studied.
+        study: the study of one network.
+        title: name of the model and data.
         path: the file.
 
     Raises:
@@ -52,10 +52,10 @@ def write_figure(study: ShuntStudy, title: str, path: str | Path) -> None:
 
 
 def check_place(path: str | Path, count: int, *, replace: bool) -> None:
-    """Refuse a place for models before the work that leads to them.
+    """Refuse a path for models before the work starts.
 
     Raises:
-        UsageError: it exists and may not be replaced; of several models, it exists.
+        UsageError: the path exists and may not be replaced; several models need a new folder.
     """
     if count == 1:
         free_path(path, replace)
@@ -67,13 +67,13 @@ def write_models(studies: Mapping[str, ShuntStudy], path: str | Path, *, replace
     """Write networks with their chosen thresholds: one to a file, several to a new folder.
 
     Args:
-        studies: of a chosen threshold each.
-        path: the file, or the folder that gets ``models/TASK.n3ic``.
-        replace: whether an existing file may be replaced, such as the model that was read.
+        studies: studies with a chosen threshold.
+        path: the file, or the folder for ``models/TASK.n3ic``.
+        replace: whether an existing file, such as the studied model, may be replaced.
 
     Raises:
-        UsageError: it exists and may not be replaced.
-        N3icError: it cannot be written; what was there before is untouched.
+        UsageError: the path exists and may not be replaced.
+        N3icError: the file cannot be written; a former one is unchanged.
     """
     check_place(path, len(studies), replace=replace)
     if len(studies) == 1:

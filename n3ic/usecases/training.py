@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a use case: from its data to a run folder."""
+"""Train a use case: from its data to a run folder."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from n3ic.util.names import path_component
 def train_use_case(request: TrainRequest, progress: TrainingProgress | None = None) -> Run:
     """Train a use case and write its run folder, whole or not at all.
 
-    What is trained of a run of several networks, seeds or protocols is kept beside its place until
-    the run is written: the same request goes on where an interrupted one was.
+    Finished trainings of several networks, seeds or protocols are kept beside the run's folder
+    until the run is written, so that the same request resumes after an interruption.
 
     Args:
-        request: what to train, how, on what and whereto.
-        progress: what is told while it goes on.
+        request: the use case, the recipe, the data and the folder.
+        progress: receives messages on the way.
 
     Raises:
-        UsageError: an unknown name or option, or ``request.out`` exists.
+        UsageError: a name or option is unknown, or ``request.out`` exists.
         DataError: the data cannot be read or split.
         MissingDependencyError: ``request.dask`` is given and distributed is not installed.
     """
@@ -128,7 +128,7 @@ def _target(out: str | Path | None, name: str, replace: bool) -> Path:
 
 
 def _written(run: Path) -> list[str]:
-    """Files of a run folder that n3ic wrote; ``metrics.json`` lists them, but in runs of 0.1."""
+    """Files of a run folder that n3ic wrote; ``metrics.json`` lists them, except in runs of 0.1."""
     files = load_metrics(run).get("files")
     if isinstance(files, list):
         return [str(name) for name in files]
@@ -149,7 +149,7 @@ def _write_models(directory: Path, results: Mapping[str, TrainingResult]) -> dic
 
 
 def _links(directory: Path) -> str:
-    """The pictures and pages of a run itself, not those of each of its networks."""
+    """Links to a run's own pages and pictures, without those of single networks."""
     pages = [f"- [{p.name}]({p.name})" for p in sorted(directory.glob("*.md"))]
     pictures = [f"![{p.stem}](plots/{p.name})" for p in sorted((directory / "plots").glob("*.png"))]
     return "".join(f"\n{line}\n" for line in (*pages, *pictures))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request trains on: its use case's tables, and how they may be split."""
+"""The data of a request: its use case's tables, and the protocols that they allow."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from n3ic.util.names import path_component
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What a request trains on.
+    """The data of a request.
 
     Attributes:
         case: the use case.
         options: its own options, defaults included.
-        table: what was read.
-        tasks: the tables to train a network on, by name; one unnamed for a single network.
-        protocols: how they may be split; the networks of the first are kept.
-        kept: the networks whose input is kept, by task; empty where inputs are chosen.
+        table: the whole table.
+        tasks: table of each network, by name; under an empty name for a single network.
+        protocols: the possible protocols; the networks of the first are kept.
+        kept: the networks whose input is kept, by task; empty if inputs are chosen.
     """
 
     case: UseCase
@@ -42,11 +42,11 @@ class TrainingData:
 
     @property
     def n_classes(self) -> int:
-        """Of the table that has most."""
+        """Largest number of classes of a table."""
         return max(len(rows.classes) for rows in self.tasks.values())
 
     def experiments(self, recipe: Recipe) -> dict[str, Experiment]:
-        """A training of each table, by task, under the protocol whose networks are kept.
+        """The experiment of each task, under the protocol whose networks are kept.
 
         Raises:
             DataError: a table lacks the class that the use case detects.
@@ -65,19 +65,19 @@ class TrainingData:
 
 
 def read_training_data(request: TrainRequest, progress: TrainingProgress) -> TrainingData:
-    """Read what a request trains on.
+    """Read the data of a request.
 
     Args:
-        request: which use case, data and protocol.
-        progress: what is told meanwhile.
+        request: the use case, the data and the protocol.
+        progress: receives messages on the way.
 
     Raises:
-        UsageError: an unknown name or option.
+        UsageError: a name or option is unknown.
         DataError: the data cannot be read or split.
     """
     case = use_case(request.use_case)
     options = parse_options(case.options, request.options, case.name)
-    request.chosen_recipe(case)  # a mistake in it is said before the data are read
+    request.chosen_recipe(case)  # reports a mistake before the data are read
     progress.stage("loading data")
     table = request.table
     if table is None:
@@ -87,17 +87,17 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
         raise UsageError(f"{case.name}: the options leave no network to train")
     if set(tasks) != {""} and not case.group:
         raise UsageError(
-            f"the use case {case.name} has several networks and no word for one (group)"
+            f"the use case {case.name} has several networks but no name for one (group)"
         )
     protocols = _protocols(case, table, request.protocol)
     return TrainingData(case, options, table, tasks, protocols, _kept(request, tasks))
 
 
 def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, BinaryModel]:
-    """The network whose input each task keeps; empty where inputs are chosen.
+    """The network whose input each task keeps; empty if inputs are chosen.
 
     Raises:
-        UsageError: there is none for a task, or its input does not fit the table.
+        UsageError: a task has no such network, or its input does not fit the table.
     """
     if not request.kept:
         return {}
@@ -119,10 +119,10 @@ def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Bi
 def _protocols(
     case: UseCase, table: FlowTable, wanted: SplitProtocol | None
 ) -> tuple[SplitProtocol, ...]:
-    """The protocols that the table allows, the one whose networks are kept first.
+    """The protocols that the table allows; the networks of the first are kept.
 
     Raises:
-        DataError: the table does not allow the one that is wanted.
+        DataError: the table does not allow the wanted protocol.
     """
     allowed = protocols_of(table)
     main = wanted or (case.protocol if case.protocol in allowed else "random")
@@ -134,7 +134,7 @@ def _protocols(
 
 
 def _positive(case: UseCase, table: FlowTable) -> int | None:
-    """Index of the class whose detection is counted, where the use case names one.
+    """Index of the class whose detection is counted; None if the use case names none.
 
     Raises:
         DataError: the table has no such class.

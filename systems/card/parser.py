@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``card.toml``: read and checked; errors name file, line, what was expected and what came."""
+"""Read and check ``card.toml``; errors name file, line, what was expected and what came."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_card(path: str | Path) -> Card:
     """Read a ``card.toml``; paths in it are relative to its folder.
 
     Raises:
-        CardError: it cannot be read, or says what it cannot mean; names the line.
+        CardError: The file cannot be read or is invalid; the error names the line.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -63,12 +63,12 @@ def read_card(path: str | Path) -> Card:
 
 
 def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Card:
-    """A card from the text of a ``card.toml``; see :func:`read_card`.
+    """Parse the text of a ``card.toml``; see :func:`read_card`.
 
     Args:
         text: the document.
-        source: its file's name, for errors.
-        folder: what paths in it are relative to.
+        source: name of its file, for errors.
+        folder: folder to which paths in it are relative.
     """
     try:
         data, lines = parse(text)
@@ -326,17 +326,17 @@ _ORDER = ("meter", "input", "network", "policy")
 def _in_order(
     entry: TomlTable, flow: Series, tasks: Mapping[str, Task], before: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Refuse a task that reads what tasks before it do not give.
+    """Check that every task can read the results of the tasks before it.
 
     Args:
-        entry: of the graph, for errors.
-        flow: its tasks.
+        entry: entry of the graph, for errors.
+        flow: tasks of the graph.
         tasks: all tasks.
-        before: the last task of each kind before it, but for what a user's own task made something
-            else of.
+        before: the last task of each kind before the flow, unless a user's own task has consumed
+            its result.
 
     Returns:
-        The same, behind the flow.
+        The last task of each kind after the flow.
     """
     seen = dict(before)
     for step in flow.steps:
@@ -345,7 +345,7 @@ def _in_order(
             seen = {kind: name for end in ends for kind, name in end.items()}
             continue
         kind = tasks[step].kind
-        if kind == "verilog":  # gives whatever it likes; a policy and a meter stay what they are
+        if kind == "verilog":  # its output may be anything, but a policy or meter stays
             seen = {k: n for k, n in seen.items() if k in ("meter", "policy")}
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
@@ -361,7 +361,7 @@ def _in_order(
 
 
 def _known(entry: TomlTable, name: str, tenant: str, tasks: Mapping[str, Task]) -> str:
-    """The full name of a task: the tenant's own first, then one of all."""
+    """Return the full name of a task: the tenant's own task first, then one for all."""
     for full in (f"{tenant}/{name}", name):
         if full in tasks and full.count("/") == (full != name):
             return full

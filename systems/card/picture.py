@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_NAMES = 12  # of a chain, that are written out
+_MOST_NAMES = 12  # task names of a chain to write out
 
 
 @styled
 def plan_figure(planned: CardPlan) -> Figure:
-    """Regions on the left, each tenant's share of each resource and its rates on the right."""
+    """Draw regions on the left, and the tenants' shares and rates on the right."""
     longest = max(min(len(r.chain), _MOST_NAMES) for r in planned.regions)
     height = max(4.5, 0.32 * len(planned.regions) * (longest + 2))
     figure = new_page(12, min(height, 30))
@@ -30,7 +30,7 @@ def plan_figure(planned: CardPlan) -> Figure:
 
 
 def _draw_regions(axes: Axes, planned: CardPlan) -> None:
-    """A box a region; its chain from left to right, in the look of its tenant."""
+    """Draw one box per region, with its chain from left to right in the tenant's style."""
     from matplotlib.patches import Rectangle
 
     looks = _looks(planned)
@@ -72,7 +72,7 @@ def _draw_regions(axes: Axes, planned: CardPlan) -> None:
 
 
 def _draw_shares(axes: Axes, planned: CardPlan) -> None:
-    """Bars: share of each resource by tenant, and what was wanted beyond it."""
+    """Draw bars of each resource's shares by tenant, and the wanted shares beyond them."""
     looks = _looks(planned)
     names = [r.name for r in planned.resources if r.capacity is not None]
     height = 0.8 / len(planned.shares)
@@ -89,5 +89,5 @@ def _draw_shares(axes: Axes, planned: CardPlan) -> None:
 
 
 def _looks(planned: CardPlan) -> dict[str, Look]:
-    """A look a tenant; tasks that are shared stay grey."""
+    """Assign a style to each tenant; shared tasks stay grey."""
     return {s.tenant: look(i) for i, s in enumerate(planned.shares)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a card: which task stands in which region, and what each tenant is given."""
+"""The plan of a card: the tasks in each region, and each tenant's share."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class CardPlan(Displayed):
         }
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """Return the view that a notebook or terminal shows."""
         met = "does not meet every rate" if self.problems else "meets every rate"
         return View(
             f"{self.card.name} ({self.card.device.target}): {len(self.shares)} tenants, "
@@ -155,7 +155,7 @@ class CardPlan(Displayed):
 
     @property
     def tables(self) -> tuple[TextTable, ...]:
-        """What tasks take, and what regions, tenants and graphs are given."""
+        """Tables of the tasks' costs, and of regions, tenants and graphs."""
         return (self._tasks(), self._regions(), self._tenants(), self._graphs())
 
     def _tasks(self) -> TextTable:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a description of a card to its plan."""
+"""Plan a card from its description."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -
 
 
 def instances_of(planned: CardPlan) -> NDArray[np.bool_]:
-    """Where tasks stand in a plan, shape ``(tasks, regions that are not spare)``."""
+    """Return which regions hold each task, shape ``(tasks, regions that are not spare)``."""
     regions = planned.regions[: len(planned.regions) - planned.card.device.spare]
     return np.array([[t in r.chain for r in regions] for t in planned.card.tasks])
 
@@ -178,7 +178,7 @@ def _problems(
     graphs: Sequence[GraphPlan],
     scarce: Sequence[Sequence[Scarce]],
 ) -> Iterator[str]:
-    """Graphs that are not served what they want, and what is too small for them."""
+    """Describe the graphs that get less than they want, and the resources that limit them."""
     for g, graph in enumerate(graphs):
         if graph.guaranteed >= graph.wanted * (1 - _SHORT):
             continue
@@ -194,7 +194,7 @@ def _problems(
 
 
 def _too_small(demand: CardDemand, instances: NDArray[np.bool_], scarce: Scarce) -> str:
-    """How much is wanted of a task or of a resource that packets take, and how much there is."""
+    """Describe the demand and the capacity of a scarce task or resource."""
     if isinstance(scarce, int):
         asked, count = demand.occupancy[:, scarce].sum(), instances[scarce].sum()
         return f"{demand.tasks[scarce]} ({asked:.3g} instances are wanted, {count} fit)"
@@ -222,5 +222,5 @@ def _notes(
 
 
 def rate_text(graph: GraphPlan, packets: float) -> str:
-    """A graph's rate in Gb/s and packets a second."""
+    """Format a graph's rate in Gb/s and packets per second."""
     return f"{packets * graph.packet_bytes * 8e-9:.4g} Gb/s ({packets:.4g} packets/s)"

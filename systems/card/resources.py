@@ -46,7 +46,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount, with the kind and source of the knowledge."""
+    """An amount, and how it is known."""
 
     value: float
     kind: FigureKind
@@ -61,7 +61,7 @@ class TaskCost:
         needs: amounts by resource, per instance or per packet as the resource says.
         rate: rate that one instance sustains; None if it is unlimited.
         rate_kind: how the rate is known.
-        rate_source: from what.
+        rate_source: where the rate comes from.
         latency_ns: nanoseconds from a packet's arrival to its departure; None if unknown.
     """
 
@@ -80,13 +80,13 @@ class TaskCost:
 
 @dataclass(frozen=True)
 class Budget:
-    """What there is of a card.
+    """The resources of a card.
 
     Attributes:
-        resources: what is divided.
-        regions: equal regions.
-        spare: how many of them are left empty.
-        scheduling_ns: one pass through the scheduler.
+        resources: resources to divide.
+        regions: number of equal regions.
+        spare: number of regions that are left empty.
+        scheduling_ns: nanoseconds of one pass through the scheduler.
         source: where the numbers come from.
     """
 
@@ -138,14 +138,14 @@ def costs_of(
 ) -> dict[str, TaskCost]:
     """Compute the cost of each task of a card, by name.
 
-    What ``card.toml`` does not say of a network is taken from the target's report of it, for
-    which it is written into a temporary folder. A meter, an input stage or a policy of which it
-    says nothing takes nothing that is counted.
+    Costs of a network that ``card.toml`` does not state come from the target's report, for which
+    the network is exported into a temporary folder. A meter, an input stage or a policy without
+    stated costs takes no counted resource.
 
     Args:
-        card: its description.
-        budget: what there is of it.
-        say: is told which task is looked at.
+        card: description of the card.
+        budget: resources of the card.
+        say: called with progress messages.
 
     Raises:
         CardError: a model cannot be read, or does not fit the target; the error names the line.
@@ -162,7 +162,7 @@ def costs_of(
 
 
 def uncounted(card: Card, costs: Mapping[str, TaskCost]) -> tuple[str, ...]:
-    """Tasks that take nothing that is counted."""
+    """Return the tasks that take no counted resource."""
     return tuple(name for name in card.tasks if not costs[name].needs)
 
 
@@ -179,7 +179,7 @@ def _layout(card: Card) -> CardLayout | None:
 
 
 def _ingress(card: Card, layout: CardLayout | None) -> list[Resource]:
-    """The ports' bandwidth in Gb/s, where it is bounded."""
+    """Return the ports' bandwidth in Gb/s, if it is bounded."""
     rate = card.device.ingress
     if rate is not None:
         return [Resource(INGRESS, "Gb/s", "packet", "card", rate.value)]
@@ -204,7 +204,7 @@ def _check_needs(card: Card, found: Mapping[str, Resource]) -> None:
 
 
 def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
-    """What ``card.toml`` says of a task, and what the report says of the rest."""
+    """Merge the costs that ``card.toml`` states with those of the report."""
     source = f"{Path(card.source).name}:{task.line}"
     needs: Mapping[str, Amount] = reported.needs if reported else {}
     if task.needs is not None:
@@ -218,7 +218,7 @@ def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
 
 
 def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budget) -> TaskCost:
-    """What the target's report says of a network."""
+    """Read the costs of a network from the target's report."""
     place = f"{card.source}:{task.line}"
     if tool is None:
         raise CardError(
@@ -264,7 +264,7 @@ def _cost(tool: Exporter, report: Report, budget: Budget) -> TaskCost:
     if found is not None and found.unit in NANOSECONDS:
         latency = Amount(found.value * NANOSECONDS[found.unit], found.kind, found.source)
     throughput = figures.get("throughput")
-    if throughput is None or timed:  # what takes time is bounded by the time there is
+    if throughput is None or timed:  # a task that takes time is bounded by the available time
         return TaskCost(needs, None, "estimated", "as much as arrives", latency)
     rate = Rate(throughput.value, "inferences/s")
     return TaskCost(needs, rate, throughput.kind, throughput.source, latency)

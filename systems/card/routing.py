@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which way each graph's packets take through the regions, and how many of them."""
+"""Choose the paths of each graph's packets through the regions, and the rates on them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from n3ic.systems.card.demand import CardDemand
 from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.plan import Path, Visit
 
-_LEAST = 1e-5  # share of a graph's packets that is worth a path
+_LEAST = 1e-5  # smallest share of a graph's packets that gets a path
 
 
 def flows_of(
     demand: CardDemand, instances: NDArray[np.bool_], rates: Floats, scheduling_ns: float
 ) -> PacketShares:
-    """The quickest way for given rates.
+    """Find the fastest paths for given rates.
 
     Args:
-        demand: the card's numbers.
-        instances: bool, shape ``(tasks, regions)``.
-        rates: packets a second that the instances can serve, shape ``(graphs,)``.
-        scheduling_ns: one pass through the scheduler.
+        demand: the card's demand in numbers.
+        instances: bool array of shape ``(tasks, regions)``.
+        rates: packets per second that the instances can serve, shape ``(graphs,)``.
+        scheduling_ns: nanoseconds of one pass through the scheduler.
     """
-    # a share is one of the given rate, so that the solver's tolerance is, too
+    # Shares are relative to the given rates, so that the solver's tolerance is relative too.
     asked = demand.scaled(rates / demand.wanted)
     most = np.where(rates > 0, 1.0, 0.0)
     programme = LinearProgram(asked, scheduling_ns=scheduling_ns, most=most, instances=instances)
@@ -43,14 +43,14 @@ def flows_of(
 def paths_of(
     demand: CardDemand, g: int, flows: PacketShares, chains: Sequence[Sequence[str]], rate: float
 ) -> tuple[Path, ...]:
-    """A graph's ways through the card, the one of most packets first.
+    """Return a graph's paths through the card, the busiest first.
 
     Args:
-        demand: the card's numbers.
+        demand: the card's demand in numbers.
         g: index of the graph.
-        flows: where its packets are served.
-        chains: the tasks of each region, in order.
-        rate: packets a second of all ways together.
+        flows: shares of its packets by task and region.
+        chains: tasks of each region, in order.
+        rate: packets per second of all paths together.
     """
     graph = demand.graphs[g]
     index = {name: i for i, name in enumerate(demand.tasks)}
@@ -82,15 +82,15 @@ def paths_of(
 def stages_of(
     edges: Sequence[tuple[str, str]], regions: Mapping[str, int], chains: Sequence[Sequence[str]]
 ) -> tuple[tuple[Visit, ...], ...]:
-    """Passes through the scheduler for tasks that stand in given regions.
+    """Return the passes through the scheduler for tasks in given regions.
 
-    A task follows in the same pass where it stands behind its predecessor in the same chain;
-    else the packet goes back to the scheduler, which waits until all predecessors are done.
+    A task runs in the same pass as its predecessor if it follows it in the same chain. Otherwise
+    the packet returns to the scheduler, which waits until all predecessors are done.
 
     Args:
-        edges: pairs of tasks of which the second needs the first's result.
-        regions: of each task, in a topological order.
-        chains: the tasks of each region, in order.
+        edges: pairs of tasks, where the second needs the first's result.
+        regions: region of each task, in a topological order.
+        chains: tasks of each region, in order.
     """
     stage: dict[str, int] = {}
     for name, region in regions.items():
@@ -118,12 +118,12 @@ def stages_of(
 def latency_of(
     stages: Sequence[Sequence[Visit]], latency: Mapping[str, float], scheduling_ns: float
 ) -> float:
-    """Nanoseconds of one packet, alone on the card.
+    """Latency of a packet alone on the card, in nanoseconds.
 
     Args:
-        stages: its way.
-        latency: of each task, in nanoseconds.
-        scheduling_ns: one pass through the scheduler.
+        stages: passes of its path.
+        latency: latency of each task, in nanoseconds.
+        scheduling_ns: nanoseconds of one pass through the scheduler.
     """
     return sum(
         scheduling_ns + max(sum(latency[t] for t in visit.tasks) for visit in stage)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first ``card.toml`` from runs and models: a tenant each."""
+"""Write a first ``card.toml`` from runs and models, one tenant for each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from n3ic.util.names import path_component
 
 @dataclass(frozen=True, eq=False)
 class TenantModels:
-    """A tenant to be, and its networks.
+    """A future tenant and its networks.
 
     Attributes:
-        name: of the tenant and of its graph.
+        name: name of the tenant and of its graph.
         source: the run or the model file.
-        models: its networks; the single one of a file has the empty name.
+        models: networks by name; the network of a model file has the empty name.
     """
 
     name: str
@@ -36,11 +36,11 @@ class TenantModels:
 
 
 def tenant_models(sources: Sequence[str]) -> tuple[TenantModels, ...]:
-    """Tenants from what was typed: ``PATH`` or ``NAME=PATH`` each.
+    """Load the tenants of command-line arguments ``PATH`` or ``NAME=PATH``.
 
     Raises:
-        UsageError: a name is missing or occurs twice, or a path holds no model.
-        ModelError: a model is damaged.
+        UsageError: A name is missing or occurs twice, or a path holds no model.
+        ModelError: A model is damaged.
     """
     out: list[TenantModels] = []
     for text in sources:
@@ -65,18 +65,17 @@ def card_text(
     wants: Rate,
     uid: UidCarrier = "header",
 ) -> str:
-    """A ``card.toml`` in which every owner is a tenant of equal weight.
+    """Compose a ``card.toml`` in which every owner is a tenant of equal weight.
 
-    Several networks of an owner are branches of one graph that read the same packet, all of whose
-    results are kept. A network that has a meter or an input stage of features gets a task for each.
-    Where the target's cards have no input stage packets hold the input bits, and networks whose
-    bits are not the same ones are a graph each.
+    Several networks of an owner become branches of one graph, with all results kept. A meter or an
+    input stage of features becomes a task of its own. If the target's cards have no input stage,
+    packets hold the input bits, and networks with different bits become separate graphs.
 
     Args:
         owners: the tenants.
-        target: the exporter.
-        folder: where the file will stand; paths in it are relative to that.
-        wants: what each graph wants.
+        target: name of the target.
+        folder: future folder of the file; paths in it are relative to it.
+        wants: wanted rate of each graph.
         uid: how packets carry their UID; UIDs count from 1.
     """
     exporter(target)  # raises the better error for a mistyped name
@@ -126,7 +125,7 @@ def _task(name: str, kind: str, path: str, network: str) -> list[str]:
 
 
 def _flows(owner: TenantModels, inputs: bool) -> Iterator[tuple[str, list[str]]]:
-    """The name of each graph and the lines of its flow."""
+    """Yield the name of each graph and the lines of its flow."""
     shared = inputs and _input_shared(owner)
     steps = (["meter"] if inputs and _metered(owner) else []) + (["input"] if shared else [])
     ways = {
@@ -154,7 +153,7 @@ def _flows(owner: TenantModels, inputs: bool) -> Iterator[tuple[str, list[str]]]
 
 
 def _names(owner: TenantModels) -> dict[str, str]:
-    """Names of the networks' tasks, each its own."""
+    """Return unique names for the networks' tasks."""
     out: dict[str, str] = {}
     for key in owner.models:
         name = path_component(key)[:48] if key else "network"

@@ -14,7 +14,7 @@ DEEPEST = 64  # brackets within brackets
 MOST_PARTS = 8  # of a dotted key: tomllib keeps every prefix of it
 LONGEST_WORD = 1000  # characters of a number or of a bare key
 
-# Of any text, a token is found at each place, so that a document is gone through once.
+# Some token matches at every position of any text, so a document is scanned once, in linear time.
 _TOKEN = re.compile(
     r'''
       (?P<newline> \n )
@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 
 
 class LimitError(ValueError):
-    """A document is beyond what is read, at a line."""
+    """A document exceeds a limit, at a line."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -41,20 +41,20 @@ class LimitError(ValueError):
 
 
 def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
-    """A document, and the line, from 1, at which each of its tables and keys stands.
+    """Parse a document, and find the line, from 1, of each of its tables and keys.
 
-    Entries of an inline table or array have no line of their own, see :func:`line_of`. The text is
-    gone through twice, however it is made.
+    Entries of an inline table or array have no line of their own, see :func:`line_of`. Any text is
+    scanned only twice.
 
     Args:
         text: the document.
 
     Returns:
-        Its tables, and lines by path; an index of an array of tables is an integer from 0.
+        The tables, and lines by path; an index into an array of tables is an integer from 0.
 
     Raises:
-        tomllib.TOMLDecodeError: it is no TOML; the text names line and column.
-        LimitError: it is nested deeper, or has a longer word, than any description needs.
+        tomllib.TOMLDecodeError: The text is not TOML; the error names line and column.
+        LimitError: The text is nested too deeply or has too long a word.
     """
     statements = list(_statements(text))
     data = tomllib.loads(text)
@@ -77,16 +77,16 @@ def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
 
 
 def line_of(lines: Mapping[Where, int], path: Where) -> int:
-    """The line of an entry, or of the closest one around it that has one."""
+    """Return the line of an entry, or of the closest enclosing entry that has one."""
     while path not in lines:
         path = path[:-1]
     return lines[path]
 
 
 def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Line, brackets before the key (2 of ``[[table]]``) and the words of the key, in TOML.
+    """Yield line, brackets before the key (2 for ``[[table]]``) and words of the key, in TOML.
 
-    Of a text that is no TOML, they mean nothing.
+    They are meaningless for a text that is not TOML.
     """
     line, start, brackets, depth, dots = 1, 1, 0, 0, 0
     words: list[str] = []
@@ -127,7 +127,7 @@ def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _key(word: str) -> str:
-    """A part of a key from its TOML: bare, or a text in quotes."""
+    """Decode a part of a key: a bare word or a quoted string."""
     if word[0] == "'":
         return word[1:-1]
     if word[0] == '"':

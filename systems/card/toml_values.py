@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of a TOML document: values that are checked, and errors that name their line."""
+"""Entries of a TOML document: checked values, and errors that name their line."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _Text = TypeVar("_Text", bound=str)
 
 @dataclass(frozen=True)
 class TomlTable:
-    """A table of the document, and where it stands.
+    """A table of the document and its position.
 
-    Its methods read a value each. They raise :class:`~n3ic.errors.CardError` where it is not what
-    was expected, or is missing and has no default.
+    Each method reads one value. It raises :class:`~n3ic.errors.CardError` if the value is invalid,
+    or is missing and has no default.
 
     Attributes:
-        values: its entries.
+        values: entries of the table.
         where: keys that lead to it from the root.
-        source: the file's name.
+        source: name of the file.
         lines: lines of the document's entries.
-        folder: what paths are relative to.
+        folder: folder to which paths are relative.
     """
 
     values: Mapping[str, Any]
@@ -43,16 +43,16 @@ class TomlTable:
 
     @property
     def line(self) -> int:
-        """Its line in the file."""
+        """Line of the table in the file."""
         return line_of(self.lines, self.where)
 
     def error(self, message: str, *keys: str | int) -> CardError:
-        """An error about it, or about one of its entries."""
+        """Make an error about the table or one of its entries."""
         line = line_of(self.lines, (*self.where, *keys))
         return CardError(f"{self.source}:{line}: {message}"[:600])
 
     def only(self, *known: str) -> None:
-        """Refuse keys that are not known."""
+        """Refuse unknown keys."""
         for key in self.values:
             if key not in known:
                 hint = f"; {nearest(key, known)}".rstrip("; ")
@@ -68,47 +68,47 @@ class TomlTable:
         return value
 
     def name(self, key: str = "name") -> str:
-        """A name that may stand in a path and in generated code."""
+        """Read a name that is safe in paths and in generated code."""
         what = "a name of letters, digits, '_', '-' and '.', at most 63"
         return str(self._expect(key, what, lambda v: isinstance(v, str) and NAME.fullmatch(v)))
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text that is not empty."""
+        """Read a non-empty text."""
         if default is not None and key not in self.values:
             return default
         return str(self._expect(key, "a text", lambda v: isinstance(v, str) and v != ""))
 
     def choice(self, key: str, choices: Sequence[_Text], default: _Text | None = None) -> _Text:
-        """One of several texts."""
+        """Read one of several texts."""
         if default is not None and key not in self.values:
             return default
         listed = "one of " + ", ".join(choices)
         return cast(_Text, self._expect(key, listed, lambda v: v in choices))
 
     def optional_integer(self, key: str, least: int, most: int) -> int | None:
-        """A whole number, or None where the key is missing."""
+        """Read a whole number; None if the key is missing."""
         return self.integer(key, least, most, 0) if key in self.values else None
 
     def integer(self, key: str, least: int, most: int, default: int) -> int:
-        """A whole number."""
+        """Read a whole number."""
         if key not in self.values:
             return default
         what = f"a whole number from {least} to {most}"
         return int(self._expect(key, what, lambda v: is_int(v) and least <= v <= most))
 
     def optional_number(self, key: str) -> float | None:
-        """A number above 0, or None where the key is missing."""
+        """Read a number above 0; None if the key is missing."""
         return self.number(key, 0.0) if key in self.values else None
 
     def number(self, key: str, default: float, most: float = _MOST) -> float:
-        """A number above 0."""
+        """Read a number above 0."""
         if key not in self.values:
             return default
         what = "a number above 0" + (f", at most {most:g}" if most < _MOST else "")
         return float(self._expect(key, what, lambda v: is_number(v) and 0 < v <= most))
 
     def amounts(self, key: str) -> dict[str, float]:
-        """Amounts by the name of their resource; nothing where the key is missing."""
+        """Read amounts by resource name; empty if the key is missing."""
         if key not in self.values:
             return {}
         what = "a table of amounts, such as { lut_sites = 400 }"
@@ -123,7 +123,7 @@ class TomlTable:
         return {name: float(value) for name, value in found.items()}
 
     def rate(self, key: str) -> Rate | None:
-        """A rate with its unit, or None where the key is missing."""
+        """Read a rate with its unit; None if the key is missing."""
         if key not in self.values:
             return None
         text = self._expect(key, _A_RATE, lambda v: isinstance(v, str))
@@ -133,24 +133,24 @@ class TomlTable:
             raise self.error(f"{key!r}: {error}", key) from error
 
     def path(self, key: str) -> Path | None:
-        """A path, relative to the file's folder, or None where the key is missing."""
+        """Read a path relative to the file's folder; None if the key is missing."""
         return self.folder / self.text(key) if key in self.values else None
 
     def needed_path(self, key: str, what: str) -> Path:
-        """A path that must be given."""
+        """Read a required path."""
         if key not in self.values:
             raise self.error(f"expected {key!r}: {what}; it is missing")
         return self.folder / self.text(key)
 
     def table(self, key: str) -> TomlTable:
-        """A table in it; an empty one where the key is missing."""
+        """Read a nested table; empty if the key is missing."""
         found = self.values.get(key, {})
         if not isinstance(found, dict):
             raise self.error(f"expected [{key}], a table, got {shown(found)}", key)
         return self._below(found, key)
 
     def tables(self, key: str) -> list[TomlTable]:
-        """An array of tables in it; an empty one where the key is missing."""
+        """Read a nested array of tables; empty if the key is missing."""
         found = self.values.get(key, [])
         if not isinstance(found, list) or not all(isinstance(e, dict) for e in found):
             raise self.error(f"expected [[{key}]], an array of tables, got {shown(found)}", key)
@@ -161,10 +161,10 @@ class TomlTable:
 
 
 def parse_rate(text: str) -> Rate:
-    """A rate from a number and its unit.
+    """Parse a rate: a number and its unit.
 
     Raises:
-        CardError: it is none.
+        CardError: The text is not a rate.
     """
     number, _, unit = text.strip().partition(" ")
     try:
@@ -177,17 +177,17 @@ def parse_rate(text: str) -> Rate:
 
 
 def is_int(value: Any) -> bool:
-    """Whether it is a whole number, and no truth value."""
+    """Whether a value is a whole number and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number, and no truth value."""
+    """Whether a value is a finite number and not a bool."""
     return is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def shown(value: Any) -> str:
-    """A value as it is shown in an error: briefly."""
+    """Format a value briefly for an error."""
     if value is None:
         return "nothing"
     text = repr(value)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model over many cards: a ring of nodes, each of which computes where its data lies."""
+"""One model over many cards: a ring of nodes that each compute on the data they hold."""

@@ -36,7 +36,7 @@ class NextLayer:
         array: number of the layer.
         task: ``TaskId.BITS``, or ``TaskId.INPUTS`` for a layer split by inputs.
         outputs: number of its neurons.
-        replicas: nodes that take turns, in order; empty for a split layer.
+        replicas: nodes that take the rows in turn, in order; empty for a split layer.
     """
 
     array: int
@@ -47,7 +47,8 @@ class NextLayer:
     def packets(
         self, words: Words, row: int, offset: int, *, lap: bool = False
     ) -> list[TaskPacket]:
-        """Make the tasks that carry words of its input."""
+        """Make the tasks that carry words of this layer's input."""
+        # The tag alone chooses the replica, so that every sender of the row chooses the same one.
         turn = self.replicas[row % len(self.replicas)] if self.replicas else BY_RANGE
         return list(
             bits_packets(
@@ -77,13 +78,13 @@ def layer_input(placement: ModelPlacement, array: int) -> NextLayer:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """What happens to the popcounts of some neurons.
+    """Turns the popcounts of some neurons into bits or scores.
 
     Attributes:
         array: number of the layer.
         start: index of the first neuron.
-        limits: threshold or bias of each neuron, int32.
-        following: the next layer; None for the last layer, whose scores go home.
+        limits: threshold of each hidden neuron or bias of each class, int32.
+        following: the next layer; None for the last layer, which sends its scores home.
     """
 
     array: int
@@ -92,7 +93,7 @@ class Activation:
     following: NextLayer | None
 
     def packets(self, popcounts: NDArray[np.int32], row: int) -> Iterable[TaskPacket]:
-        """Bits for the next layer, or scores for the home.
+        """Make packets with bits for the next layer or scores for the home.
 
         Args:
             popcounts: int32 array of shape ``(neurons,)``.
@@ -113,7 +114,7 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
         A function that maps packed input bits, uint32 of shape ``(n_words,)``, to int32 of shape
         ``(outputs,)``.
     """
-    if connections.n_outputs < 2:  # the compiled kernel needs two classes or more
+    if connections.n_outputs < 2:  # the compiled kernel needs at least two classes
         return lambda words: connections.popcounts(words[None]).ravel()
     scores = prediction.scorer(
         BinaryModel(
@@ -141,7 +142,7 @@ class _Gathering:
         self._rows.clear()
 
     def put(self, row: int, at: int, words: Words) -> Words | None:
-        """Store words of a row; return all its words once it is complete, else None."""
+        """Store words of a row; return all its words once the row is complete, else None."""
         held, there = self._rows.get(row) or (
             np.zeros(self._size, dtype=np.uint32),
             np.zeros(self._size, dtype=np.bool_),
@@ -183,18 +184,19 @@ class NeuronShare(HeldArray):
         words = self._rows.put(packet.row, packet.offset, packet.words)
         if words is None:
             return ()
+        # Weights pad with 1, so an input of 0 there does not match; a 1 would add to the popcount.
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
         return self._firing.packets(self._count(words), packet.row)
 
     @property
     def status(self) -> TaskPacket:
-        """What is held."""
+        """The packet that tells the home what this node holds."""
         return status_packet(self, kind=1, slots=ROW_SLOTS, offset=0, words=self._words)
 
 
 class InputShare(HeldArray):
-    """Some inputs of all neurons of a layer; its range is input bits in whole words."""
+    """Some inputs of all neurons of a layer; its range counts input bits in whole words."""
 
     tasks: ClassVar = frozenset({TaskId.INPUTS})
 
@@ -233,7 +235,7 @@ class InputShare(HeldArray):
 
     @property
     def status(self) -> TaskPacket:
-        """What is held."""
+        """The packet that tells the home what this node holds."""
         first = self.start // WORD_BITS
         return status_packet(self, kind=2, slots=ROW_SLOTS, offset=first, words=self._words)
 
@@ -244,7 +246,7 @@ class Reducer(HeldArray):
     Args:
         parts: first input word of each part.
         neurons: number of neurons.
-        firing: what happens to the sums.
+        firing: turns the sums into bits or scores.
     """
 
     tasks: ClassVar = frozenset({TaskId.SUMS})
@@ -276,8 +278,9 @@ class Reducer(HeldArray):
         here = slice(packet.start - self.start, packet.end - self.start)
         if seen[part, here].any():
             raise ProtocolError(f"row {packet.row}: a partial popcount came twice")
+        # Parts may arrive in any order. Addition is not idempotent, so `seen` catches a part that
+        # would be counted twice.
         total[here] += packet.sums
-        # Addition is not idempotent: `seen` catches a part that would be counted twice.
         seen[part, here] = True
         if not seen.all():
             return ()
@@ -286,7 +289,7 @@ class Reducer(HeldArray):
 
     @property
     def status(self) -> TaskPacket:
-        """What is held."""
+        """The packet that tells the home what this node holds."""
         return status_packet(self, kind=3, slots=ROW_SLOTS, offset=0, words=0)
 
 

@@ -33,7 +33,7 @@ Described = Annotated[
 
 
 class PlanObjective(StrEnum):
-    """What a plan is chosen by."""
+    """The figure that a plan optimises."""
 
     THROUGHPUT = "throughput"
     LATENCY = "latency"
@@ -314,7 +314,7 @@ def _addresses(words: Sequence[str], option: str) -> dict[int, Address]:
 
 
 def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]:
-    """The shape that is planned, and the model's digest; empty for a shape alone."""
+    """Return the shape to plan and the model's digest, which is empty for a shape alone."""
     if (model is None) == (shape is None):
         raise UsageError("expected a model or --shape, such as --shape 4096-2048-10")
     if model is not None:
@@ -350,7 +350,7 @@ def _splits(text: str | None, layers: int) -> list[LayerSplit] | None:
 
 
 def show(found: ClusterPlan) -> None:
-    """Print a plan as tables: layers, nodes, what other placements would give."""
+    """Print a plan as tables: layers, nodes, and costs of other placements."""
     for each in found.tables:
         show_table(each)
 

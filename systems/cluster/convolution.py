@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""2-D convolution: rows of images, halos from the neighbours, integer or binary weights."""
+"""2-D convolution with integer or binary weights: rows of images, halos from the neighbours."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Filters:
     """The weights of a 2-D convolution, a cross-correlation as in every framework.
 
     Attributes:
-        weights: int64 array of shape ``(filters, channels, height, width)``; of a binary
-            convolution 0 and 1.
+        weights: int64 array of shape ``(filters, channels, height, width)``; 0 and 1 in a binary
+            convolution.
         shape: rows, columns and channels of the image.
         stride: step of both axes.
-        padding: rows and columns around the image. They add nothing: they are zeros of an integer
-            convolution, and absent connections of a binary one.
-        binary: a result is ``popcount(XNOR(w, x))`` of the positions inside of the image.
+        padding: rows and columns around the image. They add nothing to a result: they are zeros in
+            an integer convolution and absent connections in a binary one.
+        binary: whether a result is ``popcount(XNOR(w, x))`` over the positions inside the image.
 
     Raises:
-        ClusterError: the shapes of weights and image do not match.
+        ClusterError: The shapes of weights and image do not match.
     """
 
     weights: NDArray[np.int64]
@@ -64,22 +64,23 @@ class Filters:
 
     @cached_property
     def weight(self) -> int:
-        """How many times larger than the image's largest element a result may be."""
+        """Bound of a result, divided by the largest absolute value in the image."""
         if self.binary:
             return int(np.prod(self.weights.shape[1:]))
+        # |sum of w * x| <= max|x| * sum of |w|, in Python's integers, which do not overflow.
         return max(sum(abs(int(v)) for v in w.ravel()) for w in self.weights)
 
     def image_rows(self, row: int) -> range:
-        """Rows of the image that a row of the result reads."""
+        """Return the rows of the image that a row of the result reads."""
         first = row * self.stride - self.padding
         return range(max(0, first), min(self.shape[0], first + self.weights.shape[2]))
 
     def row(self, number: int, image: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """A row of the result.
+        """Compute a row of the result.
 
         Args:
-            number: which.
-            image: the rows of :meth:`image_rows`, of shape ``(columns, channels)``.
+            number: number of the row.
+            image: the rows of :meth:`image_rows`, each of shape ``(columns, channels)``.
 
         Returns:
             int64 array of shape ``(columns, filters)``.
@@ -106,7 +107,7 @@ class Filters:
         return found
 
     def image_payload(self, row: NDArray[np.int64]) -> Payload:
-        """A row of the image as it travels: numbers, or packed bits.
+        """Encode a row of the image for the network: numbers, or packed bits.
 
         Args:
             row: int64 array of shape ``(columns, channels)``.
@@ -117,14 +118,14 @@ class Filters:
         return np.pad(bits, (0, -len(bits) % 8)).view("<i8").astype(np.int64)
 
     def image_row(self, payload: Payload) -> NDArray[np.int64]:
-        """The row of the image of a payload.
+        """Decode a row of the image from a payload.
 
         Raises:
-            ProtocolError: the payload has another length.
+            ProtocolError: The payload has the wrong length.
         """
         size = self.shape[1] * self.shape[2]
         if len(payload) != (-(-size // 64) if self.binary else size):
-            raise ProtocolError(f"a row of {len(payload)} numbers is none of this image")
+            raise ProtocolError(f"a row of {len(payload)} numbers does not fit this image")
         if self.binary:
             octets = payload.astype("<i8").view(np.uint8)
             payload = np.unpackbits(octets, count=size, bitorder="little").astype(np.int64)
@@ -132,11 +133,11 @@ class Filters:
 
 
 def convolve_packet(array: int, rows: int) -> TaskPacket:
-    """The task that computes a convolution.
+    """Make the task that computes a convolution.
 
     Args:
-        array: the result's array.
-        rows: how many it has.
+        array: number of the result's array.
+        rows: number of rows of the result.
     """
     return TaskPacket(PacketType.TASK, TaskId.CONVOLVE, BY_RANGE, array, 0, rows, lap=True)
 
@@ -145,13 +146,13 @@ class ConvolvedRows(RowReader):
     """Rows of a convolution's result.
 
     Args:
-        array: the result's array.
-        source: what this node holds of the image.
-        share: the node, and the result's rows that it computes.
+        array: number of the result's array.
+        source: the rows of the image on this node.
+        share: the node and the rows of the result that it computes.
         filters: the weights.
 
     Raises:
-        ClusterError: a sum may overflow 64 bits.
+        ClusterError: A sum may overflow 64 bits.
     """
 
     tasks: ClassVar = frozenset({TaskId.CONVOLVE})
@@ -163,16 +164,16 @@ class ConvolvedRows(RowReader):
         self._rows: dict[int, Payload] = {}
 
     def forget(self) -> None:
-        """Begin anew: the results are home."""
+        """Forget the results, because the home has them."""
         super().forget()
         self._rows.clear()
 
     def computed(self, number: int) -> bool:
-        """Whether a row of the result is there."""
+        """Whether a row of the result has been computed."""
         return number in self._rows
 
     def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
-        """Compute each row as soon as its halo is here."""
+        """Compute each row as soon as its halo has arrived."""
         if packet.end > self._filters.out_rows:
             raise ProtocolError(f"the result has {self._filters.out_rows} rows")
         for number in range(packet.start, packet.end):
@@ -182,7 +183,7 @@ class ConvolvedRows(RowReader):
             yield from super().take(task)
 
     def needs(self, packet: TaskPacket) -> Iterable[int]:
-        """Rows of the image."""
+        """Return the rows of the image that the task reads."""
         return self._filters.image_rows(packet.start)
 
     def compute(self, packet: TaskPacket) -> None:
@@ -190,10 +191,10 @@ class ConvolvedRows(RowReader):
         found = []
         for number in self.needs(packet):
             payload = self.source.row(number)
-            assert payload is not None  # noqa: S101 - needs() says what a task waits for
+            assert payload is not None  # noqa: S101 - a task waits for every row of needs()
             found.append(self._filters.image_row(payload))
         self._rows[packet.start] = self._filters.row(packet.start, found).ravel()
 
     def payload(self, number: int) -> Payload:
-        """A row of the result."""
+        """Return a row of the result."""
         return self._rows[number]

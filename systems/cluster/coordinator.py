@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The home of a ring: it starts the session, lets rows in, and gathers what comes back."""
+"""The home of a ring: it starts the session, admits rows, and collects their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from n3ic.systems.cluster.protocol import (
 
 @dataclass(frozen=True)
 class NodeShare:
-    """What a node says it holds, in ``STATUS``; fields as there."""
+    """What a node reports in ``STATUS`` that it holds; the fields are those of the packet."""
 
     node: int
     kind: int
@@ -44,7 +44,7 @@ class NodeShare:
 
 
 def expected_shares(placement: ModelPlacement) -> set[NodeShare]:
-    """What the nodes of a placement must say they hold."""
+    """Return what the nodes of a placement must report."""
     found = set()
     for array, layer in enumerate(placement.layers):
         inputs = word_count(placement.shape[array])
@@ -64,14 +64,14 @@ class Coordinator:
     """The home's handler.
 
     Args:
-        nodes: nodes of the ring.
-        digest: of the model that they are to hold.
-        data: takes the data packets that come home; returns packets to send.
+        nodes: number of nodes of the ring.
+        digest: digest of the model that they must hold.
+        data: function that takes a data packet that came home and returns packets to send.
 
     Attributes:
-        ended: the ring has said that it ends.
-        error: why the session has failed; None while it has not.
-        slots: rows that every node has room for; known when :attr:`started`.
+        ended: whether the ring has confirmed its end.
+        error: why the session failed; None if it has not failed.
+        slots: number of rows that every node has room for; known once :attr:`started`.
     """
 
     number = HOME
@@ -90,16 +90,17 @@ class Coordinator:
         self._counts: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Nothing: the home begins sessions, and none begins it."""
+        """Do nothing: the home begins sessions and is never reset by one."""
 
     def start(self) -> TaskPacket:
-        """The packet that begins the session."""
+        """Make the packet that begins the session."""
         body = self._digest.ljust(48, b"\0")
         return TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0, body=body)
 
     @property
     def started(self) -> bool:
-        """The ring is closed, and every node has told what it holds."""
+        """Whether the ring is closed and every node has reported what it holds."""
+        # Each STATUS carries the number of its node's packets, so the home knows when it has all.
         return (
             self._closed
             and len(self._counts) == self._nodes
@@ -108,14 +109,14 @@ class Coordinator:
 
     @property
     def holdings(self) -> set[NodeShare]:
-        """What the nodes hold, as they told."""
+        """What the nodes hold, by their own reports."""
         return {held for told in self._told.values() for held in told if held.kind}
 
     def check(self, placement: ModelPlacement) -> None:
-        """Refuse a ring that does not hold what it should.
+        """Check that the nodes hold what the placement says.
 
         Raises:
-            ClusterError: a node holds something else; the error names it.
+            ClusterError: A node holds something else; the error names it.
         """
         expected = expected_shares(placement)
         for held in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
@@ -126,12 +127,14 @@ class Coordinator:
             )
 
     def handle(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take a packet that came round the ring."""
+        """Handle a packet that came round the ring."""
         if packet.type is PacketType.CONTROL:
             self._control(packet)
             return []
         if packet.type is PacketType.DATA and packet.destination == HOME:
             return list(self._data(packet))
+        # A task may pass the home once, on the way to a node before its sender. One that passes
+        # twice has met every node.
         if packet.lap:
             self.fail(
                 f"[{packet.start}, {packet.end}) of array {packet.array} went round the ring: "
@@ -141,7 +144,7 @@ class Coordinator:
         return [replace(packet, lap=True)]
 
     def fail(self, text: str) -> None:
-        """The session has failed; the first reason stays."""
+        """Mark the session as failed; the first reason is kept."""
         self.error = self.error or ClusterError(text)
 
     def _control(self, packet: TaskPacket) -> None:
@@ -175,25 +178,25 @@ class Coordinator:
 
 
 class RingFlow(ABC):
-    """Work that goes round a ring: the packets that it sends, and those that come home."""
+    """Work for a ring: the packets that it sends and those that come home."""
 
     slots = 1
 
     @property
     @abstractmethod
     def idle(self) -> bool:
-        """Nothing is queued or on its way."""
+        """Whether nothing is queued or in flight."""
 
     @abstractmethod
     def admit(self) -> list[TaskPacket]:
-        """The tasks that have room now."""
+        """Return the tasks that the nodes have room for now."""
 
     @abstractmethod
     def take(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take data that came home; the tasks that have room now.
+        """Take data that came home; return the tasks that the nodes have room for now.
 
         Raises:
-            ProtocolError: the data answers no request.
+            ProtocolError: The data answers no request.
         """
 
 
@@ -201,17 +204,17 @@ Row = TypeVar("Row", bound=np.generic)
 
 
 class TaggedRows(RingFlow, Generic[Row]):
-    """Rows on their way, as many at once as every node has room for.
+    """Rows in flight, as many at once as every node has room for.
 
     Args:
-        array: the array whose results come home.
-        kind: identifier of the data packets that bring them.
-        width: numbers of a row's result.
-        result: their type.
-        done: takes a row's number and its result, of shape ``(width,)``.
+        array: number of the array whose results come home.
+        kind: identifier of the data packets that bring the results.
+        width: length of a row's result.
+        result: dtype of a row's result.
+        done: function that takes a row's number and its result, of shape ``(width,)``.
 
     Attributes:
-        slots: rows at once.
+        slots: maximum number of rows in flight.
     """
 
     def __init__(
@@ -234,31 +237,33 @@ class TaggedRows(RingFlow, Generic[Row]):
 
     @abstractmethod
     def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
-        """The tasks of a row; ``row`` is its tag."""
+        """Make the tasks of a row; ``row`` is its tag."""
 
     @abstractmethod
     def _values(self, packet: TaskPacket) -> NDArray[Row]:
-        """The numbers of a data packet."""
+        """Read the numbers of a data packet."""
 
     def submit(self, rows: Iterable[NDArray[Any]]) -> int:
-        """Queue rows; the number of the first."""
+        """Queue rows; return the number of the first."""
         first = self._next + len(self._queue)
         self._queue.extend(rows)
         return first
 
     @property
     def idle(self) -> bool:
-        """No row is queued or on its way."""
+        """Whether no row is queued or in flight."""
         return not self._queue and not self._flying
 
     @property
     def missing(self) -> list[int]:
-        """Rows that were sent and whose results are not home."""
+        """Rows that were sent and whose results have not come home."""
         return sorted(self._flying)
 
     def admit(self) -> list[TaskPacket]:
-        """The tasks of rows that have room now."""
+        """Return the tasks of the rows that the nodes have room for now."""
         packets: list[TaskPacket] = []
+        # Measured from the oldest row in flight: cards index their slots by the low bits of the
+        # tag, so all rows in flight must lie within `slots` consecutive numbers.
         while self._queue and self._next - min(self._flying, default=self._next) < self.slots:
             row = self._next
             self._next += 1
@@ -270,7 +275,7 @@ class TaggedRows(RingFlow, Generic[Row]):
         return packets
 
     def take(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take numbers of a row's result; the tasks of rows that have room now."""
+        """Take numbers of a row's result; return the tasks of rows that now have room."""
         row = next((r for r in self._flying if r & MAX_ROW == packet.row), None)
         if (
             packet.identifier is not self._kind
@@ -281,7 +286,7 @@ class TaggedRows(RingFlow, Generic[Row]):
         ):
             raise ProtocolError(
                 f"{packet.identifier.name.lower()} [{packet.start}, {packet.end}) of row "
-                f"{packet.row} came, which nobody asked for"
+                f"{packet.row} came unasked"
             )
         result, there = self._flying[row]
         result[packet.start : packet.end] = self._values(packet)
@@ -293,11 +298,11 @@ class TaggedRows(RingFlow, Generic[Row]):
 
 
 class RowFlow(TaggedRows[np.int32]):
-    """Rows on their way through a binary network.
+    """Rows in flight through a binary network.
 
     Args:
-        placement: where the network lies.
-        done: takes a row's number and its scores, int32 of shape ``(classes,)``.
+        placement: placement of the network.
+        done: function that takes a row's number and its scores, int32 of shape ``(classes,)``.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a placed model takes: bytes of weights in each node, and the time and packets of a row."""
+"""Costs of a placed model: bytes of weights in each node, and time and packets of a row."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class CostEstimate:
     """The plan's estimate of a row.
 
     Attributes:
-        latency_s: of the first row alone, from the home's first task packet to its last score.
-        rows_per_s: with many rows on their way, as the busiest of handlers, kernels and links
-            allows.
-        bottleneck: what that is, such as ``node2 kernel``.
-        packets: of a row on all links.
-        wire_bytes: of a row on all links, with what the frames and acknowledgements take.
-        layers_s: latency of each layer, and of the scores' way home.
+        latency_s: seconds of a single row, from the home's first task packet to its last score.
+        rows_per_s: throughput with many rows in flight, limited by the busiest handler, kernel or
+            link.
+        bottleneck: name of that part, such as ``node2 kernel``.
+        packets: packets of a row on all links.
+        wire_bytes: bytes of a row on all links, frames and acknowledgements included.
+        layers_s: seconds of each layer, and of the scores' way home.
     """
 
     latency_s: float
@@ -55,28 +55,28 @@ class CostEstimate:
 
 
 def datagrams(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
-    """Datagrams of packets that are ready together; a card takes one packet a datagram."""
+    """Number of datagrams for packets that are ready together; a card takes one packet each."""
     together = min(sender.figures.together, receiver.figures.together, MAX_PACKETS)
     return packets if together == 1 else float(np.ceil(packets / together))
 
 
 def wire_bytes(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
-    """Bytes on the wire of packets that are ready together, preamble and gap included."""
+    """Bytes on the wire for packets that are ready together, preamble and gap included."""
     return packets * PACKET_BYTES + datagrams(packets, sender, receiver) * EMPTY_BYTES
 
 
 def row_bytes(bits: int) -> int:
-    """Bytes of one neuron's weights: whole rows of a memory, as wide as a task packet or a beat."""
+    """Bytes of one neuron's weights in whole memory rows, as wide as a task packet or a beat."""
     return max(-(-bits // width) * width // 8 for width in _ROW_BITS)
 
 
 def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[int, int]:
-    """Bytes that each node's memory holds of a layer: whole slices of weights, and thresholds.
+    """Bytes of a layer in each node's memory: whole slices of weights, and thresholds.
 
     Args:
-        layer: where it lies.
-        inputs: bits.
-        neurons: of the layer.
+        layer: placement of the layer.
+        inputs: number of input bits.
+        neurons: number of neurons.
 
     Returns:
         Bytes by node number.
@@ -102,11 +102,11 @@ def memory_used(placement: ModelPlacement) -> dict[int, int]:
 
 
 def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> CostEstimate:
-    """Time and traffic of a row, from counts and from the nodes' clocks.
+    """Estimate time and traffic of a row from packet counts and the nodes' clocks.
 
-    One row alone waits, layer after layer, for the busiest link or handler of the layer, for the
-    way round the ring, and for the slowest kernel. With many rows the layers overlap, and the
-    busiest part sets the pace.
+    A single row waits in each layer for the busiest link or handler, for the way round the ring,
+    and for the slowest kernel. With many rows the layers overlap, and the busiest part sets the
+    pace.
     """
     nodes = (cluster.home, *cluster.nodes)
     rows = [row_traffic(placement, row) for row in range(period(placement))]
@@ -128,7 +128,7 @@ def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> Cos
 
 
 def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float:
-    """Of one row alone in one layer."""
+    """Seconds of a single row in one layer."""
     seconds = 0.0
     for part, hops in zip((layer.inputs, layer.sums), layer.hops, strict=True):
         if not part.origins.any():
@@ -136,6 +136,7 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
         handled = max(_handled(part, i, nodes) for i in range(len(nodes)))
         moved = max(_moved(part, i, nodes) for i in range(len(nodes)))
         way = max(n.latency_s + n.seconds(n.figures.forward) + _alone(n) for n in nodes)
+        # Links and handlers work at the same time, so the slower one counts, not their sum.
         seconds += max(handled, moved) + hops * way
         seconds += max(
             n.seconds(n.figures.classify) for n, t in zip(nodes, part.taken, strict=True) if t
@@ -151,7 +152,7 @@ def _computing(work: NodeWork, node: ClusterNode) -> float:
 
 
 def _kernel_clocks(row: tuple[LayerTraffic, ...], nodes: tuple[ClusterNode, ...]) -> Counts:
-    """Clocks in which each node's kernel counts a row's neurons."""
+    """Clocks that each node's kernel needs for a row's neurons."""
     found = np.zeros(len(nodes))
     for work in (w for layer in row for w in layer.work):
         figures = nodes[work.node].figures
@@ -160,7 +161,7 @@ def _kernel_clocks(row: tuple[LayerTraffic, ...], nodes: tuple[ClusterNode, ...]
 
 
 def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
-    """Seconds in which a node takes in and sends its packets."""
+    """Seconds that a node needs to receive and send its packets."""
     node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
     received = _handling(float(part.links[at - 1]), before, node, node)
     sent = _handling(float(part.links[at]), node, after, node)
@@ -170,18 +171,18 @@ def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
 def _handling(
     packets: float, sender: ClusterNode, receiver: ClusterNode, node: ClusterNode
 ) -> float:
-    """Seconds that packets from one to another take one of them."""
+    """Seconds that packets from sender to receiver cost ``node``, which is one of the two."""
     grams = datagrams(packets, sender, receiver)
     return node.seconds(packets * node.figures.packet + grams * node.figures.datagram)
 
 
 def _moved(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
-    """Seconds in which a node's link carries its packets and acknowledgements."""
+    """Seconds that a node's link needs for its packets and acknowledgements."""
     return _sent_bytes(part, at, nodes) * 8 / nodes[at].link_bps
 
 
 def _sent_bytes(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
-    """Packets to the successor, and an acknowledgement to the predecessor a datagram."""
+    """Bytes of packets to the successor and of one acknowledgement per received datagram."""
     node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
     answers = datagrams(float(part.links[at - 1]), before, node)
     return wire_bytes(float(part.links[at]), node, after) + answers * EMPTY_BYTES
@@ -193,13 +194,13 @@ def _alone(node: ClusterNode) -> float:
 
 
 def _computed(row: tuple[LayerTraffic, ...], nodes: int) -> Counts:
-    """Layers of a row that each node computes a part of."""
+    """Number of layers of which each node computes a part."""
     owners = [work.node for layer in row for work in layer.work]
     return np.bincount(owners, minlength=nodes).astype(np.float64)
 
 
 def _home_seconds(home: ClusterNode) -> float:
-    """A process that is the home begins and ends a row, as long as a node computes one."""
+    """Seconds of the home for a row: if it is a process, it starts and finishes each row."""
     return 2 * home.seconds(home.figures.compute + home.figures.result) * home.figures.serial
 
 
@@ -209,9 +210,9 @@ def _busy(
     """Seconds of a row in each part of the cluster.
 
     Args:
-        total: packets.
-        computed: layers that each node computes a part of.
-        clocks: of each node's kernel.
+        total: packets of a row.
+        computed: number of layers of which each node computes a part.
+        clocks: clocks of each node's kernel.
         nodes: the home, then the nodes.
     """
     found: dict[str, float] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer dense GEMM: columns of the second matrix on nodes, rows of the first as tasks."""
+"""Integer dense GEMM: nodes hold columns of the second matrix, tasks carry rows of the first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VALUE_BOUND = 1 << 31
 
 
 class MatrixColumns(HeldArray):
-    """Some columns of a matrix that dense rows are multiplied with.
+    """Some columns of the matrix that dense rows are multiplied by.
 
     Args:
         array: the matrix's number.
@@ -39,20 +39,21 @@ class MatrixColumns(HeldArray):
         matrix: integer array of shape ``(inner, columns)``.
 
     Raises:
-        ClusterError: the matrix does not hold integers, or a sum may overflow 64 bits.
+        ClusterError: The matrix does not hold integers, or a sum may overflow 64 bits.
     """
 
     tasks: ClassVar = frozenset({TaskId.VALUES})
 
     def __init__(self, array: int, start: int, matrix: NDArray[Any]) -> None:
         if matrix.ndim != 2 or matrix.dtype.kind not in "iub" or len(matrix) > MAX_INNER:
-            raise ClusterError(f"a matrix of integers of {MAX_INNER:,} rows at most expected")
+            raise ClusterError(f"expected a matrix of integers with at most {MAX_INNER:,} rows")
         super().__init__(array, start, start + matrix.shape[1])
+        # |row @ column| <= 2^31 * sum of |column|, which tolist() adds in unbounded integers.
         largest = max((sum(map(abs, c)) for c in matrix.T.tolist()), default=0)
         if largest * _VALUE_BOUND >= 1 << 63:
             raise ClusterError(
-                f"array {array}: a column's elements add up to {largest:,}; below 2^32 no sum of "
-                "products with numbers of 32 bits overflows 64"
+                f"array {array}: the absolute values of a column add up to {largest:,}; expected "
+                "less than 2^32, so that products with 32-bit numbers sum up within 64 bits"
             )
         self._matrix = matrix.astype(np.int64)
         self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
@@ -95,12 +96,13 @@ class MatrixColumns(HeldArray):
 
 
 class GemmFlow(TaggedRows[np.int64]):
-    """Rows of the first matrix on their way.
+    """Rows of the first matrix in flight.
 
     Args:
         array: the second matrix's number.
-        columns: how many it has.
-        done: takes a row's number and the product's row, int64 of shape ``(columns,)``.
+        columns: number of its columns.
+        done: function that takes a row's number and the product's row, int64 of shape
+            ``(columns,)``.
     """
 
     def __init__(

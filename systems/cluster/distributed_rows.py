@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that are distributed by rows: read by RDMA, and kept where a task waits for them.
+"""Arrays that are distributed by rows and read by RDMA.
 
-A row's payload is a vector of int64, 4,096 slices of six at most. A task that needs rows of another
-node is frozen; the RDMA task that it causes goes to the rows' owner, and data packets bring them.
+A row's payload is a vector of int64: at most 4,096 slices of six numbers. A task that needs rows of
+another node is frozen. It sends an RDMA task to the owner of the rows, and data packets bring them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ INT64_BOUND = 1 << 63
 
 
 def row_shares(rows: int, nodes: int) -> tuple[Share, ...]:
-    """Divide rows evenly over the nodes of a ring; some get none where there are fewer rows."""
+    """Divide rows evenly over the nodes of a ring; with fewer rows than nodes, some get none."""
     bounds = [rows * i // nodes for i in range(nodes + 1)]
     return tuple(Share(i + 1, a, b) for i, (a, b) in enumerate(pairwise(bounds)))
 
 
 def request(array: int, start: int, end: int, node: int) -> TaskPacket:
-    """The RDMA task that asks for rows.
+    """Make the RDMA task that asks for rows.
 
     Args:
-        array: which array.
+        array: number of the array.
         start: the first row.
-        end: one more than the last.
-        node: who asks.
+        end: one more than the last row.
+        node: number of the node that asks.
     """
     body = node.to_bytes(4, "big").ljust(48, b"\0")
     lap = node == HOME
@@ -57,10 +57,10 @@ def request(array: int, start: int, end: int, node: int) -> TaskPacket:
 
 
 def requester(packet: TaskPacket) -> int:
-    """The node that an RDMA task comes from.
+    """Return the node that sent an RDMA task.
 
     Raises:
-        ProtocolError: the task requests no rows, or names no requester.
+        ProtocolError: The task requests no rows, or does not name a node.
     """
     node = int.from_bytes(packet.body[:4], "big")
     if packet.identifier is not DataId.WIDE or node > MAX_NODES:
@@ -69,9 +69,9 @@ def requester(packet: TaskPacket) -> int:
 
 
 def answer(array: int, row: int, payload: Payload, node: int) -> Iterator[TaskPacket]:
-    """The data packets that bring a row to a node.
+    """Make the data packets that bring a row to a node.
 
-    Their ``row`` is the number of slices, their ``offset`` the slice, their ``count`` its elements.
+    ``row`` of a packet is the number of slices, ``offset`` the slice, ``count`` its length.
     """
     slices = max(1, -(-len(payload) // WIDE_PER_PACKET))
     for i in range(slices):
@@ -91,20 +91,20 @@ def answer(array: int, row: int, payload: Payload, node: int) -> Iterator[TaskPa
 
 
 class PendingRows:
-    """Rows whose slices are on their way."""
+    """Rows of which some slices have arrived."""
 
     def __init__(self) -> None:
         self._slices: dict[tuple[int, int], dict[int, Payload]] = {}
 
     def clear(self) -> None:
-        """Forget what has come."""
+        """Forget every slice."""
         self._slices.clear()
 
     def put(self, packet: TaskPacket) -> Payload | None:
-        """Take a slice; the row's payload when it is complete.
+        """Store a slice; return the row's payload once it is complete, else None.
 
         Raises:
-            ProtocolError: the packet is not a slice, or a duplicate.
+            ProtocolError: The packet is not a slice, or the slice came before.
         """
         if (
             packet.identifier is not DataId.WIDE
@@ -112,7 +112,7 @@ class PendingRows:
             or packet.count > WIDE_PER_PACKET
             or packet.offset >= packet.row
         ):
-            raise ProtocolError(f"data of array {packet.array} is no slice of a row")
+            raise ProtocolError(f"data of array {packet.array} is not a slice of a row")
         key = packet.start, packet.row
         slices = self._slices.setdefault(key, {})
         if packet.offset in slices:
@@ -126,14 +126,14 @@ class PendingRows:
 
 
 class DistributedRows(HeldArray):
-    """Some rows of an array, and those of others that this node has asked for.
+    """The rows of an array on this node: its own, and those it fetched from other nodes.
 
-    A node that reads an array holds one of these even where it holds none of its rows.
+    A node that reads an array has one of these even if it owns none of the rows.
 
     Args:
-        array: the array's number.
-        share: the node, and the rows that it holds; the home writes them.
-        bound: the largest size of any element of the whole array.
+        array: number of the array.
+        share: the node and the rows that it owns; the home writes them.
+        bound: the largest absolute value in the whole array.
     """
 
     tasks: ClassVar = frozenset()
@@ -150,35 +150,35 @@ class DistributedRows(HeldArray):
         self._cached: dict[int, Payload] = {}
 
     def clear(self) -> None:
-        """Forget everything: a session begins."""
+        """Forget everything at the start of a session."""
         self.forget()
         self._own.clear()
         self._arriving.clear()
 
     def forget(self) -> None:
-        """Forget the rows of others: they may change."""
+        """Forget the rows of other nodes, which may change between jobs."""
         self._asked.clear()
         self._cached.clear()
 
     def row(self, number: int) -> Payload | None:
-        """A row's payload; None where it is not here."""
+        """Return a row's payload; None if the row is not on this node."""
         if self.start <= number < self.end:
             return self._own.get(number)
         return self._cached.get(number)
 
     def fetch(self, numbers: Iterable[int]) -> list[TaskPacket]:
-        """RDMA tasks for rows of others that have not been asked for."""
+        """Make RDMA tasks for rows of other nodes that have not been requested yet."""
         new = sorted(n for n in set(numbers) - self._asked if not self.start <= n < self.end)
         self._asked.update(new)
         runs = np.split(new, np.flatnonzero(np.diff(new) != 1) + 1) if new else []
         return [request(self.array, int(r[0]), int(r[-1]) + 1, self.node) for r in runs]
 
     def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
-        """No task is done here."""
+        """Refuse every task: these rows are only read and written."""
         raise ProtocolError(f"array {self.array} takes no task")
 
     def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
-        """Send rows to whoever asks."""
+        """Send rows to the node that asks."""
         for number in range(packet.start, packet.end):
             payload = self._own.get(number)
             if payload is None:
@@ -186,7 +186,7 @@ class DistributedRows(HeldArray):
             yield from answer(self.array, number, payload, requester(packet))
 
     def arrived(self, packet: TaskPacket) -> Iterable[TaskPacket]:
-        """Write a row that is held, or keep one that was asked for and thaw who waits for it."""
+        """Store an own or a requested row, and thaw the tasks that wait for it."""
         number = packet.start
         held = self.start <= number < self.end
         if not held and (number not in self._asked or number in self._cached):
@@ -198,18 +198,18 @@ class DistributedRows(HeldArray):
         yield from self.thaw(number)
 
     def thaw(self, number: int) -> Iterable[TaskPacket]:
-        """What becomes of the tasks that waited for a row."""
+        """Run the tasks that waited for a row."""
         for reader in self.readers:
             yield from reader.thaw(number)
 
 
 @dataclass(eq=False)
 class BlockedTask:
-    """A task that waits.
+    """A task that waits for rows.
 
     Attributes:
         packet: the task.
-        missing: rows that it needs and that are not here.
+        missing: rows that it needs and that have not arrived.
     """
 
     packet: TaskPacket
@@ -217,13 +217,13 @@ class BlockedTask:
 
 
 class RowReader(DistributedRows):
-    """Rows that tasks compute from rows of another array, and that wait for these.
+    """Rows that tasks compute from the rows of another array.
 
     Args:
-        source: what this node holds of the array that is read.
-        share: the node, and the rows that it computes.
-        bound: the largest size of any result.
-        array: the number of the results' array.
+        array: number of the results' array.
+        source: the rows of the array that is read, on this node.
+        share: the node and the rows that it computes.
+        bound: the largest absolute value of a result.
     """
 
     def __init__(self, array: int, source: DistributedRows, share: Share, bound: int) -> None:
@@ -239,18 +239,18 @@ class RowReader(DistributedRows):
         self._reads: list[TaskPacket] = []
 
     def clear(self) -> None:
-        """Forget everything: a session begins."""
+        """Forget everything at the start of a session."""
         super().clear()
         self._frozen.clear()
         self._waiting = 0
         self._reads.clear()
 
     def needs(self, packet: TaskPacket) -> Iterable[int]:
-        """Rows of the source that a task reads."""
+        """Return the rows of the source that a task reads."""
         raise NotImplementedError
 
     def compute(self, packet: TaskPacket) -> None:
-        """Do a task whose rows are all here."""
+        """Run a task whose rows have all arrived."""
         raise NotImplementedError
 
     def computed(self, number: int) -> bool:
@@ -258,22 +258,23 @@ class RowReader(DistributedRows):
         raise NotImplementedError
 
     def payload(self, number: int) -> Payload:
-        """A result that is final."""
+        """Return a final result."""
         raise NotImplementedError
 
     def row(self, number: int) -> Payload | None:
-        """A row's payload; None where it is not here."""
+        """Return a row's payload; None if the row is not on this node."""
         if self.start <= number < self.end:
             return self.payload(number) if self.computed(number) else None
         return super().row(number)
 
     def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
-        """Do a task, or freeze it and ask for the rows that it lacks."""
+        """Run a task, or freeze it and request the missing rows."""
         missing = {n for n in self.needs(packet) if self.source.row(n) is None}
         if not missing:
             self.compute(packet)
             yield from self._released()
             return
+        # The lists of all missing rows share one object; the last row to arrive empties its set.
         frozen = BlockedTask(packet, missing)
         self._waiting += 1
         for number in missing:
@@ -281,7 +282,7 @@ class RowReader(DistributedRows):
         yield from self.source.fetch(tuple(missing))
 
     def thaw(self, number: int) -> Iterable[TaskPacket]:
-        """Do the tasks that waited for a row of the source, and now for nothing more."""
+        """Run the tasks for which this row of the source was the last one missing."""
         done = False
         for task in self._frozen.pop(number, []):
             task.missing.discard(number)
@@ -293,13 +294,13 @@ class RowReader(DistributedRows):
             yield from self._released()
 
     def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
-        """Send results to whoever asks, once they are final."""
+        """Send results to the node that asks, once they are final."""
         requester(packet)
         self._reads.append(packet)
         yield from self._released()
 
     def _released(self) -> Iterator[TaskPacket]:
-        """Answers that waited for results, and tasks of others that read them here."""
+        """Answer requests whose results are now final, and thaw local tasks that read them."""
         waiting, self._reads = self._reads, []
         for packet in waiting:
             numbers = range(packet.start, packet.end)
@@ -308,7 +309,7 @@ class RowReader(DistributedRows):
                 continue
             for n in numbers:
                 yield from answer(self.array, n, self.payload(n), requester(packet))
-            if requester(packet) == HOME:  # the work is done: the next one has other operands
+            if requester(packet) == HOME:  # the job is done, and the next one has other operands
                 self.forget()
                 self.source.forget()
         for reader in self.readers:
@@ -317,7 +318,7 @@ class RowReader(DistributedRows):
                     yield from reader.thaw(n)
 
     def waits(self) -> list[int]:
-        """Rows of the source that tasks wait for."""
+        """Return the rows of the source that tasks wait for."""
         return list(self._frozen)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A station of the ring, a node or the home, with its two links: bytes in, bytes out.
+"""A station of the ring (a node or the home) with its two links: bytes in, bytes out.
 
 This module uses no sockets or clocks: the caller passes times in seconds.
 """
@@ -28,21 +28,21 @@ SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
 """Codes of ``ERROR``."""
 _TEXT = BODY_BYTES - 8
 ROOM = 4096
-"""Packets that wait to be handled; while there are more, datagrams are dropped."""
+"""Maximum number of packets that wait to be handled; beyond it, datagrams are dropped."""
 _REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
 class Handler(Protocol):
-    """What takes a station's packets: a :class:`Node` or the home."""
+    """Handler of a station's packets: a :class:`Node` or the home."""
 
     number: int
     ended: bool
 
     def clear(self) -> None:
-        """Forget everything: a session begins."""
+        """Forget everything at the start of a session."""
 
     def handle(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take a packet; return those for the successor."""
+        """Handle a packet; return the packets for the successor."""
         ...
 
 
@@ -60,7 +60,7 @@ class Neighbour:
 
 
 CARD = Neighbour(per_datagram=1, window=8)
-"""A node of the card subset: one packet a datagram."""
+"""A node of the card subset, which takes one packet per datagram."""
 
 
 def error_packet(number: int, code: int, node: int, text: str) -> TaskPacket:
@@ -81,10 +81,10 @@ class Endpoint:
     """Links and session of a node or of the home.
 
     Args:
-        handler: handler of the packets.
+        handler: handles received packets.
         nodes: number of nodes beside the home.
         successor: how to send to the successor.
-        timing: times of retransmission and giving up.
+        timing: times of retransmission, and the limit after which a neighbour counts as dead.
         session: session that the home begins; None for a node, whose predecessor begins it.
     """
 
@@ -155,7 +155,7 @@ class Endpoint:
             self._take(datagram)
 
     def _belongs(self, datagram: Datagram) -> bool:
-        """Whether a datagram is of this session; begins a new session if it says so."""
+        """Whether a datagram is of this session; one of the predecessor may begin a new session."""
         if datagram.session == self._session:
             return True
         from_predecessor = datagram.sender == self.predecessor
@@ -223,13 +223,14 @@ class Endpoint:
             out.append((self.predecessor, answer.encode()))
         if not self.failed:
             out += [(self.successor, d.encode()) for d in self._sender.due(now)]
+        # A report goes to the home directly: the ring may be broken where it would have to pass.
         out += [(HOME, d.encode()) for d in self._urgent] * _REPORTS
         self._urgent.clear()
         return out
 
     @property
     def wake(self) -> float | None:
-        """Time at which :meth:`outgoing` has something again if nothing arrives; None if never."""
+        """When :meth:`outgoing` next has a datagram if nothing arrives; None if never."""
         return None if self.failed else self._sender.wake
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node of a cluster takes for packets and for slices of weights, in its clocks."""
+"""Clocks that a node of a cluster needs for packets and for slices of weights."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ NODE_FILE = "node.toml"
 FOLDER = Path(__file__).resolve().parent
 
 
-_NANOSECONDS = 1000.0  # MHz for a target without a clock, so that its clocks are nanoseconds
+_NANOSECONDS = 1000.0  # MHz of a target without a clock, so that a clock is a nanosecond
 
 
 @dataclass(frozen=True)
 class NodeFigures:
-    """Clocks of a node; what of them is measured, simulated or estimated.
+    """Clocks of a node, and whether they are measured, simulated or estimated.
 
     Attributes:
-        clock_hz: what the other figures count.
+        clock_hz: clock rate; the other figures count these clocks.
         memory: name of the memory that holds weights.
-        bytes: of it for weights.
+        bytes: bytes of that memory that weights may use.
         slice_bits: weights of one neuron that are counted together: a slice, which is a word of
-            the memory; what is left of a neuron behind whole slices takes one more.
-        slice_clocks: XNOR, popcount and sum of a slice.
-        packet: from one packet that is taken in or sent to the next.
-        datagram: of a datagram, beside its packets.
-        classify: from a task packet's arrival to its slice being stored.
-        forward: from its arrival to its departure, if another node owns it.
-        compute: from the last slice to the first result, beside ``slice_clocks``.
-        result: from a result to the packet that carries it.
-        macs: multiplications and additions a clock, of integer kernels.
-        stream: of the elements of one packet through an integer kernel, at least.
-        memory_bytes: a clock, that RDMA reads.
-        shares: layers of which it can hold a part; None for as many as there is room for.
-        together: packets that it puts into a datagram, as far as they wait; a card puts one.
-        serial: whether packets and weights take turns (one thread), instead of a pipeline each.
-        kind: how the clocks are known.
-        source: from what.
+            the memory. The last slice of a neuron may be partly filled.
+        slice_clocks: clocks of XNOR, popcount and sum of a slice.
+        packet: clocks from one received or sent packet to the next.
+        datagram: clocks of a datagram, besides those of its packets.
+        classify: clocks from a task packet's arrival until its slice is stored.
+        forward: clocks from its arrival to its departure, if another node owns it.
+        compute: clocks from the last slice to the first result, besides ``slice_clocks``.
+        result: clocks from a result to the packet that carries it.
+        macs: multiply-accumulates per clock in integer kernels.
+        stream: minimum clocks for the elements of one packet in an integer kernel.
+        memory_bytes: bytes per clock that RDMA reads.
+        shares: maximum number of layers of which it holds a part; None if memory is the only limit.
+        together: maximum packets per datagram; 1 for a card.
+        serial: whether one thread handles packets and weights in turn; else each has a pipeline.
+        kind: whether the clocks are measured, simulated or estimated.
+        source: where the clocks come from.
     """
 
     clock_hz: float
@@ -69,23 +69,23 @@ class NodeFigures:
     source: str
 
     def seconds(self, clocks: float) -> float:
-        """Clocks as seconds."""
+        """Convert clocks to seconds."""
         return clocks / self.clock_hz
 
     def neuron_clocks(self, inputs: int) -> float:
-        """Clocks that one neuron of so many inputs takes, in whole slices."""
+        """Clocks of one neuron with ``inputs`` input bits, in whole slices."""
         return -(-inputs // self.slice_bits) * self.slice_clocks
 
 
 def node_figures(target: str) -> NodeFigures:
-    """Figures of a target's node: of its ``node.toml``, else from its device.
+    """Return the figures of a target's node: from its ``node.toml``, else from its device.
 
-    The file lies in the target's folder here, or in ``cluster/`` beside an exporter of another
+    The file is in the target's folder here, or in ``cluster/`` beside an exporter of another
     package.
 
     Raises:
-        UsageError: no target has that name.
-        ClusterError: the target's device has no memory for weights.
+        UsageError: No target has that name.
+        ClusterError: The target's device has no memory for weights.
     """
     plugin = exporter(target)
     for folder in (FOLDER / plugin.name, plugin.folder / "cluster"):
@@ -96,10 +96,10 @@ def node_figures(target: str) -> NodeFigures:
 
 
 def figures_of(path: Path) -> NodeFigures:
-    """Figures of a ``node.toml`` that says of itself which memory it has.
+    """Read the figures of a ``node.toml`` that describes its own memory.
 
     Raises:
-        ClusterError: the file cannot be read, or lacks a key.
+        ClusterError: The file cannot be read or lacks a key.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -114,12 +114,12 @@ def figures_of(path: Path) -> NodeFigures:
 
 
 def memory_of(device: Device, name: str) -> Memory | None:
-    """The device's memory with a name, or None."""
+    """Return the device's memory of that name, or None."""
     return next((m for m in device.memories if m.name == name), None)
 
 
 def room_in(device: Device, memory: Memory) -> int:
-    """Bytes of a memory that the device's other programs leave."""
+    """Bytes of a memory that the device's other programs do not use."""
     return max(0, memory.bytes - int(device.limits.get(f"reserve_{memory.name}", 0)))
 
 
@@ -164,7 +164,7 @@ def _slice_bits(data: dict[str, Any], path: Path) -> int:
 
 
 def _estimated(plugin: Exporter) -> NodeFigures:
-    """A pipeline that reads one word of its fastest memory after the other."""
+    """Estimate a pipeline that reads its fastest memory word by word."""
     device, memory = plugin.device, _fastest(plugin)
     mhz = device.clock_mhz or _NANOSECONDS
     access = max(1.0, memory.access_ns_max * mhz / 1000)
@@ -187,13 +187,13 @@ def _estimated(plugin: Exporter) -> NodeFigures:
         together=1,
         serial=False,
         kind="estimated",
-        source=f"{device.name}: a word of {memory.name} after the other; clocks of packets assumed",
+        source=f"{device.name}: {memory.name} read word by word; clocks of packets assumed",
     )
 
 
 def _fastest(plugin: Exporter) -> Memory:
     if not plugin.device.memories:
         raise ClusterError(
-            f"target {plugin.name} says of no memory how large it is: nothing can be placed there"
+            f"target {plugin.name} states the size of no memory, so nothing can be placed there"
         )
     return plugin.device.memories[0]

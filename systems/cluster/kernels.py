@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of integers on a ring: what nodes hold of them, and the jobs that they do.
+"""Integer kernels on a ring: what the nodes hold, and the jobs that they run.
 
-A job writes its operands to the nodes that hold their rows, lets tasks loose, and reads the result.
+A job writes its operands to the nodes that own the rows, sends tasks, and reads the result.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _INT32_BOUND = 1 << 31
 
 @dataclass(frozen=True, eq=False)
 class KernelJob:
-    """What a ring is to do, and what comes of it.
+    """A job for a ring.
 
     Attributes:
         packets: operands and tasks.
-        rows: of the result.
-        finish: the result, of its rows' payloads.
+        rows: number of rows of the result.
+        finish: function that makes the result from the payloads of its rows.
     """
 
     packets: Sequence[TaskPacket]
@@ -66,24 +66,24 @@ class Kernel(ABC):
 
     @abstractmethod
     def held(self, node: int, nodes: int) -> list[HeldArray]:
-        """What a node holds: its rows of the operand and of the result."""
+        """Make a node's rows of the operand and of the result."""
 
     @abstractmethod
     def job(self, nodes: int, *operands: Any) -> KernelJob:
-        """A job of the kernel on a ring.
+        """Make a job of the kernel for a ring.
 
         Raises:
-            ClusterError: the operands do not fit the kernel, or a sum may overflow 64 bits.
+            ClusterError: The operands do not fit the kernel, or a sum may overflow 64 bits.
         """
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the kernel is."""
+        """SHA-256 of the kernel's description."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
 def written(rows: Sequence[Payload], nodes: int) -> Iterator[TaskPacket]:
-    """The data packets that write an operand's rows to the nodes that hold them."""
+    """Make the data packets that write an operand's rows to the nodes that own them."""
     for share in row_shares(len(rows), nodes):
         for number in range(share.start, share.end):
             if len(rows[number]) > MAX_PAYLOAD:
@@ -92,30 +92,30 @@ def written(rows: Sequence[Payload], nodes: int) -> Iterator[TaskPacket]:
 
 
 def integers(values: ArrayLike, what: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """An operand that 32 bits hold.
+    """Check that an operand fits 32 bits, and convert it to int64.
 
     Raises:
-        ClusterError: the array has another shape, or a number exceeds 32 bits.
+        ClusterError: The array has the wrong shape, or a number exceeds 32 bits.
     """
     array = np.asarray(values)
     if array.shape != shape or array.dtype.kind not in "iub":
         raise ClusterError(
-            f"{what}: integers of shape {shape} expected, got {array.dtype} {array.shape}"
+            f"{what}: expected integers of shape {shape}, got {array.dtype} {array.shape}"
         )
     if array.size and not -_INT32_BOUND <= int(array.min()) <= int(array.max()) < _INT32_BOUND:
-        raise ClusterError(f"{what}: a number is beyond 32 bits")
+        raise ClusterError(f"{what}: a number exceeds 32 bits")
     return array.astype(np.int64)
 
 
 @dataclass(frozen=True)
 class SparseKernel(Kernel):
-    """SPMV, SPGEMM, and aggregation over a graph: a sparse matrix times rows of integers.
+    """SPMV, SPGEMM and aggregation over a graph: a sparse matrix times rows of integers.
 
     Attributes:
-        shape: of the sparse matrix, which the tasks carry.
+        shape: shape of the sparse matrix, which the tasks carry.
         width: columns of the other operand, whose rows are distributed.
-        combine: ``sum`` for products; ``mean`` gives sums and, in one more column, counts.
-        sparse: the other operand and the result are sparse (SPGEMM).
+        combine: ``sum`` for products; ``mean`` adds a column with the counts to the sums.
+        sparse: whether the other operand and the result are sparse (SPGEMM).
     """
 
     shape: tuple[int, int]
@@ -125,10 +125,10 @@ class SparseKernel(Kernel):
 
     def __post_init__(self) -> None:
         if self.sparse and self.combine is not Combine.SUM:
-            raise ClusterError("rows of a sparse operand are added up: combine is sum")
+            raise ClusterError("rows of a sparse operand can only be summed: expected combine=sum")
 
     def held(self, node: int, nodes: int) -> list[HeldArray]:
-        """What a node holds."""
+        """Make what a node holds."""
         operand, result = (row_shares(rows, nodes)[node - 1] for rows in self.shape[::-1])
         source = DistributedRows(OPERAND, operand, _INT32_BOUND)
         combined = CombinedRows(
@@ -137,16 +137,16 @@ class SparseKernel(Kernel):
             result,
             width=self.width,
             combine=self.combine,
-            bound=INT64_BOUND - 1,  # job() proves it of the matrix at hand
+            bound=INT64_BOUND - 1,  # job() checks it for each matrix
             sparse=self.sparse,
         )
         return [source, combined]
 
     def job(self, nodes: int, *operands: Any) -> KernelJob:
-        """A product or an aggregation.
+        """Make a product or an aggregation.
 
         Args:
-            nodes: of the ring.
+            nodes: number of nodes of the ring.
             *operands: the sparse matrix (scipy or dense) and the other operand: integers of shape
                 ``(columns of the matrix, width)``, or a sparse matrix of that shape.
         """
@@ -159,7 +159,8 @@ class SparseKernel(Kernel):
         largest = elements.weight(self.combine) * _INT32_BOUND
         if largest >= INT64_BOUND:
             raise ClusterError(
-                f"a sum may reach {largest:,}, beyond 64 bits: a row's elements add up to 2^32"
+                f"a sum may reach {largest:,}, beyond 64 bits: expected rows whose absolute values "
+                "add up to less than 2^32"
             )
         packets = [*written(rows, nodes), *nonzero_packets(elements, RESULT)]
         return KernelJob(packets, self.shape[0], self._dense if self.sparse else _stacked)
@@ -193,13 +194,13 @@ class ConvolutionKernel(Kernel):
     """2-D convolution: rows of the image are distributed, halos are fetched.
 
     Attributes:
-        filters: the weights, and the image's shape.
+        filters: the weights and the shape of the image.
     """
 
     filters: Filters
 
     def held(self, node: int, nodes: int) -> list[HeldArray]:
-        """What a node holds."""
+        """Make what a node holds."""
         source = DistributedRows(
             OPERAND, row_shares(self.filters.shape[0], nodes)[node - 1], _INT32_BOUND
         )
@@ -207,16 +208,16 @@ class ConvolutionKernel(Kernel):
         return [source, ConvolvedRows(RESULT, source, share, self.filters)]
 
     def job(self, nodes: int, *operands: Any) -> KernelJob:
-        """A convolution.
+        """Make a convolution.
 
         Args:
-            nodes: of the ring.
-            *operands: the image: integers of shape ``(rows, columns, channels)``, bits of a binary
+            nodes: number of nodes of the ring.
+            *operands: the image, integers of shape ``(rows, columns, channels)``; bits for a binary
                 convolution. The result has shape ``(rows, columns, filters)``.
         """
         image = integers(operands[0], "image", self.filters.shape)
         if self.filters.binary and not np.isin(image, (0, 1)).all():
-            raise ClusterError("the image of a binary convolution has bits: 0 or 1")
+            raise ClusterError("the image of a binary convolution: expected bits, 0 or 1")
         rows = [self.filters.image_payload(row) for row in image]
         out = self.filters.out_rows
         packets = [*written(rows, nodes), convolve_packet(RESULT, out)]
@@ -225,7 +226,7 @@ class ConvolutionKernel(Kernel):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the kernel is."""
+        """SHA-256 of the filters and their geometry."""
         f = self.filters
         text = repr((f.weights.shape, f.shape, f.stride, f.padding, f.binary)).encode()
         return hashlib.sha256(text + f.weights.tobytes()).hexdigest()
@@ -233,17 +234,18 @@ class ConvolutionKernel(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class GemmKernel:
-    """Integer dense GEMM: columns of the matrix are distributed, rows of the other are tasks.
+    """Integer dense GEMM: columns of the matrix are distributed, tasks carry rows of the other.
 
     Attributes:
-        matrix: integers of shape ``(inner, columns)``; a column's sizes add up to less than 2^32.
+        matrix: integers of shape ``(inner, columns)``; the absolute values of each column add up to
+            less than 2^32.
     """
 
     matrix: NDArray[Any]
     array: ClassVar[int] = OPERAND
 
     def held(self, node: int, nodes: int) -> list[HeldArray]:
-        """What a node holds."""
+        """Make what a node holds."""
         share = row_shares(self.matrix.shape[1], nodes)[node - 1]
         if share.start == share.end:
             return []
@@ -257,7 +259,7 @@ class GemmKernel:
 
 
 class JobFlow(RingFlow):
-    """Jobs on their way, one after another: their operands lie in the same places."""
+    """Jobs that run one after another, because their operands use the same arrays."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[KernelJob, Callable[[Any], None]]] = deque()
@@ -267,24 +269,25 @@ class JobFlow(RingFlow):
         self._rows: dict[int, Payload] = {}
 
     def submit(self, job: KernelJob, done: Callable[[Any], None]) -> None:
-        """Queue a job; ``done`` takes its result."""
+        """Queue a job; ``done`` is called with its result."""
         self._queue.append((job, done))
 
     @property
     def idle(self) -> bool:
-        """No job is queued or on its way."""
+        """Whether no job is queued or running."""
         return not self._queue and self._job is None
 
     def admit(self) -> list[TaskPacket]:
-        """The packets of the next job: operands, tasks, and the request for the result."""
+        """Return the packets of the next job: operands, tasks, and the request for the result."""
         if self._job is not None or not self._queue:
             return []
         self._job, self._done = self._queue.popleft()
         self._rows.clear()
+        # Links keep order, so the operands reach their nodes before tasks and requests read them.
         return [*self._job.packets, request(RESULT, 0, self._job.rows, HOME)]
 
     def take(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take a slice of the result; the packets of the next job after the last one."""
+        """Take a slice of the result; after the last slice, return the packets of the next job."""
         job = self._job
         if job is None or packet.array != RESULT or packet.start in self._rows:
             raise ProtocolError(f"row {packet.start} of array {packet.array} came unasked")

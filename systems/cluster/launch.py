@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the nodes of a ring as processes of a Dask cluster: this machine's, or another's."""
+"""Start the nodes of a ring as processes of a Dask cluster, local or remote."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class RingOptions:
 
     Attributes:
         dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed;
-            processes of this machine if None.
-        cards: nodes of the card subset that run already, and where.
-        addresses: where other nodes, the home included, are to listen; any free port if a node is
-            not named. A card's neighbours need fixed ones.
-        timing: of all links.
-        faults: damage done on purpose by every node.
+            None starts processes on this machine.
+        cards: addresses of nodes of the card subset that already run.
+        addresses: addresses on which other nodes and the home listen. A node that is not named
+            takes any free port. The neighbours of a card need fixed addresses.
+        timing: timing of all links.
+        faults: faults that every node injects.
     """
 
     dask: str | None = None
@@ -66,28 +66,28 @@ class RingOptions:
 
 
 class RingWork(ABC):
-    """What a ring is started for."""
+    """The work that a ring is started for."""
 
     nodes: int
 
     @abstractmethod
     def part(self, number: int) -> NodeAssignment:
-        """What a node is to hold."""
+        """Return what a node must hold."""
 
     @abstractmethod
     def session(self, link: RingLink, sock: socket.socket) -> CoordinatorSession:
-        """The home's session, once the nodes run."""
+        """Make the home's session; the nodes must run."""
 
 
 @dataclass(frozen=True)
 class NodeAssignment:
-    """What goes to a node's process.
+    """What is sent to a node's process.
 
     Attributes:
-        digest: SHA-256 of the whole.
-        held: arrays; empty for a model.
-        model: bytes of a model file.
-        placement: of the model, as JSON has it.
+        digest: SHA-256 of the whole model or kernel.
+        held: arrays of the node; empty for a model.
+        model: bytes of a model file; empty for a kernel.
+        placement: placement of the model, in JSON types.
     """
 
     digest: str
@@ -96,7 +96,7 @@ class NodeAssignment:
     placement: Mapping[str, Any] = field(default_factory=dict)
 
     def arrays(self, number: int) -> Sequence[HeldArray]:
-        """What the node holds."""
+        """Make the arrays that the node holds."""
         if not self.model:
             return self.held
         model = BinaryModel.from_bytes(self.model)
@@ -108,7 +108,7 @@ class ModelWork(RingWork):
 
     Args:
         model: the model.
-        placement: who holds what of it.
+        placement: placement of the model.
     """
 
     def __init__(self, model: BinaryModel, placement: ModelPlacement) -> None:
@@ -120,20 +120,20 @@ class ModelWork(RingWork):
         )
 
     def part(self, number: int) -> NodeAssignment:
-        """The model and its placement: a node takes its share of it."""
+        """Return the model and its placement, from which a node takes its share."""
         return self._part
 
     def session(self, link: RingLink, sock: socket.socket) -> Session:
-        """The home's session."""
+        """Make the home's session."""
         return Session(self._model, self._placement, link, sock)
 
 
 class KernelWork(RingWork):
-    """A kernel of integers.
+    """An integer kernel.
 
     Args:
         kernel: the kernel.
-        nodes: nodes of the ring.
+        nodes: number of nodes of the ring.
     """
 
     def __init__(self, kernel: Kernel | GemmKernel, nodes: int) -> None:
@@ -141,11 +141,11 @@ class KernelWork(RingWork):
         self._kernel = kernel
 
     def part(self, number: int) -> NodeAssignment:
-        """A node's rows, or its columns of a matrix."""
+        """Return a node's rows, or its columns of a matrix."""
         return NodeAssignment(self._kernel.digest, self._kernel.held(number, self.nodes))
 
     def session(self, link: RingLink, sock: socket.socket) -> GemmSession | JobSession:
-        """The home's session."""
+        """Make the home's session."""
         if isinstance(self._kernel, GemmKernel):
             return GemmSession(self._kernel, self.nodes, link, sock)
         return JobSession(self._kernel, self.nodes, link, sock)
@@ -155,10 +155,10 @@ class NodeProcess:
     """A node in a worker process: a Dask actor.
 
     Args:
-        part: what it holds.
-        nodes: nodes of the ring.
-        number: the node's number.
-        address: where it listens; None for any free port of the worker's host.
+        part: what the node holds.
+        nodes: number of nodes of the ring.
+        number: number of the node.
+        address: address on which it listens; None for any free port of the worker's host.
     """
 
     def __init__(
@@ -172,12 +172,12 @@ class NodeProcess:
         self._stopped = False
 
     def address(self) -> Address:
-        """Where it listens."""
+        """Return the address on which the node listens."""
         host, port = self._sock.getsockname()
         return host, port
 
     def process(self) -> int:
-        """Its process id."""
+        """Return the process id."""
         import os
 
         return os.getpid()
@@ -189,7 +189,7 @@ class NodeProcess:
         timing: LinkTiming,
         faults: FaultInjection,
     ) -> None:
-        """Run the node on a thread of its own."""
+        """Run the node in its own thread."""
         number = self._node.number
         self._wire = UdpEndpoint(self._sock, neighbours(number, self._nodes, ring), faults)
         self._station = Endpoint(
@@ -203,11 +203,11 @@ class NodeProcess:
         ).start()
 
     def stop(self) -> None:
-        """Leave the ring, whatever its session is about."""
+        """Leave the ring, even during a session."""
         self._stopped = True
 
     def counters(self) -> dict[str, int]:
-        """Datagrams that it sent again, dropped when they came, and lost on purpose."""
+        """Count the datagrams that were resent, dropped on arrival, and lost on purpose."""
         if self._station is None or self._wire is None:
             return {"resent": 0, "dropped": 0, "lost": 0}
         return {
@@ -226,22 +226,22 @@ def _worker_host() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Ring(Generic[AnySession]):
-    """A ring whose nodes run.
+    """A running ring.
 
     Attributes:
-        session: the home's.
-        processes: the actor of each node that was started here, by number.
+        session: session of the home.
+        processes: actors of the nodes that were started here, by node number.
     """
 
     session: AnySession
     processes: Mapping[int, Any]
 
     def counters(self) -> dict[int, dict[str, int]]:
-        """Of each process: datagrams sent again, dropped, and lost on purpose."""
+        """Count, for each process, the datagrams that were resent, dropped, and lost on purpose."""
         return {number: actor.counters().result() for number, actor in self.processes.items()}
 
     def process_ids(self) -> dict[int, int]:
-        """The process of each node that was started here."""
+        """Return the process id of each node that was started here."""
         return {number: actor.process().result() for number, actor in self.processes.items()}
 
 
@@ -249,15 +249,15 @@ class Ring(Generic[AnySession]):
 def ring(
     model: BinaryModel, placement: ModelPlacement, options: RingOptions | None = None
 ) -> Iterator[Ring[Session]]:
-    """Start a ring for a binary model; it ends with the block.
+    """Start a ring for a binary model; it stops at the end of the block.
 
     Args:
         model: the model.
-        placement: who holds what of it.
-        options: how to start it.
+        placement: placement of the model.
+        options: how to start the ring.
 
     Raises:
-        ClusterError: a node does not start, is silent, or holds something else.
+        ClusterError: A node does not start, does not answer, or holds something else.
         MissingDependencyError: distributed is not installed.
     """
     chosen = options or RingOptions()
@@ -274,20 +274,22 @@ def ring(
 def ring_on(
     client: Any, work: RingWork, options: RingOptions
 ) -> Iterator[Ring[CoordinatorSession]]:
-    """Start a ring on the workers of :func:`workers`; it ends with the block.
+    """Start a ring on the workers of :func:`workers`; it stops at the end of the block.
 
     Args:
         client: the Dask client.
-        work: what the ring is for.
-        options: how to start it.
+        work: work of the ring.
+        options: how to start the ring.
 
     Raises:
-        ClusterError: a node does not start, is silent, or holds something else.
+        ClusterError: A node does not start, does not answer, or holds something else.
     """
     everyone = set(range(work.nodes + 1))
     wrong = (set(options.cards) | set(options.addresses)) - everyone
     if wrong or HOME in options.cards:
-        raise ClusterError(f"node {min(wrong, default=HOME)} is none of the ring's nodes")
+        raise ClusterError(
+            f"node {min(wrong, default=HOME)}: expected a node of the ring, 1 to {work.nodes}"
+        )
     processes = _started(client, work, sorted(everyone - {HOME, *options.cards}), options)
     found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
     addresses = found | dict(options.cards)
@@ -309,7 +311,7 @@ def ring_on(
 def _started(
     client: Any, work: RingWork, numbers: Sequence[int], options: RingOptions
 ) -> dict[int, Any]:
-    """An actor a node, on the workers in turn."""
+    """Start one actor per node, on the workers in turn."""
     there = sorted(client.scheduler_info(n_workers=-1)["workers"])
     if numbers and not there:
         raise ClusterError(f"{options.dask}: the Dask cluster has no worker")
@@ -330,26 +332,26 @@ def _started(
 
 
 def _host_towards(host: str) -> str:
-    """The address of this machine that another one sees."""
+    """Return the address of this machine that ``host`` sees."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect((host, 9))  # UDP: chooses the route and sends nothing
+        sock.connect((host, 9))  # connecting a UDP socket chooses the route and sends nothing
         own: str = sock.getsockname()[0]
         return own
 
 
 @contextmanager
 def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
-    """Worker processes: of this machine, or of a Dask cluster that runs.
+    """Start worker processes on this machine, or connect to a running Dask cluster.
 
     Args:
-        processes: how many to start on this machine.
-        dask: address of a scheduler instead.
+        processes: number of processes to start on this machine.
+        dask: address of a scheduler to use instead.
 
     Yields:
         The Dask client.
 
     Raises:
-        ClusterError: no scheduler answers.
+        ClusterError: No scheduler answers.
         MissingDependencyError: distributed is not installed.
     """
     with needed("a ring of processes"):
@@ -362,7 +364,7 @@ def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
         with client:
             yield client
         return
-    with held():  # workers inherit that: this process alone is to end them
+    with held():  # workers inherit the signal mask, so that only this process ends them
         cluster = LocalCluster(
             n_workers=processes,
             threads_per_worker=1,

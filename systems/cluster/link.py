@@ -31,7 +31,7 @@ class LinkTiming:
 
 
 REORDERED = 3
-"""Later arrivals after which a datagram is taken for lost before its time is up."""
+"""Number of later arrivals after which a datagram counts as lost before its time is up."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Sender:
         self._window = window
         self._timing = timing or LinkTiming()
         self._queue: deque[TaskPacket] = deque()
-        self._flights: OrderedDict[int, _Flight] = OrderedDict()
+        self._flights: OrderedDict[int, _Flight] = OrderedDict()  # by sequence, oldest first
         self._next = 0
         self._progress = 0.0
         self._trip: float | None = None
@@ -164,7 +164,7 @@ class Sender:
 
     @property
     def wake(self) -> float | None:
-        """Time at which :meth:`due` has something again if nothing arrives; None if never."""
+        """When :meth:`due` next has a datagram if nothing arrives; None if never."""
         return min((f.due for f in self._flights.values() if not f.arrived), default=None)
 
     def silent(self, now: float) -> bool:

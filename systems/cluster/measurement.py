@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring against the single model: every row compared, throughput and latency measured."""
+"""Compare a ring with the single model: scores of every row, throughput and latency."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LATENCY_ROWS = 50
 
 @dataclass(frozen=True)
 class RingMeasurement:
-    """What a ring did.
+    """Measurements of a ring.
 
     Attributes:
-        rows: that were computed, all with the model's scores.
-        rows_per_s: of all rows, in batches that overlap.
-        p50_ms: median time of a row that is alone in the ring.
-        p99_ms: the 99th percentile.
-        one_process_rows_per_s: of the same rows in this process alone, without a ring.
+        rows: number of computed rows; all have the model's scores.
+        rows_per_s: throughput of all rows, in batches that overlap.
+        p50_ms: median latency of a single row in the ring.
+        p99_ms: 99th percentile of that latency.
+        one_process_rows_per_s: throughput of the same rows in this process, without a ring.
     """
 
     rows: int
@@ -40,12 +40,12 @@ class RingMeasurement:
     one_process_rows_per_s: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, labelled."""
+        """Convert to JSON types, with the kind of the figures."""
         return asdict(self) | {"kind": "measured"}
 
 
 def rows_to_compare(model: BinaryModel, rows: int, seed: int) -> Words:
-    """Rows to compare: half of them those of verification, spread evenly, the rest random."""
+    """Choose rows to compare: half from the verification vectors, evenly spread; half random."""
     adversarial = verification_vectors(model, max(rows // 2, 1))
     step = -(-len(adversarial) // max(rows // 2, 1))
     chosen = adversarial[::step][:rows]
@@ -54,11 +54,11 @@ def rows_to_compare(model: BinaryModel, rows: int, seed: int) -> Words:
 
 
 def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasurement:
-    """Compute rows on a ring, and compare each score with the single model's.
+    """Compute rows on a ring and compare each score with the single model's.
 
     Raises:
-        VerifyError: a score differs.
-        ClusterError: a node died or failed.
+        VerifyError: A score differs.
+        ClusterError: A node died or failed.
     """
     alone = []
     for i in range(min(LATENCY_ROWS, len(words))):
@@ -84,10 +84,10 @@ def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasureme
 
 
 def _one_process(model: BinaryModel, words: Words) -> tuple[NDArray[np.int32], float]:
-    """The single model's scores, and rows a second of what ``n3ic predict`` computes them with."""
+    """Return the single model's scores and the rows per second of the ``n3ic predict`` kernel."""
     wanted = model.scores(words)
     score = prediction.scorer(model)
-    score(words[:1])
+    score(words[:1])  # warms up outside the measured time
     began = time.perf_counter()
     alone = score(words)
     took = time.perf_counter() - began

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several networks as one wide one: what a cluster computes in one pass."""
+"""Merge several networks into one wide network that a cluster computes in one pass."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from n3ic.model.network import BinaryModel
 
 
 def merge_models(models: Mapping[str, BinaryModel]) -> BinaryModel:
-    """One network whose layers are those of several networks, side by side.
+    """Make one network whose layers are those of several networks, side by side.
 
-    Its input has every field of theirs once; masks keep each neuron to the inputs of its own
-    network, where others have more. Its classes are ``network/class``, its scores those of the
-    networks one after another. Data and meter are those of the first one; of a table, it reads
-    the columns of all.
+    The input has each field of the networks once. Masks restrict each neuron to the inputs of its
+    own network. Classes are named ``network/class``, and the scores of the networks follow one
+    another. Provenance and meter are those of the first network. A table is read with the columns
+    of all.
 
     Args:
-        models: networks of as many layers each, by name.
+        models: networks of equal depth, by name.
 
     Raises:
-        ClusterError: the networks have different depths, read a column of a table differently, or
-            none were given.
+        ClusterError: No networks are given, their depths differ, or they read a column of a table
+            differently.
     """
     parts = list(models.values())
     if not parts:
@@ -40,7 +40,7 @@ def merge_models(models: Mapping[str, BinaryModel]) -> BinaryModel:
         if len(model.layers) != len(first.layers):
             raise ClusterError(
                 f"{name} has {len(model.layers)} layers, {next(iter(models))} "
-                f"{len(first.layers)}: networks that are put side by side have as many each"
+                f"{len(first.layers)}: merged networks need the same number of layers"
             )
     spec, places = _inputs(parts)
     hidden = []
@@ -66,14 +66,14 @@ def merge_models(models: Mapping[str, BinaryModel]) -> BinaryModel:
 
 
 def _table(models: Mapping[str, BinaryModel], spec: InputSpec) -> TableRules | None:
-    """The columns that the networks read, with the label of the first; None where one says none."""
+    """Merge the columns that the networks read; None if they do not cover every feature."""
     columns: dict[str, ColumnRule] = {}
     for name, model in models.items():
         for column, rule in (model.table.columns if model.table else {}).items():
             if columns.setdefault(column, rule) != rule:
                 raise ClusterError(
-                    f"{name} reads the column {column!r} in another way than a network before it: "
-                    "networks that are put side by side read one table alike"
+                    f"{name} reads the column {column!r} differently from a network before it: "
+                    "merged networks must read the table alike"
                 )
     first = next(iter(models.values())).table
     found = replace(first, columns=columns) if first else None
@@ -81,7 +81,7 @@ def _table(models: Mapping[str, BinaryModel], spec: InputSpec) -> TableRules | N
 
 
 def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.intp]]]:
-    """An input of all fields, and where the bits of each network stand in it."""
+    """Return an input with all fields, and the positions of each network's bits in it."""
     fields = dict.fromkeys(field for model in models for field in model.input.fields)
     spec = InputSpec(tuple(fields))
     start = dict(zip(spec.fields, spec.offsets, strict=True))
@@ -95,7 +95,7 @@ def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.i
 def _joined(
     layers: Sequence[Connections], places: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
-    """Weights and mask of layers whose inputs stand at ``places`` of one input."""
+    """Join the weights and masks of layers whose inputs are at ``places`` of one input."""
     columns = 1 + max(int(place.max()) for place in places)
     shape = (sum(layer.n_outputs for layer in layers), columns)
     weights, mask = np.ones(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)

@@ -20,18 +20,18 @@ from n3ic.systems.cluster.placement import ModelPlacement
 
 TASK_ID = "model"
 BATCHES = 4
-"""Batches on their way at once in :meth:`ClusterModule.stream`."""
+"""Batches in flight at once in :meth:`ClusterModule.stream`."""
 
 
 class ClusterModule(nn.Module):
-    """Scores of a binary model, from the nodes that hold its weights.
+    """Computes the scores of a binary model on the nodes that hold its weights.
 
-    It has no parameters: there is nothing to train, and no gradient passes it.
+    The module has no parameters and passes no gradient.
 
     Args:
         cluster: the nodes.
-        task_id: under which the model is loaded on them.
-        inputs: input bits of the model.
+        task_id: name under which the model is loaded on them.
+        inputs: number of input bits of the model.
     """
 
     def __init__(self, cluster: RingCluster, task_id: str, inputs: int) -> None:
@@ -41,30 +41,30 @@ class ClusterModule(nn.Module):
         self._inputs = inputs
 
     def forward(self, bits: Tensor) -> Tensor:
-        """The model's scores.
+        """Compute the model's scores.
 
         Args:
-            bits: of shape ``(rows, inputs)``: 0 and 1 of any type, or -1 and +1.
+            bits: tensor of shape ``(rows, inputs)``: 0 and 1 of any dtype, or -1 and +1.
 
         Returns:
             int32 tensor of shape ``(rows, classes)``, the model's exact scores.
 
         Raises:
-            ModelError: the bits have other values or another shape.
-            ClusterError: a node has died or failed.
+            ModelError: The bits have other values or the wrong shape.
+            ClusterError: A node has died or failed.
         """
         return self.result(self.start(bits))
 
     def start(self, bits: Tensor) -> RunningKernel:
-        """Send a batch; others may be sent before its scores are asked for."""
+        """Send a batch; more batches may be sent before its scores are read."""
         return self._cluster.start(self._task_id, self._words(bits))
 
     def result(self, started: RunningKernel) -> Tensor:
-        """Scores of a batch that was sent."""
+        """Wait for the scores of a batch that was sent."""
         return torch.from_numpy(self._cluster.synchronise(started))
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Scores of batches, in order; the next ones are under way while one is used."""
+        """Yield the scores of batches in order, with the next batches already in flight."""
         waiting: deque[RunningKernel] = deque()
         for batch in batches:
             waiting.append(self.start(batch))
@@ -76,13 +76,13 @@ class ClusterModule(nn.Module):
     def _words(self, bits: Tensor) -> Words:
         values = bits.detach().cpu().numpy()
         if values.ndim != 2 or values.shape[1] != self._inputs:
-            raise ModelError(f"bits of shape (rows, {self._inputs}) expected, got {values.shape}")
+            raise ModelError(f"expected bits of shape (rows, {self._inputs}), got {values.shape}")
         ones = values == 1
         for other in (0, -1):
             if (ones | (values == other)).all():
                 return pack(ones)
         found = np.unique(values)[:5].tolist()
-        raise ModelError(f"0 and 1, or -1 and +1 expected; got {found}")
+        raise ModelError(f"expected 0 and 1, or -1 and +1; got {found}")
 
 
 @contextmanager
@@ -92,17 +92,17 @@ def on_cluster(
     placement: ModelPlacement | None = None,
     options: RingOptions | None = None,
 ) -> Iterator[ClusterModule]:
-    """A model on a cluster of its own, which ends with the block.
+    """Run a model on a cluster of its own, which stops at the end of the block.
 
     Args:
         model: a trained model of any size.
-        nodes: how many.
-        placement: who holds what; even parts of every layer if None.
+        nodes: number of nodes.
+        placement: placement of the model; even parts of every layer if None.
         options: how to start the nodes.
 
     Raises:
-        ClusterError: it is no binary model (of a PyTorch module the text names the layer), a node
-            does not start, or does not take its part.
+        ClusterError: The model is not binary (for a PyTorch module the text names the layer), or a
+            node does not start or does not take its part.
         MissingDependencyError: distributed is not installed.
     """
     check_computable(model)

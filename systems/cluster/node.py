@@ -56,7 +56,7 @@ class HeldArray(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget every row: a session begins."""
+        """Forget every row at the start of a session."""
 
     def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Answer an RDMA task whose range is held, now or after the tasks before it.
@@ -64,7 +64,7 @@ class HeldArray(ABC):
         Raises:
             ProtocolError: the array is not readable.
         """
-        raise ProtocolError(f"array {self.array} is not read")
+        raise ProtocolError(f"array {self.array} is not readable")
 
     def arrived(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Accept data that an RDMA task of this array requested.
@@ -72,11 +72,11 @@ class HeldArray(ABC):
         Raises:
             ProtocolError: the data was not requested.
         """
-        raise ProtocolError(f"array {self.array} asked for no data")
+        raise ProtocolError(f"array {self.array} did not ask for data")
 
     @property
     def status(self) -> TaskPacket | None:
-        """The ``STATUS`` that tells what is held, without the node's own fields."""
+        """The ``STATUS`` that describes this part, without the node's own fields."""
         return None
 
 
@@ -106,8 +106,8 @@ class Node:
     """The handlers of a node: classifier, splitter, task handler, RDMA handler, data handler.
 
     Attributes:
-        number: its number in the ring.
-        ended: whether the node was told to end.
+        number: number of the node in the ring.
+        ended: whether the node was told to stop.
     """
 
     def __init__(self, number: int, held: Sequence[HeldArray], digest: str) -> None:
@@ -119,7 +119,7 @@ class Node:
         self._readers = {array.array: array for array in held if array.readable}
 
     def clear(self) -> None:
-        """Forget every row: a session begins."""
+        """Forget every row at the start of a session."""
         for array in self.held:
             array.clear()
 
@@ -142,7 +142,7 @@ class Node:
         return passed
 
     def _classify(self, packet: TaskPacket) -> tuple[Iterable[TaskPacket], list[TaskPacket]]:
-        """New packets for this node's own classifier, and packets for the successor."""
+        """Return new packets for this node's own classifier, and packets for the successor."""
         if packet.type is PacketType.CONTROL:
             return (), self._control(packet)
         if packet.destination not in (self.number, BY_RANGE):
@@ -192,12 +192,12 @@ class Node:
 
 
 def status_packet(held: HeldArray, *, kind: int, slots: int, offset: int, words: int) -> TaskPacket:
-    """The ``STATUS`` of a share, without the node's own fields.
+    """Make the ``STATUS`` of a share, without the node's own fields.
 
     Args:
         held: the share.
         kind: 1 split by output or replicated, 2 split by input, 3 reducer.
-        slots: rows that it has room for, a power of two.
+        slots: number of rows that it has room for, a power of two.
         offset: first input word.
         words: number of input words.
     """

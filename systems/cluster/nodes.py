@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a cluster: from ``nodes.toml``, or a number of equal ones."""
+"""The nodes of a cluster: read from ``nodes.toml``, or equal ones."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ClusterNode:
     """A node of the ring, or its home.
 
     Attributes:
-        name: unique in the cluster.
-        target: what it is, as in ``--target``.
-        memory: which of its memories holds weights.
-        bytes: of that memory for weights.
-        link_bps: bits a second of its link.
+        name: unique name in the cluster.
+        target: target of the node, as in ``--target``.
+        memory: name of the memory that holds weights.
+        bytes: bytes of that memory that weights may use.
+        link_bps: speed of its link in bits per second.
         latency_s: seconds from a packet's last bit at this port to its last bit at the next node's.
-        load: share of its time that others take, 0 to below 1.
-        figures: its clocks.
+        load: fraction of its time that other work takes, from 0 to below 1.
+        figures: clocks of the node.
     """
 
     name: str
@@ -47,13 +47,13 @@ class ClusterNode:
     figures: NodeFigures
 
     def seconds(self, clocks: float) -> float:
-        """Clocks as seconds, slowed by what others take of the node."""
+        """Convert clocks to seconds, slowed by the other load of the node."""
         return self.figures.seconds(clocks) / (1 - self.load)
 
 
 @dataclass(frozen=True)
 class ClusterDescription:
-    """The nodes in the order of the ring, and the home that asks them."""
+    """The nodes in the order of the ring, and the home."""
 
     nodes: tuple[ClusterNode, ...]
     home: ClusterNode
@@ -62,13 +62,13 @@ class ClusterDescription:
 def like_coordinator(
     count: int, target: str, link: str, figures: NodeFigures | None = None
 ) -> ClusterDescription:
-    """A ring of equal nodes, the home among them.
+    """Describe a ring of equal nodes, the home included.
 
     Args:
-        count: nodes beside the home.
-        target: of each.
-        link: their links' speed, such as ``10G``.
-        figures: instead of the target's.
+        count: number of nodes beside the home.
+        target: target of each node.
+        link: speed of the links, such as ``10G``.
+        figures: clocks of the nodes; None for those of the target.
     """
     cluster = equal_nodes(count, target, link, home=target)
     if figures is None:
@@ -80,17 +80,17 @@ def like_coordinator(
 def equal_nodes(
     count: int, target: str, link: str = "10G", home: str = "host"
 ) -> ClusterDescription:
-    """A ring of equal nodes.
+    """Describe a ring of equal nodes.
 
     Args:
-        count: how many.
-        target: of each.
-        link: their links' speed, such as ``10G``.
-        home: the target of the home.
+        count: number of nodes.
+        target: target of each node.
+        link: speed of the links, such as ``10G``.
+        home: target of the home.
 
     Raises:
-        ClusterError: the count is out of range, or the link is not a speed.
-        UsageError: no target has that name.
+        ClusterError: The count is out of range, or the link is not a speed.
+        UsageError: No target has that name.
     """
     where = "--nodes"
     nodes = _group({"name": "node", "target": target, "count": count, "link": link}, where)
@@ -101,8 +101,8 @@ def read_nodes(path: str | Path) -> ClusterDescription:
     """Read a ``nodes.toml``.
 
     Raises:
-        ClusterError: the file cannot be read, or an entry is invalid; the error names it.
-        UsageError: no target has that name.
+        ClusterError: The file cannot be read, or an entry is invalid; the error names it.
+        UsageError: No target has that name.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -121,7 +121,7 @@ def read_nodes(path: str | Path) -> ClusterDescription:
         or not entries
         or not all(isinstance(e, dict) for e in entries)
     ):
-        raise ClusterError(f"{path}: expected [[nodes]], one table a node or a group of equal ones")
+        raise ClusterError(f"{path}: expected [[nodes]], one table per node or group of nodes")
     nodes: list[ClusterNode] = []
     for i, entry in enumerate(entries):
         nodes += _group(entry, f"{path}: [[nodes]] {i}")
@@ -138,10 +138,10 @@ def read_nodes(path: str | Path) -> ClusterDescription:
 
 
 def link_speed(text: object, where: str) -> float:
-    """Bits a second of a speed such as ``10G`` or ``100M``.
+    """Convert a speed such as ``10G`` or ``100M`` to bits per second.
 
     Raises:
-        ClusterError: the text is not a speed.
+        ClusterError: The text is not a speed.
     """
     found = _LINK.fullmatch(text) if isinstance(text, str) else None
     speed = float(found[1]) * {"G": 1e9, "M": 1e6}[found[2]] if found else 0.0
@@ -157,7 +157,7 @@ def _home(entry: Mapping[str, Any], where: str) -> ClusterNode:
 
 
 def _group(entry: Mapping[str, Any], where: str) -> tuple[ClusterNode, ...]:
-    """Equal nodes; numbered from 1 where they are a group."""
+    """Read one node, or a group of equal nodes numbered from 1."""
     _only(entry, _KEYS, where)
     count = _number(entry, "count", 1, 1, MAX_NODES, where, whole=True)
     name = entry.get("name")
@@ -188,7 +188,7 @@ def _group(entry: Mapping[str, Any], where: str) -> tuple[ClusterNode, ...]:
 def _memory(
     entry: Mapping[str, Any], target: str, figures: NodeFigures, where: str
 ) -> tuple[str, int]:
-    """The memory that holds weights, and its room."""
+    """Return the memory that holds weights, and its free bytes."""
     name = entry.get("memory", figures.memory)
     if name == figures.memory:
         return figures.memory, figures.bytes

@@ -42,11 +42,11 @@ from n3ic.systems.cluster.session import CoordinatorSession, GemmSession, JobSes
 
 @dataclass(frozen=True, eq=False)
 class RunningKernel:
-    """Work that goes round a ring.
+    """A kernel that runs on a ring.
 
     Attributes:
-        task_id: of the kernel.
-        future: its result.
+        task_id: task id of the kernel.
+        future: future of the result.
     """
 
     task_id: str
@@ -54,7 +54,7 @@ class RunningKernel:
 
 
 class RingCluster:
-    """Nodes that run, and the kernels that are loaded on them; see :func:`initialise`."""
+    """Running nodes and the kernels that are loaded on them; see :func:`initialise`."""
 
     def __init__(self, nodes: int, options: RingOptions) -> None:
         self._nodes = nodes
@@ -72,17 +72,17 @@ class RingCluster:
         """Load a kernel and its weights on the nodes.
 
         Args:
-            task_id: what it is started by.
-            kernel: a binary model of any size, or a kernel of integers.
-            placement: of a model; even parts of every layer if None.
+            task_id: name by which the kernel is started.
+            kernel: a binary model of any size, or an integer kernel.
+            placement: placement of a model; even parts of every layer if None.
 
         Raises:
-            ClusterError: the task id is taken, the nodes cannot compute the kernel, or one does
-                not take its part.
+            ClusterError: The task id is taken, the nodes cannot compute the kernel, or a node
+                    does not take its part.
         """
         check_computable(kernel)
         if task_id in self._rings:
-            raise ClusterError(f"task id {task_id!r} is loaded already")
+            raise ClusterError(f"task id {task_id!r} is already loaded")
         work: RingWork
         if isinstance(kernel, BinaryModel):
             work = ModelWork(kernel, placement or even_placement(kernel, self._nodes))
@@ -92,10 +92,10 @@ class RingCluster:
         self._rings[task_id] = self._stack.enter_context(ring)
 
     def check_kernel(self, task_id: str) -> None:
-        """Whether a kernel is loaded and its ring runs.
+        """Check that a kernel is loaded and its ring runs.
 
         Raises:
-            ClusterError: the kernel is not loaded, or a node has died or failed.
+            ClusterError: The kernel is not loaded, or a node has died or failed.
         """
         error = self._ring(task_id).session.home.error
         if error is not None:
@@ -105,12 +105,12 @@ class RingCluster:
         """Start a kernel; others may be started before this one has ended.
 
         Args:
-            task_id: of the kernel.
-            *operands: packed inputs of a model, the first matrix of GEMM, or what the kernel's
-                ``job`` takes.
+            task_id: task id of the kernel.
+            *operands: packed inputs of a model, the first matrix of GEMM, or the operands of the
+                kernel's ``job``.
 
         Raises:
-            ClusterError: the kernel is not loaded, has failed, or takes other operands.
+            ClusterError: The kernel is not loaded, has failed, or takes other operands.
         """
         session = self._ring(task_id).session
         assert isinstance(session, Session | GemmSession | JobSession)  # noqa: S101
@@ -120,12 +120,12 @@ class RingCluster:
         """Wait for a result.
 
         Raises:
-            ClusterError: a node has died or failed.
+            ClusterError: A node has died or failed.
         """
         return started.future.result()
 
     def finalise(self) -> None:
-        """End all rings, and the processes that were started for them."""
+        """Stop all rings and the processes that were started for them."""
         self._stack.close()
         self._rings.clear()
 
@@ -136,7 +136,7 @@ class RingCluster:
         self.finalise()
 
     def process_ids(self, task_id: str) -> dict[int, int]:
-        """The process of each node of a kernel's ring."""
+        """Return the process id of each node of a kernel's ring."""
         return self._ring(task_id).process_ids()
 
     def _ring(self, task_id: str) -> Ring[CoordinatorSession]:
@@ -144,14 +144,14 @@ class RingCluster:
             return self._rings[task_id]
         except KeyError:
             known = ", ".join(sorted(self._rings)) or "none"
-            raise ClusterError(f"task id {task_id!r} is not loaded; {known} is") from None
+            raise ClusterError(f"task id {task_id!r} is not loaded; loaded: {known}") from None
 
 
 def check_computable(kernel: object) -> None:
-    """Refuse what the nodes of a ring cannot compute.
+    """Check that the nodes of a ring can compute a kernel.
 
     Raises:
-        ClusterError: the object is neither a binary model nor a kernel of integers; for a PyTorch
+        ClusterError: The object is neither a binary model nor an integer kernel; for a PyTorch
             module the error names the first layer.
     """
     if isinstance(kernel, BinaryModel | Kernel | GemmKernel):
@@ -162,17 +162,17 @@ def check_computable(kernel: object) -> None:
         found = type(kernel).__name__ + _layer_text(kernel)
     raise ClusterError(
         f"a ring cannot compute {found}; it computes the fully connected binary layers of a "
-        "BinaryModel (n3ic train writes one, BinaryModel.load reads it), and GemmKernel, "
-        "SparseKernel and ConvolutionKernel of integers (initialise(), then load())"
+        "BinaryModel (n3ic train writes one, BinaryModel.load reads it), and the integer kernels "
+        "GemmKernel, SparseKernel and ConvolutionKernel (initialise(), then load())"
     )
 
 
 def _layer_text(kernel: object) -> str:
-    """The first layer of a PyTorch module, in words; empty for anything else."""
+    """Describe the first layer of a PyTorch module; empty for anything else."""
     named = getattr(kernel, "named_modules", None)
     if not callable(named):
         return ""
-    # a module without modules in it is a layer; the name of one that stands alone is empty
+    # A module without children is a layer; a layer that is the whole module has an empty name.
     name, layer = next((n, m) for n, m in named() if not any(True for _ in m.children()))
     return f", whose layer {name!r} is {layer}" if name else f", the layer {layer}"
 
@@ -181,12 +181,11 @@ def initialise(nodes: int, options: RingOptions | None = None) -> RingCluster:
     """Start the processes of a cluster; use it as a context manager, or finalise it.
 
     Args:
-        nodes: how many.
-        options: how to start them; ``cards`` and ``addresses`` are those of the one ring that is
-            loaded then.
+        nodes: number of nodes.
+        options: how to start them; with ``cards`` or ``addresses`` only one ring can be loaded.
 
     Raises:
-        ClusterError: no Dask scheduler answers.
+        ClusterError: No Dask scheduler answers.
         MissingDependencyError: distributed is not installed.
 
     Examples:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a plan: what each node holds, and what other placements would give."""
+"""The picture of a plan: memory use of each node, and estimates of other placements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_LABELS = 24  # nodes whose names are written out
 
 @styled
 def plan_figure(plan: ClusterPlan) -> Figure:
-    """Memory of the nodes, a colour a layer, and rates and latencies of plain placements."""
+    """Draw the nodes' memory, one colour per layer, and rates and latencies of other placements."""
     height = max(4.4, 0.34 * min(len(plan.cluster.nodes), 60) + 1.5)
     figure = new_page(12, height)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))

@@ -19,14 +19,14 @@ MAX_SUM = (1 << 16) - 1
 
 
 class LayerSplit(StrEnum):
-    """How a layer lies on its nodes."""
+    """How a layer is divided among its nodes."""
 
     OUTPUT = "output"
     """Each node holds some neurons, with all their inputs."""
     INPUT = "input"
     """Each node holds some inputs of all neurons; partial popcounts are added up."""
     REPLICATED = "replicated"
-    """Each node holds the whole layer, and they take turns by row."""
+    """Each node holds the whole layer, and the nodes take the rows in turn."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Share:
 
 @dataclass(frozen=True)
 class LayerPlacement:
-    """Where one layer lies.
+    """The placement of one layer.
 
     Attributes:
         split: how the layer is divided.
@@ -62,7 +62,7 @@ class LayerPlacement:
 
     @property
     def shares_text(self) -> str:
-        """Who holds what, in words; of many nodes the first eight."""
+        """The shares as text; only the first eight of many nodes."""
         said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in self.shares[:8])
         return said + (f" ... {len(self.shares)} nodes" if len(self.shares) > 8 else "")
 
@@ -102,7 +102,7 @@ class ModelPlacement:
             if not 1 <= node <= self.nodes:
                 raise ClusterError(f"{where}: node {node} is not in a ring of {self.nodes}")
         if len(set(held)) != len(held):
-            raise ClusterError(f"{where}: a node holds one share of a layer at most")
+            raise ClusterError(f"{where}: a node holds at most one share of a layer")
         if not held:
             raise ClusterError(f"{where}: no node holds it")
         if layer.split is LayerSplit.REPLICATED:
@@ -114,15 +114,17 @@ class ModelPlacement:
             _check_cover(where, layer.shares, inputs)
             _check_cover(f"{where}, reducers", layer.reducers, outputs)
             if inputs > MAX_SUM:
-                raise ClusterError(f"{where}: a partial popcount is below 65,536")
+                raise ClusterError(
+                    f"{where}: expected at most {MAX_SUM:,} inputs to split, got {inputs:,}"
+                )
         if layer.split is not LayerSplit.INPUT and layer.reducers:
             raise ClusterError(f"{where}: only a layer split by inputs has reducers")
 
     def check_model(self, model: BinaryModel) -> None:
-        """Refuse another model than the one that was placed.
+        """Check that a model is the one that was placed.
 
         Raises:
-            ClusterError: the digest or the shape differs.
+            ClusterError: The digest or the shape differs.
         """
         if (model.digest, model.shape) != (self.model, self.shape):
             raise ClusterError(
@@ -131,7 +133,7 @@ class ModelPlacement:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The placement as JSON has it."""
+        """Convert to JSON types."""
         return {
             "version": PLACEMENT_VERSION,
             "model": self.model,
@@ -149,14 +151,16 @@ class ModelPlacement:
 
     @classmethod
     def from_dict(cls, data: Any) -> ModelPlacement:
-        """Read what :meth:`to_dict` gave.
+        """Read the result of :meth:`to_dict`.
 
         Raises:
-            ClusterError: the data is not a placement.
+            ClusterError: The data is not a placement.
         """
         fields = _fields(data, {"version", "model", "shape", "nodes", "layers"})
         if fields["version"] != PLACEMENT_VERSION:
-            raise ClusterError(f"a placement of version {fields['version']}, not 1")
+            raise ClusterError(
+                f"expected a placement of version {PLACEMENT_VERSION}, got {fields['version']}"
+            )
         if not isinstance(fields["model"], str) or not isinstance(fields["layers"], list):
             raise ClusterError("a placement has the model's digest and a list of layers")
         return cls(
@@ -173,11 +177,11 @@ def _check_cover(where: str, shares: Sequence[Share], size: int) -> None:
         if share.start != at or not share.start < share.end:
             raise ClusterError(
                 f"{where}: node {share.node} has [{share.start}, {share.end}); "
-                f"a share that begins at {at} expected"
+                f"expected a share that begins at {at}"
             )
         at = share.end
         if at % WORD_BITS and at != size:
-            raise ClusterError(f"{where}: a boundary at {at}; a multiple of {WORD_BITS} expected")
+            raise ClusterError(f"{where}: expected a multiple of {WORD_BITS} as boundary, got {at}")
     if at != size:
         raise ClusterError(f"{where}: the shares end at {at} of {size}")
 
@@ -218,7 +222,7 @@ def _shares(data: Any) -> tuple[Share, ...]:
 
 
 def even_shares(size: int, nodes: Sequence[int]) -> tuple[Share, ...]:
-    """Divide neurons or inputs evenly, in words of 32; nodes that would get none are left out."""
+    """Divide neurons or inputs evenly in words of 32; nodes that would get none are left out."""
     words = -(-size // WORD_BITS)
     bounds = [min(size, WORD_BITS * (words * i // len(nodes))) for i in range(len(nodes) + 1)]
     bounds[-1] = size
@@ -235,17 +239,17 @@ def even_placement(
     splits: Sequence[LayerSplit] | None = None,
     single: Collection[int] = (),
 ) -> ModelPlacement:
-    """A placement that divides every layer evenly over all nodes.
+    """Place every layer evenly over all nodes.
 
     Args:
         model: the model.
-        nodes: nodes beside the home.
+        nodes: number of nodes beside the home.
         splits: how each layer is divided; all by outputs if None.
-        single: nodes that hold a share of one layer and add nothing up, as cards do: they get one
-            of the layer with the most weights.
+        single: nodes that hold a share of only one layer and no reducer, as cards do. They get a
+            share of the layer with the most weights.
 
     Raises:
-        ClusterError: single-share nodes alone would have to hold several layers, or sums.
+        ClusterError: Only single-share nodes are left for several layers or for reducers.
     """
     chosen = splits if splits is not None else [LayerSplit.OUTPUT] * len(model.layers)
     sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]
@@ -253,8 +257,8 @@ def even_placement(
     others = [node for node in range(1, nodes + 1) if node not in single]
     if not others and (len(sizes) > 1 or LayerSplit.INPUT in chosen):
         raise ClusterError(
-            "cards hold a share of one layer each and add nothing up: a ring with this model needs "
-            "a process, too"
+            "each card holds a share of one layer and adds no partial sums: a ring with this model "
+            "also needs a process"
         )
     layers = []
     for number, ((inputs, outputs), split) in enumerate(

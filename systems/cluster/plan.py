@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a cluster: where layers lie, and what is expected of it."""
+"""The plan of a cluster: the placement of the layers and its estimated costs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ABOVE_0 = (
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another placement.
+    """Another placement, for comparison.
 
     Attributes:
         name: how all layers are placed.
-        expected: what it would give; None where it does not fit.
+        expected: its estimated costs; None if it does not fit.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Alternative:
 
 @dataclass(frozen=True, repr=False)
 class ClusterPlan(Displayed):
-    """Where a model lies, and why.
+    """A placement of a model, with its costs and alternatives.
 
     Attributes:
         cluster: the nodes and their home.
         placement: the shares of each layer.
-        expected: time and traffic, estimated.
+        expected: estimated time and traffic.
         used: bytes of weights by node number.
-        goal: what was chosen by: ``throughput`` or ``latency``.
-        alternatives: plain placements, to compare with.
+        goal: figure that the plan optimises: ``throughput`` or ``latency``.
+        alternatives: simple placements to compare with.
     """
 
     cluster: ClusterDescription
@@ -64,7 +64,7 @@ class ClusterPlan(Displayed):
     alternatives: tuple[Alternative, ...]
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """Return the view that a notebook or terminal shows."""
         shape = "-".join(map(str, self.placement.shape))
         return View(
             f"{shape} on {len(self.cluster.nodes)} nodes: {self.expected.rows_per_s:,.0f} rows/s, "
@@ -74,7 +74,7 @@ class ClusterPlan(Displayed):
 
     @property
     def tables(self) -> tuple[TextTable, ...]:
-        """Where the layers lie, what the nodes hold, what other placements would give."""
+        """Tables of the layers, the nodes, and the costs of this and other placements."""
         return (self._layers(), self._nodes(), self._expected())
 
     def _layers(self) -> TextTable:
@@ -158,19 +158,19 @@ def _node(node: ClusterNode) -> dict[str, Any]:
 
 
 def read_placement(path: str | Path) -> ModelPlacement:
-    """The placement of a plan that ``n3ic cluster plan --out`` wrote.
+    """Read the placement of a plan that ``n3ic cluster plan --out`` wrote.
 
     Raises:
-        ClusterError: the file cannot be read, or is not a plan.
+        ClusterError: The file cannot be read or is not a plan.
     """
     return _placement(_plan_data(path), path)
 
 
 def read_plan(path: str | Path) -> tuple[ModelPlacement, ClusterDescription]:
-    """The placement of a plan, and the nodes that it was made for.
+    """Read the placement of a plan, and the nodes that it was made for.
 
     Raises:
-        ClusterError: the file cannot be read, or is not a plan.
+        ClusterError: The file cannot be read or is not a plan.
     """
     data = _plan_data(path)
     placement = _placement(data, path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places the layers of a model: enumerates ways for each layer, and chooses the fastest."""
+"""Place the layers of a model: enumerate the options of each layer and choose the fastest."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from n3ic.systems.cluster.protocol import MAX_NODES, MAX_OFFSET, MAX_ROW
 from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
 Goal = Literal["throughput", "latency"]
-_MOST_TRIED = 1500  # placements that are all compared; of more, layers are improved in turns
-_FEW = (1, 4, 16, 64, 128)  # counts of nodes that are tried where there are many
+_MOST_TRIED = 1500  # placements compared exhaustively; beyond, layers are improved in turn
+_FEW = (1, 4, 16, 64, 128)  # numbers of nodes to try in a large cluster
 _SAME = 1.01  # rates and latencies this close are equal, and the other figure decides
 
 
@@ -59,11 +59,11 @@ def plan_cluster(
         shape: input bits, then the neurons of each layer.
         cluster: the nodes.
         model: digest of the model file; empty for a shape alone.
-        goal: rows a second with many rows on their way, or the time of one row alone.
+        goal: optimise the throughput with many rows in flight, or the latency of a single row.
         splits: required split of each layer; None to choose the fastest.
 
     Raises:
-        ClusterError: no placement fits; the error names layer, memory and the missing bytes.
+        ClusterError: No placement fits; the error names layer, memory and the missing bytes.
     """
     shape = tuple(shape)
     _check_shape(shape)
@@ -101,7 +101,7 @@ def plan_cluster(
 def place(
     shape: Sequence[int], cluster: ClusterDescription, ways: Sequence[LayerOption], model: str = ""
 ) -> ModelPlacement | None:
-    """Place each layer in its way; return None if one does not fit.
+    """Place each layer by its option; return None if one does not fit.
 
     Shares are proportional to the nodes' speed, as far as their memory allows.
     """
@@ -133,7 +133,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
 
 
 def _ways(nodes: int) -> Iterator[LayerOption]:
-    """The ways to place a layer, on few counts of nodes where there are many."""
+    """Yield the options of a layer; in a large cluster, only some numbers of nodes."""
     counts = range(1, nodes + 1)
     for count in counts:
         if nodes <= 8 or count in _FEW or count in (nodes // 2, nodes - 2, nodes - 1, nodes):
@@ -144,7 +144,7 @@ def _ways(nodes: int) -> Iterator[LayerOption]:
 
 
 def _order(goal: Goal) -> Callable[[CostEstimate, CostEstimate], bool]:
-    """Whether the first is better than the second."""
+    """Return a function that says whether its first argument is better than its second."""
 
     def better(a: CostEstimate, b: CostEstimate) -> bool:
         rate, delay = a.rows_per_s / b.rows_per_s, b.latency_s / a.latency_s
@@ -173,7 +173,7 @@ def _search(
         return _best((tried(chosen) for chosen in product(*ways)), better)
     widest = [max(each, key=lambda w: (w.nodes, w.split is LayerSplit.OUTPUT)) for each in ways]
     narrow = [each[0] for each in ways]
-    # A local search only finds a local optimum, so it is begun from several extremes.
+    # A local search only finds a local optimum, so it starts from several extremes.
     begun = [widest, narrow, [*widest[:-1], narrow[-1]], [widest[0], *narrow[1:]]]
     spread = [LayerOption(LayerSplit.OUTPUT, max(1, widest[0].nodes - len(ways) + 1)), *narrow[1:]]
     if spread[0] in ways[0]:
@@ -188,6 +188,7 @@ def _improved(
     better: Callable[[CostEstimate, CostEstimate], bool],
 ) -> tuple[ModelPlacement, CostEstimate] | None:
     """Local search: change one layer's way at a time while that improves the placement."""
+    # Each change is strictly better and there are finitely many choices, so this ends.
     now, found, changed = list(chosen), tried(tuple(chosen)), True
     while changed:
         changed = False
@@ -223,7 +224,7 @@ def _place_layer(
     if chosen is None:
         return None
     size = inputs if way.split is LayerSplit.INPUT else neurons
-    word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons: weights and a threshold each
+    word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons with their thresholds
     if way.split is LayerSplit.INPUT:
         shares = _input_shares(cluster, room, chosen, inputs, neurons)
         holders = [i for i in chosen if room[i].shares is None]
@@ -248,7 +249,7 @@ def _input_shares(
     inputs: int,
     neurons: int,
 ) -> tuple[Share, ...] | None:
-    """Shares of inputs in whole slices, so that each packet of the home has one owner."""
+    """Divide inputs in whole slices, so that each packet of the home has one owner."""
     slice_bytes = neurons * row_bytes(SLICE_BITS)
     caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
     speeds = [_speed(cluster, i, SLICE_BITS) for i in chosen]
@@ -262,7 +263,7 @@ def _whole(way: LayerOption, chosen: Sequence[int] | None, neurons: int) -> Laye
 
 
 def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[int] | None:
-    """The nodes with the most room, in ring order."""
+    """Choose the nodes with the most room, in ring order."""
     if len(open_) < count:
         return None
     return sorted(sorted(open_, key=lambda i: (-room[i].bytes, i))[:count])
@@ -313,7 +314,7 @@ def _shares(
 def _alternatives(
     shape: Sequence[int], cluster: ClusterDescription, model: str
 ) -> tuple[Alternative, ...]:
-    """What plain placements would give: one node, and all layers alike on all nodes."""
+    """Estimate simple placements: one node, and all layers alike on all nodes."""
     count = len(cluster.nodes)
     plain = {
         "one node": LayerOption(LayerSplit.OUTPUT, 1),
@@ -336,7 +337,7 @@ def _alternatives(
 
 
 def _parts(split: LayerSplit, inputs: int, neurons: int) -> int:
-    """Nodes that a layer can be divided among."""
+    """Maximum number of nodes that a layer can be divided among."""
     if split is LayerSplit.OUTPUT:
         return -(-neurons // WORD_BITS)
     return slices_of(inputs) if split is LayerSplit.INPUT else MAX_NODES
@@ -345,7 +346,7 @@ def _parts(split: LayerSplit, inputs: int, neurons: int) -> int:
 def _refusal(
     shape: Sequence[int], cluster: ClusterDescription, splits: Sequence[LayerSplit] | None
 ) -> str:
-    """Why a model has no place: which layer, which memory, by how much."""
+    """Explain why a model does not fit: which layer, which memory, how many bytes."""
     room = {i: _Room(n.bytes, n.figures.shares) for i, n in enumerate(cluster.nodes, 1)}
     order = sorted(
         enumerate(pairwise(shape)), key=lambda e: (-e[1][0] * e[1][1], e[0])
@@ -362,7 +363,7 @@ def _refusal(
         if not open_:
             return (
                 f"{what}, and no node is left for it: a {cluster.nodes[0].target} node holds "
-                f"{cluster.nodes[0].figures.shares} layer; more nodes: --nodes"
+                f"{cluster.nodes[0].figures.shares} layer; give more nodes with --nodes"
             )
         if needed > there:
             each = max(n.bytes for n in cluster.nodes)
@@ -379,8 +380,8 @@ def _refusal(
             if not needed:
                 break
     return (
-        "the layers fit together, but not in whole words of 32 neurons a node or slices of "
-        f"{SLICE_BITS} inputs: give the nodes more memory, or add one"
+        "the layers fit together, but not in whole words of 32 neurons per node or slices of "
+        f"{SLICE_BITS} inputs: give the nodes more memory, or add a node"
     )
 
 

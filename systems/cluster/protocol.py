@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster's protocol: task packets of 512 bits, and the datagrams that carry them.
 
-The packets are those of FCsN (Guo et al., section IV-B: a 32-bit header and 480 bits of payload);
-layout, units and duties are in docs/reference/cluster-protocol.md.
+The packets are those of FCsN (Guo et al., section IV-B: a 32-bit header and 480 bits of payload).
+docs/reference/cluster-protocol.md describes layout, units and rules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NONZEROS_PER_PACKET = BODY_WORDS // 3
 HOME = 0
 """Node number of the host that starts a session and receives its results."""
 BY_RANGE = 255
-"""Destination of a packet that concerns whoever owns a part of its range."""
+"""Destination of a packet for every node that owns a part of its range."""
 MAX_NODES = 254
 MAX_ROW = (1 << 16) - 1
 MAX_OFFSET = (1 << 12) - 1
@@ -43,12 +43,12 @@ _TYPE = 0x0F
 MAGIC = 0x4E33
 VERSION = 1
 MAX_PACKETS = 22
-"""Packets in a datagram: as many as 1,500 bytes of IPv4 hold."""
+"""Maximum packets per datagram: as many as fit an IPv4 packet of 1,500 bytes."""
 _HEADER = struct.Struct(">HBBIBBIII")
 HEADER_BYTES = _HEADER.size
 _BEGIN, _ACK, _COUNT = 0x80, 0x40, 0x1F
 WINDOW = 32
-"""Datagrams on their way at once over a link: what a selective acknowledgement can name."""
+"""Maximum datagrams in flight on a link: as many as a selective acknowledgement can name."""
 
 
 class ProtocolError(ClusterError):
@@ -56,7 +56,7 @@ class ProtocolError(ClusterError):
 
 
 class PacketType(IntEnum):
-    """What a packet is: the three of FCsN, and control."""
+    """Type of a packet: the three of FCsN, and control."""
 
     TASK = 1
     RDMA = 2
@@ -82,7 +82,7 @@ class TaskId(IntEnum):
 
 
 class DataId(IntEnum):
-    """Identifiers of data packets, and of the RDMA tasks that ask for them."""
+    """Identifiers of data packets and of the RDMA tasks that request them."""
 
     SCORES = 3
     """Scores of the classes of the range."""
@@ -117,17 +117,17 @@ class TaskPacket:
     """A packet of 512 bits.
 
     Attributes:
-        type: what it is.
-        identifier: which task, data or control; of :data:`IDENTIFIERS`.
+        type: type of the packet.
+        identifier: kind of task, data or control packet; see :data:`IDENTIFIERS`.
         destination: node number, or :data:`BY_RANGE`.
-        array: the distributed array that the range lies in: a layer, a matrix, a graph.
+        array: number of the distributed array of the range: a layer, a matrix or a graph.
         start: first element of the range.
-        end: one more than the last; above ``start`` except in control packets.
-        row: tag of the batch row that it belongs to.
-        count: words of the body that are filled, where it carries bits.
+        end: one more than the last element; above ``start`` except in control packets.
+        row: tag of the batch row to which it belongs.
+        count: number of filled words of a body that carries bits.
         offset: position of the body's first word in the vector, in words of 32 bits.
-        body: 48 bytes, numbers big-endian.
-        lap: the packet has passed the home once.
+        body: 48 bytes; numbers are big-endian.
+        lap: whether the packet has passed the home.
     """
 
     type: PacketType
@@ -143,7 +143,7 @@ class TaskPacket:
     lap: bool = False
 
     def encode(self) -> bytes:
-        """The packet's 64 bytes."""
+        """Serialise the packet to 64 bytes."""
         return _PACKET.pack(
             self.type | _LAP * self.lap,
             self.identifier,
@@ -157,10 +157,10 @@ class TaskPacket:
 
     @classmethod
     def decode(cls, data: bytes) -> TaskPacket:
-        """Read 64 bytes.
+        """Parse 64 bytes.
 
         Raises:
-            ProtocolError: the bytes are not a packet; the error says why.
+            ProtocolError: The bytes are not a packet; the error says why.
         """
         if len(data) != PACKET_BYTES:
             raise ProtocolError(f"a packet has {PACKET_BYTES} bytes, got {len(data)}")
@@ -174,7 +174,7 @@ class TaskPacket:
                 f"packet type {kind & _TYPE} with identifier {identifier} does not exist"
             ) from None
         if packet_type is not PacketType.CONTROL and start >= end:
-            raise ProtocolError(f"a range begins before it ends, got [{start}, {end})")
+            raise ProtocolError(f"expected a range with start below end, got [{start}, {end})")
         count = place >> 12 & 0xF
         if count > BODY_WORDS:
             raise ProtocolError(f"a body has {BODY_WORDS} words, got a count of {count}")
@@ -193,7 +193,7 @@ class TaskPacket:
         )
 
     def ranged(self, start: int, end: int) -> TaskPacket:
-        """The same packet with another range."""
+        """Return the same packet with another range."""
         return TaskPacket(
             self.type,
             self.identifier,
@@ -240,11 +240,11 @@ class TaskPacket:
 
 
 def body_of(numbers: NDArray[Any], kind: str) -> bytes:
-    """A body of numbers, padded with zeros.
+    """Make a body of numbers, padded with zeros.
 
     Args:
         numbers: array of shape ``(n,)``.
-        kind: their numpy type in the body, big-endian.
+        kind: big-endian numpy dtype of the numbers in the body.
     """
     return numbers.astype(kind).tobytes().ljust(BODY_BYTES, b"\0")
 
@@ -260,18 +260,18 @@ def bits_packets(
     destination: int = BY_RANGE,
     lap: bool = False,
 ) -> Iterator[TaskPacket]:
-    """The task packets that take packed input bits to a layer.
+    """Make the task packets that carry packed input bits to a layer.
 
     Args:
-        words: uint32 array of shape ``(n,)``, bits as the layer packs them.
+        words: uint32 array of shape ``(n,)``, packed as the layer's input.
         task: ``TaskId.BITS``, whose range is all neurons, or ``TaskId.INPUTS``, whose range is the
             bits that each packet carries.
-        array: the layer's number.
+        array: number of the layer.
         row: tag of the row.
-        outputs: neurons of the layer.
-        offset: where the words stand in the layer's input, in words.
+        outputs: number of neurons of the layer.
+        offset: position of the words in the layer's input, in words.
         destination: node number, or :data:`BY_RANGE`.
-        lap: the sender is the home.
+        lap: whether the sender is the home.
     """
     for at in range(0, len(words), BODY_WORDS):
         part = words[at : at + BODY_WORDS]
@@ -301,16 +301,18 @@ def sums_packets(
     start: int = 0,
     destination: int = BY_RANGE,
 ) -> Iterator[TaskPacket]:
-    """The task packets that take partial popcounts to those who add them up.
+    """Make the task packets that carry partial popcounts to the reducers.
 
     Args:
         sums: int32 array of shape ``(neurons,)``, each in 0..65535.
-        array: the layer's number.
+        array: number of the layer.
         row: tag of the row.
-        offset: first input word of those that were counted; it names the part.
+        offset: first of the counted input words; it identifies the part.
         start: the first neuron.
         destination: node number, or :data:`BY_RANGE`.
     """
+    # Bodies are aligned to multiples of 16 neurons, so a reducer finds a neuron's sum in the body
+    # from the range alone, even after the range was split.
     end = start + len(sums)
     for group in range(start - start % SUMS_PER_PACKET, end, SUMS_PER_PACKET):
         first, last = max(group, start), min(group + SUMS_PER_PACKET, end)
@@ -332,11 +334,11 @@ def sums_packets(
 def score_packets(
     scores: NDArray[np.int32], *, array: int, row: int, start: int = 0
 ) -> Iterator[TaskPacket]:
-    """The data packets that take scores home.
+    """Make the data packets that carry scores home.
 
     Args:
         scores: int32 array of shape ``(classes,)``.
-        array: the layer's number.
+        array: number of the layer.
         row: tag of the row.
         start: the first class.
     """
@@ -357,18 +359,18 @@ def score_packets(
 
 @dataclass(frozen=True)
 class Datagram:
-    """What one UDP datagram carries from a node to a neighbour.
+    """The payload of one UDP datagram from a node to a neighbour.
 
     Attributes:
-        session: number of the session; a greater one begins a new session.
-        sender: node number.
-        receiver: node number.
-        sequence: number of this datagram on its link, from 0; 0 where it carries no packet.
-        acknowledge: the sequence that the sender expects next from the receiver; None where it
-            acknowledges nothing.
-        selective: bit ``i`` is set where sequence ``acknowledge + 1 + i`` has arrived, too.
-        begin: the first datagram of a session on this link.
-        packets: none to :data:`MAX_PACKETS`.
+        session: number of the session; a greater number begins a new session.
+        sender: node number of the sender.
+        receiver: node number of the receiver.
+        sequence: number of this datagram on its link, from 0; 0 if it carries no packet.
+        acknowledge: sequence number that the sender expects next from the receiver; None if the
+            datagram acknowledges nothing.
+        selective: bit ``i`` is set if sequence ``acknowledge + 1 + i`` has arrived too.
+        begin: whether this is the first datagram of a session on this link.
+        packets: 0 to :data:`MAX_PACKETS` packets.
     """
 
     session: int
@@ -383,7 +385,7 @@ class Datagram:
     def encode(self) -> bytes:
         """Serialise the datagram: header, packets, CRC-32."""
         if len(self.packets) > MAX_PACKETS:
-            raise ValueError(f"{len(self.packets)} packets in a datagram of {MAX_PACKETS}")
+            raise ValueError(f"expected at most {MAX_PACKETS} packets, got {len(self.packets)}")
         acknowledges = self.acknowledge is not None
         flags = _BEGIN * self.begin | _ACK * acknowledges | len(self.packets)
         head = _HEADER.pack(
@@ -402,10 +404,10 @@ class Datagram:
 
     @classmethod
     def decode(cls, data: bytes) -> Datagram:
-        """Read a datagram.
+        """Parse a datagram.
 
         Raises:
-            ProtocolError: the datagram is damaged or of another protocol; the error says why.
+            ProtocolError: The datagram is damaged or of another protocol; the error says why.
         """
         if len(data) < HEADER_BYTES + 4:
             raise ProtocolError(f"a datagram of {len(data)} bytes is cut short")
@@ -420,7 +422,7 @@ class Datagram:
             raise ProtocolError(f"reserved bits are set in the flags {flags:#04x}")
         count = flags & _COUNT
         if count > MAX_PACKETS or len(data) != HEADER_BYTES + PACKET_BYTES * count + 4:
-            raise ProtocolError(f"a datagram of {count} packets has {len(data)} bytes")
+            raise ProtocolError(f"a datagram of {count} packets cannot have {len(data)} bytes")
         acknowledges = bool(flags & _ACK)
         if not acknowledges and (acknowledge or selective):
             raise ProtocolError("an acknowledgement without its flag")

@@ -34,19 +34,19 @@ Row = TypeVar("Row", np.int32, np.int64)
 
 
 def session_number() -> int:
-    """A number greater than that of every session before: quarter seconds since 2020."""
+    """Return a number greater than that of any earlier session: quarter seconds since 2020."""
     return int((time.time() - _EPOCH) * 4)
 
 
 @dataclass(frozen=True)
 class RingLink:
-    """What a session needs to know of its ring.
+    """The ring as a session needs to know it.
 
     Attributes:
-        addresses: of every node, by number; the home's own is not used.
+        addresses: address of every node, by number; the home's own is not used.
         cards: nodes of the card subset.
-        timing: of the home's links.
-        faults: damage that the home does on purpose.
+        timing: timing of the home's links.
+        faults: faults that the home injects.
     """
 
     addresses: Mapping[int, Address]
@@ -56,21 +56,21 @@ class RingLink:
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
-    """How a station talks to its successor."""
+    """Return how a station sends to its successor."""
     return CARD if (number + 1) % (nodes + 1) in cards else Neighbour()
 
 
 class CoordinatorLoop:
-    """The home's station on a thread of its own.
+    """Runs the home's station in its own thread.
 
     Args:
         home: the handler.
         wire: the home's socket.
         station: the home's station.
-        timing: of its links.
-        begin: packets to send, asked for in every turn.
-        waiting: whether something is expected from the ring.
-        failed: told why the session has failed.
+        timing: timing of its links.
+        begin: called in every turn; returns packets to send.
+        waiting: returns whether something is expected from the ring.
+        failed: called with the reason when the session fails.
     """
 
     def __init__(
@@ -96,19 +96,19 @@ class CoordinatorLoop:
         self._thread = threading.Thread(target=self._run, name="n3ic cluster", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def heard(self) -> None:
-        """Something came home."""
+        """Note that something came home."""
         self._heard = time.monotonic()
 
     def wake(self) -> None:
-        """There may be packets to send."""
+        """Wake the thread because there may be packets to send."""
         self._wire.ring()
 
     def end(self) -> None:
-        """Let the ring end, and wait until it has."""
+        """Stop the ring and wait until it has stopped."""
         with self.lock:
             self._ending = True
         self.wake()
@@ -144,11 +144,11 @@ class CoordinatorLoop:
 
 
 class _Batch(Generic[Row]):
-    """Rows that were asked for together."""
+    """Rows that were submitted together."""
 
     def __init__(self, rows: int, width: int, kind: type[Row]) -> None:
         self.future: Future[NDArray[Row]] = Future()
-        self.future.set_running_or_notify_cancel()  # what is on its way is not called back
+        self.future.set_running_or_notify_cancel()  # rows in flight cannot be cancelled
         self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
         self.left = rows
 
@@ -160,23 +160,23 @@ class _Batch(Generic[Row]):
 
 
 class CoordinatorSession(ABC):
-    """A session of a ring whose nodes run.
+    """A session of a running ring.
 
-    Use it as a context manager: at its end the nodes are told to end.
+    Use it as a context manager: at the end of the block the nodes are told to stop.
 
     Args:
-        nodes: nodes of the ring beside the home.
-        digest: SHA-256 of what they hold.
-        flow: what goes round.
-        ring: where the nodes are.
+        nodes: number of nodes beside the home.
+        digest: SHA-256 of the model or kernel that they hold.
+        flow: the work of the ring.
+        ring: addresses and timing of the ring.
         sock: the home's socket, from :func:`~n3ic.systems.cluster.udp.open_socket`; closed at
             the end.
 
     Attributes:
-        station: the home's.
+        station: station of the home.
 
     Raises:
-        ClusterError: a node is silent, or holds something else.
+        ClusterError: A node does not answer, or holds something else.
     """
 
     def __init__(
@@ -201,20 +201,20 @@ class CoordinatorSession(ABC):
         self._started.result()
 
     def check(self) -> None:
-        """Refuse nodes that do not hold what they should: no binary model, if not overridden.
+        """Check what the nodes hold; unless overridden, they must not hold a binary model.
 
         Raises:
-            ClusterError: a node does not hold what it should.
+            ClusterError: A node does not hold what it should.
         """
         for held in self.home.holdings:
             raise ClusterError(f"node {held.node} holds layer {held.array} of a binary model")
 
     @abstractmethod
     def drop(self, error: ClusterError) -> None:
-        """Tell whoever waits that the session has failed."""
+        """Fail all pending futures because the session has failed."""
 
     def close(self) -> None:
-        """Tell the nodes to end; what is on its way is dropped."""
+        """Tell the nodes to stop; rows in flight are dropped."""
         self._loop.end()
 
     def __enter__(self) -> Self:
@@ -228,7 +228,7 @@ class CoordinatorSession(ABC):
         """Queue work for the ring within the block.
 
         Raises:
-            ClusterError: the session has failed before.
+            ClusterError: The session has already failed.
         """
         with self._loop.lock:
             if self.home.error is not None:
@@ -240,7 +240,7 @@ class CoordinatorSession(ABC):
         return not self._started.done() or not self._sent_with.idle
 
     def _begin(self) -> list[TaskPacket]:
-        """Check the ring once it is closed; then what has room."""
+        """Check the ring once it is closed; from then on, return the packets that have room."""
         if not self._started.done():
             if not self.home.started:
                 return []
@@ -265,7 +265,7 @@ class CoordinatorSession(ABC):
 
 
 class RowSession(CoordinatorSession, Generic[Row]):
-    """A session whose rows go round many at once, in batches that overlap."""
+    """A session with many rows in flight, in batches that overlap."""
 
     _flow: TaggedRows[Row]
     _width: int
@@ -273,13 +273,13 @@ class RowSession(CoordinatorSession, Generic[Row]):
     _batches: dict[int, tuple[_Batch[Row], int]]
 
     def submit_rows(self, rows: NDArray[Any]) -> Future[NDArray[Row]]:
-        """Send rows that are checked; see the methods that call this."""
+        """Send rows that the caller has checked."""
         batch = _Batch(len(rows), self._width, self._kind)
         if not len(rows):
             batch.future.set_result(batch.results)
             return batch.future
         with self.sending():
-            first = self._flow.submit(rows.copy())  # the caller may write to its own
+            first = self._flow.submit(rows.copy())  # the caller may change its array meanwhile
             self._batches |= {first + i: (batch, i) for i in range(len(rows))}
         return batch.future
 
@@ -289,7 +289,7 @@ class RowSession(CoordinatorSession, Generic[Row]):
         batch.put(index, result)
 
     def drop(self, error: ClusterError) -> None:
-        """Tell whoever waits for rows."""
+        """Fail the futures of all pending rows."""
         said = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
         for batch in {id(b): b for b, _ in self._batches.values()}.values():
             batch.future.set_exception(said)
@@ -301,12 +301,12 @@ class Session(RowSession[np.int32]):
 
     Args:
         model: the model that the nodes hold.
-        placement: who holds what of it.
-        ring: where the nodes are.
+        placement: placement of the model.
+        ring: addresses and timing of the ring.
         sock: the home's socket; closed at the end.
 
     Raises:
-        ClusterError: a node is silent, or holds something else than the plan says.
+        ClusterError: A node does not answer, or does not hold what the plan says.
 
     Examples:
         >>> with Session(model, placement, ring, sock) as session:  # doctest: +SKIP
@@ -325,37 +325,37 @@ class Session(RowSession[np.int32]):
         super().__init__(placement.nodes, model.digest, self._flow, ring, sock)
 
     def check(self) -> None:
-        """Refuse nodes that hold something else than the plan says."""
+        """Check that the nodes hold what the plan says."""
         self.home.check(self._placement)
 
     def submit(self, words: ArrayLike) -> Future[Scores]:
-        """Send rows; their scores come later, and other batches may be sent meanwhile.
+        """Send rows; other batches may be sent before their scores arrive.
 
         Args:
             words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
 
         Returns:
-            A future of an int32 array of shape ``(rows, classes)``; its error is a
-            :class:`ClusterError` where a node dies or fails.
+            A future of an int32 array of shape ``(rows, classes)``; it raises
+            :class:`ClusterError` if a node dies or fails.
 
         Raises:
-            ModelError: the inputs are not packed inputs of this model.
-            ClusterError: the session has failed before.
+            ModelError: The inputs are not packed inputs of this model.
+            ClusterError: The session has already failed.
         """
         return self.submit_rows(checked_words(np.asarray(words), self._bits, "packed inputs"))
 
     def scores(self, words: ArrayLike) -> Scores:
-        """Scores of packed inputs; see :meth:`submit`."""
+        """Compute the scores of packed inputs; see :meth:`submit`."""
         return self.submit(words).result()
 
 
 class GemmSession(RowSession[np.int64]):
-    """Products with a matrix whose columns lie on a ring.
+    """Products with a matrix whose columns are distributed over a ring.
 
     Args:
         kernel: the matrix.
-        nodes: nodes of the ring.
-        ring: where they are.
+        nodes: number of nodes of the ring.
+        ring: addresses and timing of the ring.
         sock: the home's socket; closed at the end.
     """
 
@@ -367,13 +367,13 @@ class GemmSession(RowSession[np.int64]):
         super().__init__(nodes, kernel.digest, self._flow, ring, sock)
 
     def submit(self, matrix: ArrayLike) -> Future[NDArray[np.int64]]:
-        """Multiply rows of integers of 32 bits with the matrix.
+        """Multiply rows of 32-bit integers by the matrix.
 
         Args:
             matrix: integers of shape ``(rows, inner)``.
 
         Raises:
-            ClusterError: the matrix is invalid, or the session has failed before.
+            ClusterError: The matrix is invalid, or the session has already failed.
         """
         rows = np.asarray(matrix)
         shape = (*rows.shape[:1], self._inner)
@@ -381,12 +381,12 @@ class GemmSession(RowSession[np.int64]):
 
 
 class JobSession(CoordinatorSession):
-    """Jobs of a kernel on a ring, one after another.
+    """Jobs of a kernel on a ring, run one after another.
 
     Args:
         kernel: the kernel.
-        nodes: nodes of the ring.
-        ring: where they are.
+        nodes: number of nodes of the ring.
+        ring: addresses and timing of the ring.
         sock: the home's socket; closed at the end.
     """
 
@@ -401,7 +401,7 @@ class JobSession(CoordinatorSession):
         """Start a job; see the kernel's ``job``.
 
         Raises:
-            ClusterError: the operands do not fit the kernel, or the session has failed before.
+            ClusterError: The operands do not fit the kernel, or the session has already failed.
         """
         job = self._kernel.job(self._nodes, *operands)
         future: Future[NDArray[np.int64]] = Future()
@@ -416,7 +416,7 @@ class JobSession(CoordinatorSession):
         future.set_result(result)
 
     def drop(self, error: ClusterError) -> None:
-        """Tell whoever waits for a job."""
+        """Fail the futures of all pending jobs."""
         for future in self._futures:
             future.set_exception(error)
         self._futures.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of a ring that are simulated cards, started by the target whose cards they are."""
+"""Nodes of a ring that are simulated cards, started by their target."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from n3ic.systems.cluster.udp import Address
 
 @dataclass(frozen=True)
 class SimulatedCard:
-    """A card that runs.
+    """A running card.
 
     Attributes:
         address: IPv4 address and UDP port of the card.
-        predecessor: where its predecessor must listen.
-        successor: where its successor must listen.
-        counters: filled when it has ended: datagrams that it sent again (``resent``), dropped
+        predecessor: address on which its predecessor must listen.
+        successor: address on which its successor must listen.
+        counters: filled when the card has stopped: datagrams that it resent (``resent``), dropped
             (``dropped``), and lost on purpose (``lost``).
     """
 
@@ -34,27 +34,27 @@ class SimulatedCard:
 
 
 class CardSimulator(Plugin, ABC):
-    """What simulates cards of a target as nodes of a ring.
+    """Simulates the cards of a target as nodes of a ring.
 
-    Found in the group ``n3ic.simulated_cards``.
+    Simulators are found in the entry-point group ``n3ic.simulated_cards``.
     """
 
     @abstractmethod
     def run(
         self, model: BinaryModel, placement: ModelPlacement, node: int, *, loss: float, seed: int
     ) -> AbstractContextManager[SimulatedCard]:
-        """A node's card, which runs while the context is entered.
+        """Run a node's card while the context is entered.
 
         Args:
-            model: the model that was placed.
-            placement: who holds what.
-            node: the card's number.
-            loss: share of its datagrams to throw away on purpose.
-            seed: of that choice.
+            model: the placed model.
+            placement: placement of the model.
+            node: number of the card's node.
+            loss: fraction of its datagrams to discard on purpose.
+            seed: seed of that choice.
 
         Raises:
-            ClusterError: the card cannot hold what the placement gives it.
-            MissingDependencyError: a tool that it needs is missing.
+            ClusterError: The card cannot hold what the placement gives it.
+            MissingDependencyError: A tool that the card needs is missing.
         """
 
 
@@ -62,8 +62,8 @@ class SimulatedCards:
     """The simulated cards of a ring.
 
     Attributes:
-        cards: those that run, or have run, by node.
-        neighbours: where their neighbours must listen, by node.
+        cards: running and stopped cards, by node.
+        neighbours: addresses on which their neighbours must listen, by node.
     """
 
     def __init__(self) -> None:
@@ -72,27 +72,27 @@ class SimulatedCards:
 
     @property
     def addresses(self) -> dict[int, Address]:
-        """Where the cards are, by node."""
+        """Addresses of the cards, by node."""
         return {node: card.address for node, card in self.cards.items()}
 
     @property
     def counters(self) -> dict[int, dict[str, int]]:
-        """What they counted, by node, when they have ended."""
+        """Counters of the cards, by node, once they have stopped."""
         none = {"resent": 0, "dropped": 0, "lost": 0}
         return {node: none | card.counters for node, card in self.cards.items()}
 
     def add(self, node: int, card: SimulatedCard, nodes: int) -> None:
-        """Take a card into a ring of so many nodes.
+        """Add a card to a ring of ``nodes`` nodes.
 
         Raises:
-            ClusterError: it shares a neighbour with another one.
+            ClusterError: The card shares a neighbour with another card.
         """
         self.cards[node] = card
         for neighbour, address in ((node - 1, card.predecessor), (node + 1, card.successor)):
             if self.neighbours.setdefault(neighbour % (nodes + 1), address) != address:
                 raise ClusterError(
-                    f"node {neighbour % (nodes + 1)} is between two simulated cards, and can "
-                    "listen for one of them alone; put one more process between them"
+                    f"node {neighbour % (nodes + 1)} is between two simulated cards, but can "
+                    "listen for only one of them; put one more process between them"
                 )
 
 
@@ -108,16 +108,16 @@ def simulated_cards(
     """Run some nodes of a ring as simulated cards.
 
     Args:
-        model: the model that was placed.
-        placement: who holds what.
-        targets: of each node that is a card.
-        loss: share of the datagrams that each throws away on purpose.
-        seed: of that choice.
+        model: the placed model.
+        placement: placement of the model.
+        targets: target of each node that is a card.
+        loss: fraction of its datagrams that each card discards on purpose.
+        seed: seed of that choice.
 
     Raises:
-        ClusterError: a node is not in the ring, is beside another card, or cannot hold its share.
-        UsageError: no target of that name has simulated cards.
-        MissingDependencyError: a tool that a card needs is missing.
+        ClusterError: A node is not in the ring, is next to a card, or cannot hold its share.
+        UsageError: No target of that name has simulated cards.
+        MissingDependencyError: A tool that a card needs is missing.
     """
     found = SimulatedCards()
     with ExitStack() as stack:

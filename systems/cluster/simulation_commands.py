@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``n3ic cluster simulate`` does, and how it shows that."""
+"""The work and the output of ``n3ic cluster simulate``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _CLAIM_RANKS = 16
 def problems(
     names: Sequence[str], size: int, graph: str, skew: float, seed: int
 ) -> tuple[KernelProblem, ...]:
-    """The problems that were asked for.
+    """Return the requested problems.
 
     Raises:
-        UsageError: a kernel or graph is unknown.
+        UsageError: A kernel or graph is unknown.
     """
     for name in names:
         if name not in KERNELS:
@@ -47,10 +47,10 @@ def problems(
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Numbers of nodes, such as ``1,4,16``.
+    """Parse numbers of nodes such as ``1,4,16``.
 
     Raises:
-        UsageError: the text is not numbers of nodes.
+        UsageError: The text is not a list of numbers of nodes.
     """
     words = text.split(",")
     if not all(w.isascii() and w.isdigit() and 1 <= int(w[:5]) <= 254 for w in words):
@@ -59,7 +59,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 def card(target: str, link: str, figures: str | None) -> NodeModel:
-    """What the nodes are."""
+    """Return the nodes of the simulation."""
     from n3ic.systems.cluster.figures import figures_of
 
     if figures == "fcsn":
@@ -68,7 +68,7 @@ def card(target: str, link: str, figures: str | None) -> NodeModel:
 
 
 def calibrate(path: Path) -> None:
-    """Measure a process node, and write its clocks."""
+    """Measure a process node and write its clocks."""
     import platform
 
     from n3ic.systems.cluster.simulation.calibration import measure_node
@@ -84,7 +84,7 @@ def calibrate(path: Path) -> None:
 
 
 def planned(path: Path, rows: int, cores: int, json: bool) -> None:
-    """A planned model: one row alone, and many on their way."""
+    """Simulate a planned model: a single row, and many rows in flight."""
     from n3ic.systems.cluster.costs import estimate_cost
     from n3ic.systems.cluster.node import ROW_SLOTS
     from n3ic.systems.cluster.plan import read_plan
@@ -144,7 +144,7 @@ def kernels(
     json: bool,
     plot: Path | None,
 ) -> None:
-    """Kernels on several numbers of nodes, and MPI on this machine's cores."""
+    """Simulate kernels on several numbers of nodes, and measure MPI on this machine's cores."""
     with progress_bar("simulating") as reached:
         points = sweep(wanted, nodes, built, weak=weak, straggler=straggler, progress=reached)
     ranks = _measured(wanted, mpi) if mpi else {}
@@ -211,7 +211,7 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
 
 
 def _show_slower(points: Sequence[Point], weak: bool) -> None:
-    """Which rings are not worth it, a kernel each; nothing where all are."""
+    """Print, per kernel, the rings that are slower than one big node; nothing if none is."""
     found: dict[str, list[str]] = {}
     for p in slower(points, weak):
         found.setdefault(p.kernel, []).append(f"{p.nodes} nodes ({p.speedup:.2g})")
@@ -235,9 +235,9 @@ def _show_ranks(ranks: Mapping[int, Sequence[MpiMeasurement]]) -> None:
 
 
 def speedups(json: bool) -> None:
-    """FCsN's speed-ups over MPI on 16 cores, and ours.
+    """Compare FCsN's speed-ups over MPI on 16 cores with ours.
 
-    One core, and messages between two, are measured here; 16 cores are estimated from them.
+    One core and messages between two cores are measured here; 16 cores are estimated from them.
     """
     measured = [shrunk(c.problem) for c in CLAIMS]
     with spinner("measuring MPI on one core and on two"):

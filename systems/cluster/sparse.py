@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse kernels: tasks that carry non-zero elements, and the rows that they add up to.
+"""Sparse kernels: tasks that carry non-zero elements, and the rows that they contribute to.
 
-SPMV, SPGEMM and aggregation over a graph are one kernel: row ``r`` of the result is the sum over
-the elements ``(r, c, v)`` of ``v`` times row ``c`` of the other operand, or their largest.
+SPMV, SPGEMM and aggregation over a graph are one kernel: row ``r`` of the result is the sum, over
+the elements ``(r, c, v)``, of ``v`` times row ``c`` of the other operand, or the maximum.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from n3ic.systems.cluster.protocol import (
 )
 
 TILE = 20
-"""Columns of a tile: rows of the other operand that a memory of as many banks reads at once."""
+"""Columns of a tile: rows of the other operand that a memory of 20 banks reads at once."""
 LANES = NONZEROS_PER_PACKET
-"""Banks of the result: elements of one packet are in different ones."""
+"""Banks of the result; the elements of one packet belong to different banks."""
 
 
 class Combine(StrEnum):
-    """How the rows that a result is made of are combined."""
+    """How the rows of the other operand are combined to a row of the result."""
 
     SUM = "sum"
     MEAN = "mean"
-    """Their sum, and their number as one more column: a quotient stays a pair."""
+    """The sum, and the number of rows in one more column, so that the mean stays exact."""
     MAX = "max"
-    """The largest of each column; elements' values do not count. 0 where there is no row."""
+    """The maximum of each column, whatever the elements' values; 0 without rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +63,10 @@ class Elements:
 
     @classmethod
     def of(cls, matrix: Any) -> Elements:
-        """Of a scipy sparse matrix or array, or of a dense one.
+        """Read a scipy sparse matrix or array, or a dense matrix.
 
         Raises:
-            ClusterError: the argument is not a matrix of integers that fit 32 bits.
+            ClusterError: The argument is not a matrix of integers that fit 32 bits.
         """
         if hasattr(matrix, "tocoo"):
             summed = matrix.tocsr(copy=True)
@@ -76,13 +76,13 @@ class Elements:
         else:
             dense = np.asarray(matrix)
             if dense.ndim != 2:
-                raise ClusterError(f"a matrix expected, got an array of shape {dense.shape}")
+                raise ClusterError(f"expected a matrix, got an array of shape {dense.shape}")
             rows, columns = np.nonzero(dense)
             values, shape = dense[rows, columns], dense.shape
         if values.dtype.kind not in "iub":
-            raise ClusterError(f"a matrix of integers expected, got {values.dtype}")
+            raise ClusterError(f"expected a matrix of integers, got {values.dtype}")
         if values.size and not -(1 << 31) <= int(values.min()) <= int(values.max()) < 1 << 31:
-            raise ClusterError("an element is beyond 32 bits")
+            raise ClusterError("an element exceeds 32 bits")
         return cls(
             np.asarray(rows, dtype=np.int64),
             np.asarray(columns, dtype=np.int64),
@@ -91,11 +91,11 @@ class Elements:
         )
 
     def weight(self, combine: Combine) -> int:
-        """How many times larger than an operand's largest element a result may be."""
+        """Bound of a result, divided by the largest absolute value in the operand."""
         if combine is Combine.MAX or not self.rows.size:
             return 1
         sizes = np.abs(self.values) if combine is Combine.SUM else np.ones_like(self.values)
-        totals = np.zeros(self.shape[0], dtype=object)  # Python integers: no bound of their own
+        totals = np.zeros(self.shape[0], dtype=object)  # Python integers do not overflow
         np.add.at(totals, self.rows, sizes.astype(object))
         return int(max(totals))
 
@@ -103,11 +103,12 @@ class Elements:
 def spawn_order(elements: Elements) -> Iterator[NDArray[np.int64]]:
     """Group elements into packets without conflicts, as FCsN's task spawner does (Fig. 6).
 
-    Tiles of 20 columns follow each other. Within a tile, the elements of a packet belong to rows
-    that differ modulo 4, so that a result in four banks is read and written once per packet.
+    Tiles of 20 columns follow one another. Within a tile, the elements of a packet belong to rows
+    that differ modulo 4, so each of the result's four banks is read and written at most once per
+    packet.
 
     Yields:
-        Indices of the elements of a packet: int64 arrays of one to four.
+        Indices of the elements of a packet: int64 arrays of length one to four.
     """
     # lexsort's last key is the primary one: tiles of columns first.
     order = np.lexsort((elements.columns, elements.rows // TILE, elements.columns // TILE))
@@ -119,11 +120,11 @@ def spawn_order(elements: Elements) -> Iterator[NDArray[np.int64]]:
 
 
 def nonzero_packets(elements: Elements, array: int) -> Iterator[TaskPacket]:
-    """The tasks that take a matrix's elements to the rows that they add to.
+    """Make the tasks that carry a matrix's elements to the rows that they contribute to.
 
     Args:
-        elements: of the matrix.
-        array: the results' array.
+        elements: elements of the matrix.
+        array: number of the results' array.
     """
     table = np.stack([elements.rows, elements.columns, elements.values], axis=1)
     for chosen in spawn_order(elements) if len(table) else ():
@@ -142,19 +143,19 @@ def nonzero_packets(elements: Elements, array: int) -> Iterator[TaskPacket]:
 
 
 def sparse_payload(columns: NDArray[np.int64], values: NDArray[np.int64]) -> Payload:
-    """A sparse row as a payload: the number of elements, their columns, their values."""
+    """Encode a sparse row: the number of elements, their columns, their values."""
     return np.concatenate([[len(columns)], columns, values]).astype(np.int64)
 
 
 def sparse_row(payload: Payload) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Columns and values of a sparse row's payload.
+    """Decode the columns and values of a sparse row.
 
     Raises:
-        ProtocolError: the payload is not a sparse row.
+        ProtocolError: The payload is not a sparse row.
     """
     count = int(payload[0]) if len(payload) else -1
     if count < 0 or len(payload) != 1 + 2 * count:
-        raise ProtocolError("a payload is no sparse row")
+        raise ProtocolError("a payload is not a sparse row")
     return payload[1 : 1 + count], payload[1 + count :]
 
 
@@ -162,16 +163,16 @@ class CombinedRows(RowReader):
     """Rows of a sparse kernel's result.
 
     Args:
-        array: the results' array.
-        source: what this node holds of the other operand.
-        share: the node, and the result's rows that it holds.
-        width: columns of the other operand.
+        array: number of the results' array.
+        source: the rows of the other operand on this node.
+        share: the node and the rows of the result that it holds.
+        width: number of columns of the other operand.
         combine: how rows are combined.
-        sparse: rows of the operand and of the result are sparse.
-        bound: the largest size of any result.
+        sparse: whether rows of the operand and of the result are sparse.
+        bound: the largest absolute value of a result.
 
     Raises:
-        ClusterError: a sum may overflow 64 bits.
+        ClusterError: A sum may overflow 64 bits.
     """
 
     tasks: ClassVar = frozenset({TaskId.NONZEROS})
@@ -195,13 +196,14 @@ class CombinedRows(RowReader):
         self._counts = np.zeros(share.end - share.start, dtype=np.int64)
 
     def forget(self) -> None:
-        """Begin anew: the results are home."""
+        """Forget the results, because the home has them."""
         super().forget()
         self._totals[:] = 0
         self._counts[:] = 0
 
     def computed(self, number: int) -> bool:
-        """No task waits; those that will come, come behind whoever asks."""
+        """Whether the results are final: no task waits."""
+        # Links keep order, so every task of the job has arrived before the request for results.
         return not self.frozen
 
     def _elements(self, packet: TaskPacket) -> NDArray[np.int64]:
@@ -212,22 +214,22 @@ class CombinedRows(RowReader):
         return table[(rows >= packet.start) & (rows < packet.end)].astype(np.int64)
 
     def needs(self, packet: TaskPacket) -> Iterable[int]:
-        """Rows of the other operand: the columns of the elements."""
+        """Return the rows of the other operand, which are the columns of the elements."""
         return [int(column) for column in self._elements(packet)[:, 1]]
 
     def compute(self, packet: TaskPacket) -> None:
-        """Combine; no two elements of a packet are of one row, so nothing is written twice."""
+        """Combine the elements; those of a packet are in different rows."""
         table = self._elements(packet)
         rows = table[:, 0] - self.start
         if len(set(rows.tolist())) != len(rows):
-            raise ProtocolError("two elements of a task are of one row")
+            raise ProtocolError("two elements of a task are in the same row")
         values = table[:, 2].astype(np.uint32).view(np.int32).astype(np.int64)
         for row, column, value in zip(rows, table[:, 1].tolist(), values, strict=True):
             self._add(int(row), self.source.row(column), value)
         self._counts[rows] += 1
 
     def _add(self, row: int, payload: Payload | None, value: np.int64) -> None:
-        assert payload is not None  # noqa: S101 - needs() says what a task waits for
+        assert payload is not None  # noqa: S101 - a task waits for every row of needs()
         total = self._totals[row]
         if self._sparse:
             columns, elements = sparse_row(payload)
@@ -242,7 +244,7 @@ class CombinedRows(RowReader):
             total += value * payload
 
     def payload(self, number: int) -> Payload:
-        """A result's row."""
+        """Return a row of the result."""
         row = number - self.start
         total: Payload = self._totals[row]
         if self._sparse:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the packets that a placed model's row causes on every link of the ring.
+"""Count the packets that a row of a placed model causes on every link of the ring.
 
-A node consumes the part of a task packet's range that it owns, and passes on what lies before and
-behind it, one packet each (docs/reference/cluster-protocol.md).
+A node consumes the part of a task packet's range that it owns, and passes on the parts before and
+after it, one packet each (docs/reference/cluster-protocol.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlac
 from n3ic.systems.cluster.protocol import BODY_WORDS, HOME, SCORES_PER_PACKET, SUMS_PER_PACKET
 
 SLICE_BITS = BODY_WORDS * WORD_BITS
-"""Bits of an input that one task packet carries."""
+"""Input bits per task packet."""
 
 Counts = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Traffic:
     Attributes:
         links: packets from node ``i`` to the next, float64 array of shape ``(nodes + 1,)``;
             node 0 is the home.
-        taken: task packets that a node consumes a part of, those of its own included; same shape.
+        taken: task packets of which a node consumes a part, its own included; same shape.
         origins: packets that each node puts on the ring or consumes itself; same shape.
     """
 
@@ -56,7 +56,7 @@ class Traffic:
 
 @dataclass
 class _Ring:
-    """Counts of a ring of ``nodes`` beside its home."""
+    """Packet counts of a ring of ``nodes`` nodes and its home."""
 
     nodes: int
     links: list[int] = field(init=False)
@@ -70,7 +70,7 @@ class _Ring:
     def send(
         self, origin: int, start: int, end: int, owners: Sequence[Share], times: int = 1
     ) -> int:
-        """Count packets of ``[start, end)`` round the ring; return the most hops of a part."""
+        """Send packets of ``[start, end)`` round the ring; return the most hops of any part."""
         owner = {o.node: (o.start, o.end) for o in owners}
         # Follow the range round the ring: each owner cuts its part out, which may split a fragment.
         fragments, node, hops = [(start, end)], origin, 0
@@ -90,7 +90,7 @@ class _Ring:
         return hops
 
     def send_to(self, origin: int, node: int, times: int) -> int:
-        """Let packets go round to one node."""
+        """Send packets to one node; return the hops."""
         self.origins[origin] += times
         hops = (node - origin) % (self.nodes + 1)
         for i in range(hops):
@@ -104,18 +104,18 @@ class _Ring:
 
 
 def _without(start: int, end: int, first: int, last: int) -> list[tuple[int, int]]:
-    """What is left of ``[start, end)`` without ``[first, last)``."""
+    """Return the parts of ``[start, end)`` outside ``[first, last)``."""
     return [(a, b) for a, b in ((start, min(end, first)), (max(start, last), end)) if a < b]
 
 
 @dataclass(frozen=True)
 class NodeWork:
-    """What a node counts of one row in one layer.
+    """Work of a node for one row in one layer.
 
     Attributes:
-        node: its number.
-        neurons: how many, in part or whole.
-        inputs: bits of each that it counts.
+        node: number of the node.
+        neurons: number of neurons that it counts, in part or whole.
+        inputs: input bits of each neuron that it counts.
     """
 
     node: int
@@ -125,13 +125,13 @@ class NodeWork:
 
 @dataclass(frozen=True, eq=False)
 class LayerTraffic:
-    """One layer's part of a row's way.
+    """Traffic of a row in one layer.
 
     Attributes:
-        inputs: of its input bits to the owners of its weights.
-        sums: of partial popcounts to those who add them up; nothing but in a layer split by inputs.
-        hops: the most links that an input packet and then a packet of sums pass.
-        work: of each node that counts a part; empty for the scores' way home.
+        inputs: traffic of input bits to the owners of the weights.
+        sums: traffic of partial popcounts to the reducers; zero unless split by inputs.
+        hops: maximum links that an input packet, and then a packet of sums, passes.
+        work: work of each node that computes a part; empty for the scores' way home.
     """
 
     inputs: Traffic
@@ -141,17 +141,17 @@ class LayerTraffic:
 
     @property
     def total(self) -> Traffic:
-        """Both."""
+        """Traffic of inputs and sums."""
         return self.inputs + self.sums
 
 
 def period(placement: ModelPlacement) -> int:
-    """Rows after which replicas have the same turns again."""
+    """Number of rows after which the choice of replicas repeats."""
     return lcm(*(len(p.shares) for p in placement.layers if p.split is LayerSplit.REPLICATED))
 
 
 def sum_traffic(layers: Sequence[LayerTraffic]) -> Traffic:
-    """All layers together."""
+    """Sum the traffic of all layers."""
     total = layers[0].total
     for layer in layers[1:]:
         total = total + layer.total
@@ -159,7 +159,7 @@ def sum_traffic(layers: Sequence[LayerTraffic]) -> Traffic:
 
 
 def mean_traffic(rows: Sequence[Traffic]) -> Traffic:
-    """The average of several rows."""
+    """Average the traffic of several rows."""
     if len(rows) == 1:
         return rows[0]
     return Traffic(
@@ -171,19 +171,19 @@ def mean_traffic(rows: Sequence[Traffic]) -> Traffic:
 
 
 def holders(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
-    """Who computes a row: all shares, or the replica whose turn it is."""
+    """Return the shares that compute a row: all of them, or the replica whose turn it is."""
     if layer.split is LayerSplit.REPLICATED:
         return (layer.shares[row % len(layer.shares)],)
     return layer.shares
 
 
 def results_of(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
-    """Who has which outputs of a layer."""
+    """Return the shares that hold the outputs of a layer."""
     return layer.reducers or holders(layer, row)
 
 
 def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> NodeWork:
-    """What an owner counts for a row of its own."""
+    """Return the work of an owner for a row."""
     size = owner.end - owner.start
     if layer.split is LayerSplit.INPUT:
         return NodeWork(owner.node, neurons, size)
@@ -191,19 +191,19 @@ def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> N
 
 
 def slices_of(bits: int) -> int:
-    """Task packets that carry so many bits."""
+    """Number of task packets that carry ``bits`` bits."""
     return -(-bits // SLICE_BITS)
 
 
 def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, ...]:
-    """What a row takes in each layer and at the end, for its scores on their way home.
+    """Count the traffic of a row in each layer, and of its scores on their way home.
 
     Args:
-        placement: where the layers lie.
-        row: its number; it says whose turn it is where a layer is replicated.
+        placement: placement of the model.
+        row: number of the row; it chooses the replica of a replicated layer.
 
     Returns:
-        An entry a layer, and one more for the scores.
+        One entry per layer, and one more for the scores.
     """
     sources: tuple[Share, ...] = (Share(HOME, 0, placement.shape[0]),)
     found = []
@@ -220,7 +220,7 @@ def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, 
     return (*found, LayerTraffic(home.traffic(), nothing, (hops, 0)))
 
 
-@lru_cache(maxsize=4096)  # most rows and most placements that are compared share their layers
+@lru_cache(maxsize=4096)  # most rows, and most compared placements, share their layers
 def _layer(
     nodes: int,
     layer: LayerPlacement,

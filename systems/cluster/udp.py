@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stations on UDP sockets: the loop that moves datagrams and keeps the time."""
+"""Stations on UDP sockets: the loop that moves datagrams and keeps time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _IDLE_S = 0.5
 
 @dataclass(frozen=True)
 class FaultInjection:
-    """Damage done on purpose to what a station sends.
+    """Faults that a station injects into what it sends.
 
     Attributes:
-        loss: share of the datagrams that are thrown away.
-        seed: of the choice.
+        loss: fraction of the datagrams that are discarded.
+        seed: seed of that choice.
     """
 
     loss: float = 0.0
@@ -44,7 +44,7 @@ def open_socket(host: str, port: int = 0) -> socket.socket:
         port: port; 0 for any free port.
 
     Raises:
-        ClusterError: the socket cannot be bound.
+        ClusterError: The socket cannot be bound.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -59,15 +59,15 @@ def open_socket(host: str, port: int = 0) -> socket.socket:
 
 
 class UdpEndpoint:
-    """A station's socket, and where the others are.
+    """A station's socket and the addresses of the other stations.
 
     Args:
-        sock: from :func:`open_socket`; closed with the wire.
-        addresses: of the nodes that it sends to, by number.
-        faults: damage done on purpose.
+        sock: socket from :func:`open_socket`; closed by :meth:`close`.
+        addresses: addresses of the nodes that it sends to, by number.
+        faults: faults to inject.
 
     Attributes:
-        lost: datagrams that were thrown away on purpose.
+        lost: number of datagrams that were discarded on purpose.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class UdpEndpoint:
         with suppress(BlockingIOError):
             self._bell_in.recv(_DATAGRAM_BYTES)
         found: list[bytes] = []
-        with suppress(OSError):  # nothing more is there
+        with suppress(OSError):  # no more datagrams
             while len(found) < _BURST:
                 found.append(self._sock.recv(_DATAGRAM_BYTES))
         return found
 
     def ring(self) -> None:
-        """End a :meth:`wait` of another thread; nothing on a wire that is closed."""
+        """End a :meth:`wait` of another thread; do nothing if the socket is closed."""
         with suppress(OSError):
             self._bell_out.send(b"\0")
 
@@ -125,14 +125,14 @@ def run_endpoint(
 ) -> None:
     """Run a station until its session has ended.
 
-    After the end it acknowledges for a while, since the last acknowledgements may be lost.
+    After the end it acknowledges for a while, because the last acknowledgements may be lost.
 
     Args:
         station: the node or the home.
-        wire: its socket.
-        timing: of its links.
+        wire: socket of the station.
+        timing: timing of its links.
         each: called with the time before anything is sent.
-        stopped: whether to leave at once.
+        stopped: returns whether to leave at once.
     """
     linger = 2 * (timing or LinkTiming()).longest
     end: float | None = None
@@ -159,6 +159,6 @@ def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
-    """Whom a station sends to: predecessor, successor and, for errors, the home."""
+    """Return whom a station sends to: predecessor, successor and, for errors, the home."""
     wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
     return {node: ring[node] for node in wanted}

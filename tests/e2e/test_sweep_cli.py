@@ -109,8 +109,8 @@ def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_p
     ("words", "message"),
     [
         (["--budget-bytes", "9" * 5000], "--budget-bytes: numbers such as 256,512 expected"),
-        (["--target", "netfpga:style=x"], "'x' is none of sequential, unrolled"),
-        (["--hidden", "4,x"], "numbers such as 32,16 expected, got 'x'"),
+        (["--target", "netfpga:style=x"], "'x' is not one of sequential, unrolled"),
+        (["--hidden", "4,x"], "expected numbers such as 32,16, got 'x'"),
     ],
 )
 def test_mistakes_get_one_line(tmp_path, words, message):

@@ -14,7 +14,7 @@ ROWS = 3000
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory, small_baselines):
     """A folder with a run of two queues on the bundled trace's first half minute."""
     folder = tmp_path_factory.mktemp("tomography")
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
@@ -24,7 +24,7 @@ def place(tmp_path_factory):
     part.save(folder / "half.tomo.xz")
     words = (
         "train tomography --data half.tomo.xz --queue 0,tor1_agg0 --epochs 10 --hidden 16-8 "
-        "--shapes 8,16-8,8-8"
+        "--shapes 8,16-8,8-8 --jobs 1"
     )
     done = n3ic(*words.split(), cwd=folder)
     assert "8 networks (time and random split)" in done.stderr

@@ -10,7 +10,7 @@ from n3ic.data.split import split
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.calibration import calibration
-from n3ic.evaluation.held_out import held_out
+from n3ic.evaluation.held_out import held_out, known_split
 from n3ic.evaluation.importance import permutation_importance
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
@@ -56,6 +56,9 @@ def test_of_other_flows_all_rows():
     model, table = made()
     held = held_out(model, replace(table, sha256="other"))
     assert len(held.rows) == 300 and held.origin == "300 rows of other flows of flows"
+    other = replace(table, sha256="other")
+    assert known_split(model, other) == ("random", 0, False)
+    assert known_split(model.changed(provenance={}), other)[1:] == (0, False)
 
 
 def test_a_model_that_does_not_say_its_split_is_refused():
@@ -68,7 +71,7 @@ def test_classes_are_told_by_name():
     model, table = made()
     swapped = replace(table, classes=("b", "a"), sha256="other")
     assert np.array_equal(held_out(model, swapped).label, 1 - table.label)
-    with pytest.raises(DataError, match="class 'c' is none of the network's: a, b"):
+    with pytest.raises(DataError, match="class 'c' is not one of the network's: a, b"):
         held_out(model, replace(table, classes=("a", "c")))
 
 

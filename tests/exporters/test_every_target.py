@@ -25,6 +25,7 @@ from n3ic.targets.verification import verify_artefacts, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
 
+quickly = pytest.mark.usefixtures("quick_build")  # the edges are built as users build them
 TARGETS = plugins.names("n3ic.exporters")
 
 # Building Verilog and interpreting P4 take seconds a network, so these targets draw fewer.
@@ -56,6 +57,7 @@ def assert_equal(model, target, folder, vectors=60, *, simplify=False):
     assert result.vectors >= vectors
 
 
+@quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_drawn_networks_score_the_same(target, tmp_path_factory):
     @settings(
@@ -92,13 +94,18 @@ def test_the_edges_score_the_same(target, tmp_path):
 # Margins in Verilog have tests of their own, in tests/exporters/netfpga/test_shunting.py.
 THRESHOLDS = [
     pytest.param(
-        target, shunt, marks=pytest.mark.slow if target == "netfpga" and shunt != 4 else []
+        target,
+        shunt,
+        marks=pytest.mark.slow
+        if (target == "netfpga" and shunt != 4) or (target != "host" and shunt == 1)
+        else [],
     )
     for shunt in (1, 4, "every")
     for target in TARGETS
 ]
 
 
+@quickly
 @pytest.mark.parametrize(("target", "shunt"), THRESHOLDS)
 def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path):
     """Three classes with masks: margins are even and odd. The last threshold shunts every flow."""
@@ -128,6 +135,7 @@ def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path)
             assert "verdict" in failures[-1], failures
 
 
+@quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_makes_no_difference_is_left_out(target, tmp_path):
     """Constant and equal neurons are not written, and the trained network's scores stay."""
@@ -146,6 +154,7 @@ def test_what_makes_no_difference_is_left_out(target, tmp_path):
     assert "2 constant neurons removed" in (tmp_path / "out" / "report.md").read_text()
 
 
+@quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_features_that_nothing_reads_are_not_asked_for(target, tmp_path):
     rng = np.random.default_rng(8)
@@ -195,6 +204,7 @@ STEERING = ['*/ system("x"); /*', "../../x #include </etc/passwd>", "int"]
 LONG = ['"' * 256, "☃" * 256, "\\" * 256]
 
 
+@quickly
 @pytest.mark.parametrize("names", [STEERING, LONG], ids=["steering", "long"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_hostile_names_stay_names(target, names, tmp_path):
@@ -237,6 +247,7 @@ def test_reports_label_every_figure(target, tmp_path):
         assert "modelled syntax, not compiled by the vendor's compiler" in text
 
 
+@quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_swapped_model_is_found(target, tmp_path):
     """Artefacts of another network beside this model: the place is named."""
@@ -288,6 +299,7 @@ def test_every_file_is_compared_and_no_other_is_run(target, tmp_path, monkeypatc
     assert [n for n in names if f"{n} is missing" not in failures] == []
 
 
+@quickly
 @pytest.mark.parametrize(
     ("target", "options", "name", "old", "new"),
     [

@@ -16,7 +16,8 @@ from n3ic import plugins
 from n3ic.errors import ExportError, N3icError, N3icWarning, VerifyError
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.export import export_card, verify_card
-from n3ic.targets.artefacts import files_of
+from n3ic.targets import manifest
+from n3ic.targets.artefacts import exports_below, files_of
 from n3ic.targets.directory import export
 from n3ic.targets.export_index import read_export
 from n3ic.targets.verification import verify_directory
@@ -147,6 +148,39 @@ def test_more_files_than_an_export_has_are_refused(path, card):
         verify_directory(path)
     with pytest.raises(ExportError, match="more than 10,000 files and folders"):
         verify_card(plan, image, 1)
+
+
+def test_a_folder_without_exports_is_not_walked_without_an_end(tmp_path):
+    for i in range(10_001):
+        os.mknod(tmp_path / f"x{i}")
+    for words in ([], ["--kernel", "all"]):
+        done = n3ic("verify", tmp_path, *words, cwd=tmp_path, expect=1)
+        assert "holds more than 10,000 files and folders" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_files_of_exports_do_not_count_where_exports_are_looked_for(host, tmp_path):
+    for i in range(3):
+        shutil.copytree(host, tmp_path / "all" / str(i))
+        for k in range(4_000):
+            os.mknod(tmp_path / "all" / str(i) / f"x{k}")
+    assert exports_below(tmp_path) == [tmp_path / "all" / str(i) for i in range(3)]
+    assert exports_below(host) == [host]
+
+
+def test_a_manifest_is_read_once(path, tmp_path, monkeypatch):
+    """Twice where an option of a target is typed: whose it is, the manifest says."""
+    read, opened = [], manifest.read_regular
+
+    def opens(file, *more, **others):
+        read.append(file)
+        return opened(file, *more, **others)
+
+    monkeypatch.setattr(manifest, "read_regular", opens)
+    for words, times in (["--seed=1", "--no-record"], 1), (["--kernel", "portable"], 2):
+        read.clear()
+        n3ic("verify", path, "--vectors", "10", *words, cwd=tmp_path)
+        assert [file.name for file in read].count("manifest.json") == times
 
 
 def test_folders_in_folders_are_no_recursion(path):

@@ -65,8 +65,16 @@ def test_small_networks_of_every_first_layer(
     check_all_kernels(library, model, 40)
 
 
-@pytest.mark.parametrize("shape", [(4096, 130, 3), (20_001, 2, 2), (33, 2049, 2), (40, 5, 700)])
-@pytest.mark.parametrize("density", [None, 0.5])
+@pytest.mark.parametrize(
+    ("shape", "density"),
+    [
+        *(((4096, 130, 3), d) for d in (None, 0.5)),
+        *(((20_001, 2, 2), None), ((33, 2049, 2), None), ((40, 5, 700), 0.5)),
+        pytest.param((20_001, 2, 2), 0.5, marks=pytest.mark.slow),
+        pytest.param((33, 2049, 2), 0.5, marks=pytest.mark.slow),
+        pytest.param((40, 5, 700), None, marks=pytest.mark.slow),
+    ],
+)
 def test_large_layers(
     library: KernelLibrary, shape: tuple[int, ...], density: float | None
 ) -> None:

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(i, marks=[pytest.mark.slow] if i > 4 else []) for i in range(8)]
+)
 def test_random_specifications_on_random_traffic(seed, equal):
     r = random.Random(seed)
     spec = random_spec(r)

@@ -8,8 +8,8 @@ import pytest
 from generated import random_frames, random_spec
 from traffic import labelled_capture
 
+from n3ic.datasets.upc_aau import extract_stream
 from n3ic.errors import DataError, N3icError
-from n3ic.meter import extract_stream
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.extract import extract
 from n3ic.meter.packet import LINK_ETHERNET

@@ -79,7 +79,7 @@ def test_tables_survive_and_are_checked():
         with pytest.raises(ModelError, match=f"{name}: expected a short text"):
             TableRules.from_dict(rules.to_dict() | {name: 7})
         left = {key: value for key, value in rules.to_dict().items() if key != name}
-        with pytest.raises(ModelError, match="no rules of a table"):
+        with pytest.raises(ModelError, match="not the rules of a table"):
             TableRules.from_dict(left)
     with pytest.raises(ModelError, match="label"):
         TableRules({}, label="\ud800")

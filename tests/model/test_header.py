@@ -142,7 +142,7 @@ def test_the_key_is_named_and_what_was_expected(model, path, value, said):
         ("binary", ("shape", 0), 1 << 400, "bits, but|expected|shape"),
         ("binary", ("shunt",), "1", "shunt: expected an integer, got '1'"),
         ("binary", ("sizes",), {}, "sizes: unknown key"),
-        ("binary", ("table",), None, "no rules of a table"),
+        ("binary", ("table",), None, "not the rules of a table"),
         ("binary", ("table", "more"), 1, "'more': unknown key"),
         ("binary", ("table", "label"), SURROGATE, r"label: expected a short text, got '\\ud800'"),
         ("binary", ("table", "columns", "a\0"), {"kind": "number"}, "column's name: expected"),

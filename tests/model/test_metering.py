@@ -211,8 +211,8 @@ def test_the_largest_value_of_a_program(steps, largest):
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ((Step("add", "a", "a"), Step("add", "$0", "", 2)), "could leave 64 bits"),
-        ((Step("add", "b", "b", 1),), "a second operand and an amount"),
+        ((Step("add", "a", "a"), Step("add", "$0", "", 2)), "could exceed 64 bits"),
+        ((Step("add", "b", "b", 1),), "a second operand or an amount, got both"),
         ((Step("shift", "b", "b", 1),), "a shift has one operand"),
         ((Step("quotient", "b", "b", 1), Step("add", "b", "b")), "is the last step"),
         ((Step("quotient", "a", "b", 3),), "does not fit"),
@@ -241,7 +241,7 @@ def test_a_quotient_is_compared_in_64_bits():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Guard(flags_set=6, flags_clear=12), "cannot be asked to be set and clear"),
+        (lambda: Guard(flags_set=6, flags_clear=12), "cannot be required to be both set and clear"),
         (lambda: Register("n", "sum"), "a count has no field, and everything else has one"),
         (lambda: Register("1n", "count"), "identifier"),
         (lambda: Window("w", 1, ()), "each once"),

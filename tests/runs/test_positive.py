@@ -18,6 +18,7 @@ from n3ic.usecases import training, training_data
 from n3ic.usecases.base import UseCase
 from n3ic.usecases.request import TrainRequest
 
+pytestmark = pytest.mark.usefixtures("small_baselines")
 RECIPE = Recipe("default", "", "quantile", 32, training=Training(hidden=(8,), epochs=1))
 
 

@@ -74,7 +74,7 @@ def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
 
     case = Wordless()
     monkeypatch.setattr(training_data, "use_case", lambda name: case)
-    with pytest.raises(UsageError, match="no word for one"):
+    with pytest.raises(UsageError, match="no name for one"):
         usecase_training.train_use_case(
             TrainRequest("w", table=DATASET.load(), out=tmp_path / "run")
         )

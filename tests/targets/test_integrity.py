@@ -3,13 +3,12 @@
 
 import json
 import os
-import subprocess
-import sys
 import warnings
 from dataclasses import asdict
 
 import numpy as np
 import pytest
+from command_line import n3ic
 
 from n3ic.errors import ExportError, N3icError, N3icWarning, UsageError
 from n3ic.model.random_models import random_model
@@ -43,7 +42,7 @@ def test_what_is_as_written_is_run(path):
     assert verify_directory(path, vectors=300).ok  # the outcome is no part of the export
 
 
-def test_code_of_a_changed_file_does_not_run(tmp_path, compiler):
+def test_code_of_a_changed_file_does_not_run(tmp_path, compiler, quick_build):
     """A constructor in the C of an export, with the manifest's digest made to agree."""
     model = random_model((40, 6, 2), np.random.default_rng(0))
     path = export(model, "host", tmp_path / "out", verify=False).path
@@ -187,20 +186,17 @@ def test_a_simulated_card_is_compared_too(path, tmp_path):
 def test_the_command_line_has_the_rule(tmp_path):
     path = export(random_model((8, 2), np.random.default_rng(0)), "p4", tmp_path / "out").path
 
-    def verify(*options):
-        command = [sys.executable, "-m", "n3ic", "verify", str(path), "--vectors", "50", *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
+    def verify(*options, expect=0):
+        done = n3ic("verify", path, "--vectors", 50, *options, cwd=tmp_path, expect=expect)
+        return " ".join(f"{done.stdout} {done.stderr}".split())
 
     before = (path / "verification.json").read_bytes()
-    assert verify("--no-record")[0] == 0
+    verify("--no-record")
     assert (path / "verification.json").read_bytes() == before
     (path / "n3ic.p4").write_text((path / "n3ic.p4").read_text() + "\n")
-    code, text = verify()
-    assert code == 3 and "was not run" in text
-    code, text = verify("--run-changed")
-    assert code == 3 and "with your rights" in text
-    assert "Files that" in verify("--help")[1]
+    assert "was not run" in verify(expect=3)
+    assert "with your rights" in verify("--run-changed", expect=3)
+    assert "Files that" in verify("--help")
 
 
 GOOD = {

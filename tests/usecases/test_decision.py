@@ -23,7 +23,7 @@ QUICK = Recipe("quick", "", bits=32, training=Training(hidden=(8,), epochs=1))
 
 
 @pytest.fixture(scope="module")
-def capture(tmp_path_factory, compiler):
+def capture(tmp_path_factory, compiler, small_baselines):
     folder = tmp_path_factory.mktemp("upc") / "data"
     DATASET.generate_file(folder, {"flows": 400, "seed": 3})
     return folder

@@ -203,7 +203,7 @@ def test_trees_stay_trees_with_few_bits_and_have_no_budget_of_bytes():
         TrainRequest("anomaly", recipe="tables", budget_bytes=512),
         TrainRequest("anomaly", overrides={"trees": 3}, budget_bytes=512),
     ):
-        with pytest.raises(UsageError, match="trees have a number"):
+        with pytest.raises(UsageError, match="trees take a number"):
             request.chosen_recipe(case, 2)
 
 

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import runner
-from n3ic.exporters.host.estimate import flow_cache_bytes
+from n3ic.exporters.host.estimate import flow_cache
+from n3ic.exporters.host.exporter import HostExporter
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import copy_sources, readme
 from n3ic.exporters.host.spn.program import LEAST_ROWS, SpnProgram, program
@@ -42,13 +43,8 @@ class HostSpnExporter(Exporter[SpnModel]):
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, portable), with bnn-exec"
     family: ClassVar[str] = SpnModel.family
     shunts: ClassVar[bool] = True
-    products: ClassVar[tuple[str, ...]] = (
-        *("bnn-exec", "flow-exec", "libbnn.a"),
-        *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
-    )
-    verify_options: ClassVar[tuple[Option, ...]] = (
-        Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
-    )
+    products: ClassVar[tuple[str, ...]] = HostExporter.products
+    verify_options: ClassVar[tuple[Option, ...]] = HostExporter.verify_options
 
     @cached_property
     def device(self) -> Device:
@@ -73,11 +69,7 @@ class HostSpnExporter(Exporter[SpnModel]):
         return Fit(tuple(placements), tuple(problems))
 
     def write(self, model: SpnModel, options: Options, out: Path) -> None:
-        """Write the C sources, their build files and the README.
-
-        Raises:
-            ExportError: ``out`` cannot be written.
-        """
+        """Write the C sources, their build files and the README."""
         try:
             (out / "bnn.c").write_text(_source(model), "utf-8")
             copy_sources(model, out)
@@ -87,12 +79,7 @@ class HostSpnExporter(Exporter[SpnModel]):
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
-        """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row.
-
-        Raises:
-            MissingDependencyError: no C compiler is installed.
-            VerifyError: the C does not compile, or two kernels differ.
-        """
+        """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row."""
         library, compiler = runner.compiled(directory)
         net = runner.load(library, None, directory)
         if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
@@ -132,10 +119,7 @@ class HostSpnExporter(Exporter[SpnModel]):
             Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
             for part, size in _memory(model, made).items()
         ]
-        if model.meter is not None:
-            told = f"count of the bytes of {model.meter.cache_flows:,} flows in meter.c"
-            held = flow_cache_bytes(model.meter)
-            figures.append(Figure("memory.flow_cache", held, "byte", "estimated", told))
+        figures += flow_cache(model.meter)
         figures.append(
             Figure("operations", len(made.steps), "step", "measured", "count of the C's steps")
         )

@@ -235,11 +235,7 @@ def _agree(
 def _exchange(
     line: _Line, messages: Sequence[bytes], manner: ClientOptions, *, faults: bool = False
 ) -> tuple[list[Message], NDArray[np.float64], int]:
-    """Send requests within a window and collect their answers in any order.
-
-    Raises:
-        AskError: a request has no answer, or one with an error that ``faults`` does not allow.
-    """
+    """Send requests within a window and collect their answers in any order."""
     first = int(HEADER.unpack_from(messages[0])[3])
     answers: dict[int, Message] = {}
     begun: dict[int, float] = {}
@@ -278,11 +274,7 @@ def _exchange(
 
 
 def _compare(model: Classifier, answer: Message, inputs: NDArray[np.uint32], first: int) -> None:
-    """Compare an answer with the model's results.
-
-    Raises:
-        VerifyError: the result of a row differs; the error names the row.
-    """
+    """Compare an answer with the model's results."""
     digest = int(model.digest[:8], 16)
     if answer.model != digest:
         raise VerifyError(f"row {first}: the model {answer.model:08x} answered, not {digest:08x}")
@@ -312,11 +304,7 @@ def _fault(answer: Message) -> ClientError:
 
 @contextmanager
 def _line(address: tuple[str, int], manner: ClientOptions) -> Iterator[_Line]:
-    """Open a connection to the card for a ``with`` block.
-
-    Raises:
-        AskError: the host is unknown, nothing listens there, or the connection broke.
-    """
+    """Open a connection to the card for a ``with`` block."""
     where = f"{address[0]}:{address[1]}"
     try:
         if manner.tcp:

@@ -87,9 +87,6 @@ def _candidates(path: Path) -> tuple[Classifier, ...]:
 
     An export directory holds one network. A model file or a run stands for two: the card may
     compute it as it is, or without the parts that do not affect its scores.
-
-    Raises:
-        UsageError: the run holds several networks.
     """
     from n3ic.model.families import load_model
     from n3ic.model.passes import simplify

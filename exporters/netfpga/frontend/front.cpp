@@ -99,7 +99,7 @@ class Card : Streams<Vn3ic_front_top> {
     void step() {
         offer();
         top_.m_axis_tready = clocks_ >= held_;
-        top_.eval(); // tready may follow from what is offered
+        top_.eval(); // tready may depend on the offered beat
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         const bool stalled = top_.s_axis_tvalid && !top_.s_axis_tready;
         collect();

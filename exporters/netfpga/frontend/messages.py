@@ -153,10 +153,6 @@ class Results:
 def read_results(message: Message, classes: int) -> Results:
     """Read the results of a message.
 
-    Args:
-        message: message of kind ``RESULTS``.
-        classes: number of classes of the model.
-
     Raises:
         MessageError: the results have another size.
     """

@@ -274,12 +274,7 @@ def _compare(
     form: PacketFormat,
     answers: Sequence[Sequence[ExpectedResult]],
 ) -> None:
-    """Compare the output of the card beat by beat; the networks answer in turn.
-
-    Raises:
-        VerifyError: a packet is lost, reordered or wrongly changed, or a loaded network never
-            answers.
-    """
+    """Compare the output of the card beat by beat; the networks answer in turn."""
     beats = [line.split() for line in lines]
     at = asked = network = 0
     for i, frame in enumerate(frames):

@@ -23,10 +23,6 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
 
     Features, clamps and bit positions are also compared with the model's.
 
-    Args:
-        directory: an export directory with an input stage.
-        model: the model, which gives each field's bits.
-
     Raises:
         VerifyError: the file is missing, or a feature, clamp or bit differs from the model's.
     """

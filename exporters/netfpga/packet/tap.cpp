@@ -79,7 +79,7 @@ class Card : Streams<Vn3ic_top> {
     void step() {
         offer();
         write_next();
-        top_.eval(); // tready may follow from what is offered
+        top_.eval(); // tready may depend on the offered beat
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
         clock();
@@ -100,7 +100,7 @@ class Card : Streams<Vn3ic_top> {
             return;
         const Frame &frame = waiting_.front();
         offer_beat(frame.bytes, at_);
-        // As the reference NIC has it: length, source port (one-hot), destination port.
+        // The layout of the reference NIC: length, source port (one-hot), destination port.
         top_.s_axis_tuser[0] = static_cast<uint32_t>(frame.bytes.size()) | 1u << (16 + frame.port);
         top_.s_axis_tuser[1] = top_.s_axis_tuser[2] = top_.s_axis_tuser[3] = 0;
     }

@@ -58,9 +58,6 @@ def decode(directory: Path) -> tuple[Decoded, ...]:
 
     The artefacts are each bank of both forms of memory files, and ``update.hex``.
 
-    Args:
-        directory: an export directory.
-
     Raises:
         VerifyError: a file is missing or malformed, or holds a value where the network has none.
     """

@@ -313,11 +313,7 @@ def plan_with(model: BinaryModel, options: Mapping[str, Any]) -> SequentialLayou
 
 
 def shared(layouts: Sequence[SequentialLayout]) -> SequentialLayout:
-    """Layout of one executor shared by several models of one shape, with two banks each.
-
-    Args:
-        layouts: layout of each model alone, with the same options.
-    """
+    """Layout of one executor shared by several models of one shape, with two banks each."""
     first, model_w = layouts[0], clog2(len(layouts))
     layers = tuple(
         replace(p, masked=any(each.layers[i].masked for each in layouts), bank_w=1 + model_w)

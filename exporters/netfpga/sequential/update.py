@@ -61,10 +61,6 @@ def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
 def read_update(path: str | Path, core: CorePorts) -> Update:
     """Read the writes of an update file, and check that it is intact and made for a core.
 
-    Args:
-        path: the update file.
-        core: the core to be written.
-
     Raises:
         UsageError: the file cannot be read, is damaged, or was made for another executor; the error
             names both executors.

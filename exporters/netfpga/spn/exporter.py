@@ -107,13 +107,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         shell.write_shell(model, options, made, out)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
-        """Simulate the core on packed inputs, then the parts around it under traffic.
-
-        Raises:
-            MissingDependencyError: no simulator is installed.
-            VerifyError: the Verilog does not build or run, or its latency or rate differs from the
-                plan.
-        """
+        """Simulate the core on packed inputs, then the parts around it under traffic."""
         seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
         if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
             raise VerifyError(

@@ -120,10 +120,6 @@ class SimulatedCardProcess(ABC):
 def serve(card: SimulatedCardProcess, ready: Callable[[], None]) -> None:
     """Run a card until Ctrl-C, SIGTERM, or its program ends.
 
-    Args:
-        card: the card to run.
-        ready: called when the card is ready.
-
     Raises:
         N3icError: see :meth:`SimulatedCardProcess.__enter__`.
     """

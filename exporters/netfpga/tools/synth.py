@@ -44,10 +44,6 @@ ECP5_MEMORY = HERE / "ecp5_memory.v"
 def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
     """Measure a module of an export directory with ``synth_xilinx -family xc7``.
 
-    Args:
-        directory: an export directory.
-        top: name of the module.
-
     Raises:
         MissingDependencyError: Yosys is not installed.
         VerifyError: Yosys fails.
@@ -240,14 +236,7 @@ def version(tool: str) -> str:
 def _read(
     directory: Path, core: CorePorts, work: Path, instead: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """Yosys commands that read a core; its files are copied to where WebAssembly may read.
-
-    Args:
-        directory: an export directory.
-        core: the core's description.
-        work: folder for the copies.
-        instead: replacement files, by the name of the file that they replace.
-    """
+    """Yosys commands that read a core; its files are copied to where WebAssembly may read."""
     for index, source in enumerate(core.sources):
         file = (instead or {}).get(Path(source).name, directory / source)
         shutil.copy(file, work / f"{index:02d}.v")
@@ -265,11 +254,7 @@ def _yosys(work: Path, commands: Sequence[str]) -> None:
 
 
 def _tool(name: str) -> str:
-    """Path of a tool, looked up beside this Python and then on the PATH.
-
-    Raises:
-        MissingDependencyError: the tool is in neither place.
-    """
+    """Path of a tool, looked up beside this Python and then on the PATH."""
     beside = Path(sys.executable).with_name(name)
     names = [str(beside), name] if beside.exists() else [name]
     if name == YOSYS:

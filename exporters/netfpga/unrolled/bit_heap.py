@@ -119,13 +119,13 @@ class BitHeapCompressor:
         total, carry = self.net.cell(ADD3, bits, (f"{name}_b{power}", f"{name}_b{power + 1}"))
         return total, carry
 
-    def _double(self, bits: list[int], power: int, name: str) -> tuple[int, tuple[int, int]]:
+    def _double(self, bits: list[int], power: int, name: str) -> tuple[int, list[int]]:
         """Sum and two carries of five bits."""
         bits = self._with_partner(bits)
         _, first = self._full(bits[:3], power, name)
         # The second carry is that of the first three bits' sum plus the remaining two bits.
         total, second = self.net.cell(ADD5, bits, (f"{name}_b{power}", f"{name}_b{power + 1}"))
-        return total, (first, second)
+        return total, [first, second]
 
     def _upper(
         self, column: Sequence[int], following: Sequence[int], power: int, name: str
@@ -193,23 +193,26 @@ class BitHeapCompressor:
             if last:  # carries would be 0 or beyond the width, so the parity suffices
                 now, column = column[:6], column[6:]
                 column.extend(self.net.cell(PARITY, now, (f"{name}_b{power}",)))
-            elif len(column) >= 5:
-                now, column = column[:5], column[5:]
-                total, carries = self._double(now, power, name)
-                column.append(total)
-                for carry in carries:
-                    _push(following, carry)
             elif len(column) == 3 and 2 <= len(following) <= 2 and power + 1 in columns:
                 middle, top = self._upper(column, following, power, name)
                 columns[power + 1] = [middle]
                 _push(columns[power + 2], top)
                 return self._full(column, power, name)[0]
             else:
-                now, column = column[:3], column[3:]
-                total, carry = self._full(now, power, name)
-                column.append(total)
-                _push(following, carry)
+                column = self._added(column, following, power, name)
         return column[0] if column else FALSE
+
+    def _added(self, column: list[int], following: list[int], power: int, name: str) -> list[int]:
+        """A column after one adder, which takes its first five or three bits."""
+        if len(column) >= 5:
+            now, rest = column[:5], column[5:]
+            total, carries = self._double(now, power, name)
+        else:
+            now, rest = column[:3], column[3:]
+            total, *carries = self._full(now, power, name)
+        for carry in carries:
+            _push(following, carry)
+        return [*rest, total]
 
     # --- comparisons -------------------------------------------------------------------------
 
@@ -251,22 +254,12 @@ class BitHeapCompressor:
         while len(column) > 1:
             column.sort(key=lambda literal: (level(literal), literal))
             following = columns[power + 1]
-            if len(column) >= 5:
-                now, column = column[:5], column[5:]
-                total, carries = self._double(now, power, name)
-                column.append(total)
-                for carry in carries:
-                    _push(following, carry)
-            elif power + 1 < width and len(column) <= 3 and 1 <= len(following) <= 2:
+            if power + 1 < width and len(column) <= 3 and 1 <= len(following) <= 2:
                 _, carry = self._upper(column, following, power, name)
                 columns.pop(power + 1)
                 _push(columns[power + 2], carry)
                 return power + 2
-            else:
-                now, column = column[:3], column[3:]
-                total, carry = self._full(now, power, name)
-                column.append(total)
-                _push(following, carry)
+            column = self._added(column, following, power, name)
         return power + 1
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import gcd
 
-MAX_INPUTS = 6  # of a look-up table
+MAX_INPUTS = 6  # inputs of a look-up table
 
 
 @dataclass(frozen=True)

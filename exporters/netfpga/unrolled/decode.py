@@ -598,11 +598,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
 
 
 def _same_class(debug: ParsedCore, plain: ParsedCore) -> None:
-    """Check that the core without its debug outputs computes the same class.
-
-    Raises:
-        VerifyError: the two differ.
-    """
+    """Check that the core without its debug outputs computes the same class."""
     results = [
         {name: core.outputs.get(name) for name in ("out_class", "out_shunt")}
         for core in (debug, plain)
@@ -612,11 +608,7 @@ def _same_class(debug: ParsedCore, plain: ParsedCore) -> None:
 
 
 def _known(inputs: Sequence[Bit]) -> set[int]:
-    """Variables that a layer reads.
-
-    Raises:
-        Undecidable: an input is constant, or a variable stands for two inputs.
-    """
+    """Variables that a layer reads."""
     known = {variable for variable, _ in inputs}
     if 0 in known or len(known) < len(inputs):
         raise Undecidable
@@ -645,16 +637,7 @@ def _hidden(
     below: set[int],
     ands: Mapping[_Cube, int],
 ) -> DecodedLayer:
-    """Decode a hidden layer from its input and output bits.
-
-    Args:
-        system: equations of the core.
-        inputs: bits that the layer reads.
-        outputs: output bits of its neurons.
-        layer: index of the layer.
-        below: variables that the layer before reads.
-        ands: neurons of the layer before that are ANDs.
-    """
+    """Decode a hidden layer from its input and output bits."""
     known = _known(inputs)
     signs = np.zeros((len(outputs), len(inputs)), dtype=np.int64)
     limits = np.zeros(len(outputs), dtype=np.int64)
@@ -678,11 +661,7 @@ def _hidden(
 
 
 def _named(cube: _Cube, ands: Mapping[_Cube, int]) -> int:
-    """Index of the AND with the given bits.
-
-    Raises:
-        VerifyError: no neuron of the layer before is that AND.
-    """
+    """Index of the AND with the given bits."""
     if cube not in ands:
         raise VerifyError(f"an AND of {len(cube)} bits is not a neuron of the layer before")
     return ands[cube]
@@ -727,11 +706,7 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
 
 
 def _only(core: ParsedCore, name: str) -> Literal:
-    """The literal of a one-bit output.
-
-    Raises:
-        VerifyError: the output has several bits.
-    """
+    """The literal of a one-bit output."""
     literals = core.outputs[name]
     if len(literals) != 1:
         raise VerifyError(f"{name} has {len(literals)} bits, not one")
@@ -767,11 +742,7 @@ def _lead(scores: DecodedLayer) -> _Lead | None:
 def _check_class(
     system: EquationSystem, inputs: Sequence[Bit], core: ParsedCore, lead: _Lead | None
 ) -> None:
-    """Check that the class of two is the one with the higher score.
-
-    Raises:
-        VerifyError: the class is another comparison.
-    """
+    """Check that the class of two is the one with the higher score."""
     if lead is None:
         return
     bit = system.bit(_only(core, "out_class"))
@@ -807,18 +778,7 @@ def _agree(wanted: _Comparison, found: _Comparison | None) -> bool:
 def _shunt_of_lead(
     system: EquationSystem, bit: Bit, inputs: Sequence[Bit], lead: _Lead, wanted: int
 ) -> int:
-    """The smallest lead of either class that is decided on the card.
-
-    Args:
-        system: equations of the core.
-        bit: bit that tells that the lead is too small.
-        inputs: the hidden bits.
-        lead: difference of the scores.
-        wanted: threshold to report among several that no lead tells apart.
-
-    Raises:
-        VerifyError: the bit matches no threshold.
-    """
+    """The smallest lead of either class that is decided on the card."""
     decided = (bit[0], bit[1] ^ 1)
     leads = sorted({abs(lead.constant + total) for total in _sums(lead.row)})
     ways = [
@@ -841,17 +801,7 @@ def _shunt_of_lead(
 
 
 def _shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
-    """The smallest margin that is decided on the card.
-
-    Args:
-        system: equations of the core.
-        bit: bit that tells that the margin is too small.
-        margin: bits of the margin, lowest first.
-        wanted: threshold to report among several that no margin tells apart.
-
-    Raises:
-        VerifyError: the bit is not a comparison of the margin.
-    """
+    """The smallest margin that is decided on the card."""
     weights: dict[int, int] = {}
     constant = 0
     for power, (variable, inverted) in enumerate(margin):

@@ -221,13 +221,7 @@ class _Builder:
     def decide(
         self, tests: Sequence[tuple[_Sum, int, str]], cells: str, *, alone: bool = False
     ) -> list[int]:
-        """Test whether each sum reaches its bound; equal and opposite sums are computed once.
-
-        Args:
-            tests: sum, bound and Verilog name of each test.
-            cells: Verilog name of the shared partial sums, before their number.
-            alone: whether to keep the tests from sharing partial sums.
-        """
+        """Test whether each sum reaches its bound; equal and opposite sums are computed once."""
         answers = [FALSE] * len(tests)
         bounds: dict[Row, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
         for index, (total, wanted, _) in enumerate(tests):

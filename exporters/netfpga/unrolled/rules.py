@@ -74,14 +74,7 @@ def layers(model: BinaryModel) -> frozenset[int]:
 
 
 def cubes(ands: Connections, ors: Connections, neuron: int, literals: Sequence[int]) -> list[Cube]:
-    """The satisfiable ANDs of one OR.
-
-    Args:
-        ands: layer of ANDs.
-        ors: layer of ORs above it.
-        neuron: index of the OR.
-        literals: inputs of the layer of ANDs.
-    """
+    """The satisfiable ANDs of one OR."""
     found: dict[Cube, None] = {}
     for j in _present(ors, neuron):
         own = _present(ands, j)
@@ -140,7 +133,7 @@ class _Cut:
 
     variables: frozenset[int]
     gates: frozenset[Gate]
-    cost: float  # of the gates that it reads and all gates below
+    cost: float  # total cost of the gates that it reads and all gates below
 
     @property
     def size(self) -> int:
@@ -148,13 +141,7 @@ class _Cut:
 
 
 def build(net: Netlist, gate: Gate, name: str) -> int:
-    """Build a formula and return its literal, with a heuristically minimal number of tables.
-
-    Args:
-        net: netlist that gets the tables.
-        gate: the formula.
-        name: name of the tables in the Verilog.
-    """
+    """Build a formula and return its literal, with a heuristically minimal number of tables."""
     best: dict[Gate, _Cut] = {}
     _choose(gate, best)
     return _emit(net, gate, best, name)
@@ -214,15 +201,7 @@ def _emit(net: Netlist, gate: Gate, best: dict[Gate, _Cut], name: str) -> int:
 def fire(
     net: Netlist, ands: Connections, ors: Connections, literals: Sequence[int], name: str
 ) -> list[int]:
-    """Literals of a layer of ORs over a layer of ANDs.
-
-    Args:
-        net: netlist that gets the tables.
-        ands: layer of ANDs.
-        ors: layer of ORs above it.
-        literals: inputs of the layer of ANDs.
-        name: name of the upper layer in the Verilog.
-    """
+    """Literals of a layer of ORs over a layer of ANDs."""
     out = []
     for j in range(ors.n_outputs):
         found = cubes(ands, ors, j, literals)

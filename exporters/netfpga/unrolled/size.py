@@ -23,13 +23,7 @@ SOURCE = "count of the generator's tables and registers"
 
 
 def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Resources:
-    """Estimate the resources of a model's unrolled core.
-
-    Args:
-        model: the network.
-        pipeline: option of :func:`n3ic.exporters.netfpga.unrolled.generate`.
-        outputs: option of the same function.
-    """
+    """Estimate the resources of a model's unrolled core."""
     made = unrolled.design(model, pipeline=pipeline, outputs=outputs)
     net, plan = made.network.net, made.plan
     supports = [net.table(node).inputs for node in sorted(plan.core)]

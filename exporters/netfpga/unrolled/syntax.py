@@ -38,11 +38,11 @@ class ParsedInstance:
 
 @dataclass(frozen=True)
 class ParsedCore:
-    """What a core's text says.
+    """A core as parsed from its text.
 
     Attributes:
         n_inputs: number of input bits; bit ``i`` is the signal ``in_bits[i]``.
-        instances: its cells, each after those that it reads.
+        instances: cells of the core, each after the cells that it reads.
         outputs: literals of each output port, lowest bit first.
     """
 
@@ -121,11 +121,6 @@ def _evaluate(text: str, values: dict[str, int], full: int, where: str) -> int:
 
 def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> ParsedCore:
     """The cells and outputs of a core.
-
-    Args:
-        text: the Verilog.
-        modules: those of its cells, by name.
-        debug: read the debug build.
 
     Raises:
         VerifyError: the text is not what a core is written in, or signals of different clocks
@@ -273,7 +268,7 @@ class _Reader:
         self.instances.append(ParsedInstance(driver.module, inputs, driver.outputs))
 
     def core(self) -> ParsedCore:
-        """What was read, if all outputs come when they are announced."""
+        """Return the parsed core; all outputs must be valid in the announced clock."""
         outputs = {}
         for name, text in self.assigned.items():
             outputs[name], clock = self._literals(text, name)

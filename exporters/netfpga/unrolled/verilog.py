@@ -221,14 +221,7 @@ class _Names:
         *,
         late: bool = False,
     ) -> list[Section]:
-        """Group nodes and registers by neuron or sum.
-
-        Args:
-            nodes: numbers of the tables.
-            delays: clocks that each signal is delayed.
-            words: descriptions of the sections, by name.
-            late: whether to include only registers beyond the core's.
-        """
+        """Group nodes and registers by neuron or sum."""
         out = []
         # In order of creation, so that every wire is declared before it is read.
         for name, part in groupby(sorted({*nodes, *delays}), self._section):

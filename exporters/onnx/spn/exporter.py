@@ -58,12 +58,7 @@ class OnnxSpnExporter(Exporter[SpnModel]):
         binary.write_readme(_FOLDER, out, model, log=log, option_features=features)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
-        """Run the graph in onnxruntime.
-
-        Raises:
-            MissingDependencyError: onnx or onnxruntime is not installed.
-            VerifyError: the graph is damaged, or onnxruntime refuses it.
-        """
+        """Run the graph in onnxruntime."""
         names = outputs_of(model)
         part = graph.cut(graph.read(directory / FILE), ["bits"], names)
         bits = unpack(words, model.input.n_bits).astype(np.float32)

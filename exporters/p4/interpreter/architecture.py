@@ -117,25 +117,13 @@ SUME = Architecture(
         BlockShape(
             "TopParser",
             "parser",
-            (
-                "packet_in",
-                "headers",
-                "metadata",
-                "digest",
-                "intrinsic",
-            ),
+            ("packet_in", *_BOTH, "digest", "intrinsic"),
         ),
         BlockShape("TopPipe", "control", (*_BOTH, "digest", "intrinsic")),
         BlockShape(
             "TopDeparser",
             "control",
-            (
-                "packet_out",
-                "headers",
-                "metadata",
-                "digest",
-                "intrinsic",
-            ),
+            ("packet_out", *_BOTH, "digest", "intrinsic"),
         ),
     ),
     intrinsic=RecordType(

@@ -76,12 +76,6 @@ def run_bmv2(
 ) -> Execution:
     """Send one packet per input through simple_switch, and compare all bytes that come back.
 
-    Args:
-        program: program to run.
-        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-        interpreted: results of the interpreter on the same inputs.
-        expected: packets that the interpreter sent.
-
     Returns:
         Results of simple_switch. Scores, and classes of shunted inputs, that the result header does
         not hold are the interpreter's; hidden bits are not available.

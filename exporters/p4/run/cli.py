@@ -110,11 +110,6 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
 def confirm(cli: Sequence[str], switch: Switch, commands: Sequence[Command]) -> int:
     """Check that a switch holds what commands wrote.
 
-    Args:
-        cli: ``simple_switch_CLI`` and its address, as a command line.
-        switch: the program after the commands.
-        commands: commands that the running switch was given.
-
     Returns:
         Number of entries, defaults and meters that were read back.
 

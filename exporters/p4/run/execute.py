@@ -78,10 +78,6 @@ def tag(row: int) -> bytes:
 def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, list[bytes]]:
     """Send one packet per input through the program.
 
-    Args:
-        program: program to run.
-        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-
     Returns:
         The results, and the packets that came back. Scores, verdict, class and margin are read from
         the result header as far as it holds them; the rest and the hidden bits are read from the

@@ -50,12 +50,7 @@ _NO_PORT = -1
 
 
 def shunt_port(largest: int, example: str) -> Option:
-    """The option for the port of shunted packets.
-
-    Args:
-        largest: largest port number.
-        example: description of a port, in words.
-    """
+    """The option for the port of shunted packets."""
     return Option(
         "shunt-port",
         f"port for shunted packets ({example}); {_NO_PORT}: the port of all others",

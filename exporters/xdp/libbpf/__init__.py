@@ -8,7 +8,7 @@ refused and, where the verifier refused a program, how its log ends.
 from __future__ import annotations
 
 from n3ic.exporters.xdp.libbpf.interfaces import AttachedProgram, AttachMode, attach, detach, query
-from n3ic.exporters.xdp.libbpf.library import BpfError, VerifierError, cpus, libbpf
+from n3ic.exporters.xdp.libbpf.library import BpfError, Closing, VerifierError, cpus, libbpf
 from n3ic.exporters.xdp.libbpf.maps import (
     ANY,
     ARRAY,
@@ -41,6 +41,7 @@ __all__ = [
     "BpfMap",
     "BpfObject",
     "BpfProgram",
+    "Closing",
     "RingBuffer",
     "TestRun",
     "VerifierError",

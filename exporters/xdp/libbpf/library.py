@@ -46,7 +46,21 @@ class VerifierError(BpfError):
         self.log = log
 
 
-class Descriptor:
+class Closing:
+    """What a ``with`` block closes at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        raise NotImplementedError
+
+
+class Descriptor(Closing):
     """An object in the kernel behind a file descriptor.
 
     Args:
@@ -56,12 +70,6 @@ class Descriptor:
 
     def __init__(self, fd: int, *, owned: bool = False) -> None:
         self.fd, self._owned = fd, owned
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptor if this object owns it."""

@@ -10,11 +10,12 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from n3ic.exporters.xdp.libbpf.library import (
     SAMPLE,
     BpfError,
+    Closing,
     Descriptor,
     MapInfo,
     check,
@@ -166,7 +167,7 @@ class BpfMap(Descriptor):
         return raw
 
 
-class RingBuffer:
+class RingBuffer(Closing):
     """Reads records that programs write into a ring buffer map.
 
     Args:
@@ -180,12 +181,6 @@ class RingBuffer:
         if not made:
             raise refused(-ctypes.get_errno(), f"map {ring.name}: reading as a ring buffer")
         self._ring = ctypes.c_void_p(made)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop reading and free the buffer."""

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from n3ic.exporters.xdp.libbpf.library import (
     BpfError,
+    Closing,
     Descriptor,
     ProgramInfo,
     VerifierError,
@@ -185,7 +186,7 @@ class BpfProgram(Descriptor):
         return int(options.duration)
 
 
-class BpfObject:
+class BpfObject(Closing):
     """The maps and programs of an object file, loaded into the kernel.
 
     Closing removes them from the kernel, except for what is attached or pinned by then.
@@ -228,12 +229,6 @@ class BpfObject:
         self._pointer: Any = loaded[0]
         self.maps: dict[str, BpfMap] = loaded[1]
         self.programs: dict[str, BpfProgram] = loaded[2]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the maps and programs."""

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.clang import compile_bpf
-from n3ic.exporters.xdp.libbpf import BpfObject, BpfProgram
+from n3ic.exporters.xdp.libbpf import BpfObject, BpfProgram, Closing
 from n3ic.exporters.xdp.network.host import HostVerdicts, feature_rows
 from n3ic.exporters.xdp.network.source import FOLDER, network_source
 from n3ic.exporters.xdp.network.structure import Structure
@@ -24,7 +24,7 @@ _PASS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class BpfNetwork:
+class BpfNetwork(Closing):
     """The network of a structure in the kernel, with room for a batch of inputs.
 
     Attributes:
@@ -56,10 +56,8 @@ class BpfNetwork:
         image = compile_bpf(network_source(structure) | harness, PROGRAM, options)
         return cls(structure, BpfObject(image, "network.o"), inputs)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close maps and programs."""
         self.loaded.close()
 
     @property

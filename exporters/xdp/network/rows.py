@@ -23,11 +23,6 @@ def row_starts(structure: Structure) -> tuple[int, ...]:
 def bits_of(structure: Structure, model: BinaryModel, selected: NDArray[np.uint8]) -> Bits:
     """Convert the rows that a program selected to input bits.
 
-    Args:
-        structure: structure that the program was compiled for.
-        model: the network that ran.
-        selected: row number of each selector, shape ``(rows, selectors)``.
-
     Returns:
         bool array of shape ``(rows, n_bits)``.
 

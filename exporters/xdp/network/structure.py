@@ -328,11 +328,6 @@ InputGroups = list[tuple[tuple[int, ...], Bits]]
 def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryModel) -> InputGroups:
     """Bits and patterns of a layer's groups, in the structure's order.
 
-    Args:
-        structure: structure with the features and selectors.
-        before: plan of the layer before; None for the first layer.
-        model: a network.
-
     Raises:
         ExportError: the network needs more than the structure has room for.
     """

@@ -148,10 +148,6 @@ def _numbers(selector: Selector) -> tuple[str, int, int]:
 def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
     """Compute the map value with which a program of a structure computes a network.
 
-    Args:
-        structure: structure that the program was compiled for.
-        model: network that fits the structure.
-
     Returns:
         Bytes of ``struct network``, little-endian.
 
@@ -215,11 +211,7 @@ def _selector_bytes(s: Selector, group: BitGroup | None, size: int) -> bytes:
 
 
 def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, bytes]:
-    """Start values and rows of a hidden layer.
-
-    Raises:
-        ExportError: the program sums in bytes, which cannot hold this layer's sums.
-    """
+    """Start values and rows of a hidden layer."""
     plan = structure.layers[index]
     total = sums.ranges.sum(axis=0)
     always, never = sums.thresholds <= 0, sums.thresholds > total
@@ -248,11 +240,7 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
 
 
 def _scores(structure: Structure, model: BinaryModel, groups: InputGroups) -> tuple[bytes, bytes]:
-    """Start values and rows of the scores; a class that the network lacks scores lowest.
-
-    Raises:
-        ExportError: a bias is too large for the program's sums.
-    """
+    """Start values and rows of the scores; a class that the network lacks scores lowest."""
     plan, output = structure.layers[-1], model.output
     offset = score_offset(plan.lane)
     if output.n_inputs + int(np.abs(output.bias.astype(np.int64)).max()) >= offset:

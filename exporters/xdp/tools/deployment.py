@@ -144,10 +144,6 @@ def opened(
 ) -> Iterator[tuple[ProgramRecord, MeterPrograms, dict[int, BinaryModel]]]:
     """Open the program of an interface: its record, its maps, and the resident models by slot.
 
-    Args:
-        interface: interface of the program.
-        ending: whether flows will be ended.
-
     Raises:
         UsageError: n3ic has loaded no program there, or it was replaced since.
     """
@@ -324,11 +320,7 @@ def _built(
     record: ProgramRecord,
     error: MissingDependencyError,
 ) -> bytes:
-    """The object file of an export, if it is the program for all resident models.
-
-    Raises:
-        MissingDependencyError: it is not; the error says why a new program must be compiled.
-    """
+    """The object file of an export, if it is the program for all resident models."""
     if len({model.digest for model in models.values()}) > 1:
         slots = ", ".join(map(str, sorted(models)))
         why = f"no export has a program for the models of slots {slots} together"

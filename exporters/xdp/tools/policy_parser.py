@@ -22,10 +22,6 @@ _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix
 def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | str]:
     """Parse a policy to verdict, action and argument, which for ``interface`` may be a name.
 
-    Args:
-        text: policy as typed.
-        classes: names of the classes.
-
     Raises:
         UsageError: the text is not a policy, or its verdict or action is unknown.
     """

@@ -100,14 +100,7 @@ def write_record(
     image: bytes,
     compiled: Sequence[BinaryModel],
 ) -> None:
-    """Write the record of a program before it is attached.
-
-    Args:
-        interface: interface of the program.
-        record: record to write.
-        image: bytes of the object file.
-        compiled: networks whose structure was compiled in.
-    """
+    """Write the record of a program before it is attached."""
     folder = _of_program(interface, record.program_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / _OBJECT, image)

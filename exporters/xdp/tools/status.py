@@ -100,13 +100,7 @@ def status(interface: Interface) -> ProgramStatus:
 def status_of(
     interface: Interface, record: ProgramRecord, programs: MeterPrograms
 ) -> ProgramStatus:
-    """Read the status of an opened program.
-
-    Args:
-        interface: interface that it is attached to.
-        record: record of the program.
-        programs: its programs and maps.
-    """
+    """Read the status of an opened program."""
     counters, models = programs.counters(), residents(interface, programs)
     flows = programs.held()
     ends = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes on the integer network: what makes no difference to its scores is found and left out.
+"""Passes on the integer network, which remove what makes no difference to its scores.
 
-A pass is a function from one draft of a network to the next and stands in a file of its own;
-each is exact by construction. Later passes see what earlier ones made.
+A pass is a function from one draft of a network to the next, in a module of its own; each is
+exact by construction.
 """
 
 from n3ic.model.passes.draft import Removed

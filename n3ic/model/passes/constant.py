@@ -19,16 +19,17 @@ def values(layer: HiddenLayer) -> dict[int, int]:
 def fold(draft: Draft) -> Draft:
     """Fold constant neurons into the thresholds and biases after them, layer by layer.
 
-    A layer keeps one neuron at least.
+    A layer keeps at least one neuron.
     """
     for i in range(len(draft.model.hidden)):
         layer, reader = draft.model.layers[i], draft.model.layers[i + 1]
         found = values(draft.model.hidden[i])
-        if len(found) == layer.n_outputs:
+        if len(found) == layer.n_outputs:  # a layer of no neurons is no layer
             found.pop(next(iter(found)))
         if not found:
             continue
         gone, value = list(found), np.array(list(found.values()), dtype=np.bool_)
+        # A constant input adds 1 to the popcount where the weight agrees with it, else 0.
         agree = reader.weights[:, gone] == value
         if reader.mask is not None:
             agree &= reader.mask[:, gone]

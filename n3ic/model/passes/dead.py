@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead neurons: nothing that reaches the output reads them."""
+"""Dead neurons: neurons that the output does not depend on."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ def read_neurons(model: BinaryModel, *, scores: bool = True) -> list[Bits]:
 
     Args:
         model: the network.
-        scores: whether the output is the scores; False for the class alone, to which a neuron
-            that counts the same for all classes makes no difference.
+        scores: whether the output is the scores. If False, it is the class, to which a neuron
+            with the same weight for all classes makes no difference.
 
     Returns:
-        For each hidden layer a bool array of shape ``(neurons,)``. What only a constant neuron
-        reads is not read.
+        For each hidden layer a bool array of shape ``(neurons,)``. Reads by constant neurons do
+        not count.
     """
     last = signs(model.output)
     needed = (last != 0 if scores else last != last[0]).any(axis=0)
     found = [needed]
     for layer in reversed(model.hidden):
         rows = found[0].copy()
-        rows[list(constant.values(layer))] = False
+        rows[list(constant.values(layer))] = False  # whatever they read, they give the same
         found.insert(0, (signs(layer)[rows] != 0).any(axis=0))
     return found[1:]
 
 
 def drop(draft: Draft) -> Draft:
-    """Leave out the neurons that no neuron of the next layer reads, from the output down.
+    """Remove the neurons that no neuron of the next layer reads.
 
-    A layer keeps one neuron at least.
+    A layer keeps at least one neuron.
     """
+    # From the output down: a neuron that goes may have been the only reader of others.
     for i in reversed(range(len(draft.model.hidden))):
         reader = draft.model.layers[i + 1]
-        if reader.mask is None:
+        if reader.mask is None:  # every neuron is read
             continue
         dead = np.flatnonzero(~reader.mask.any(axis=0))
         if len(dead) == reader.n_inputs:

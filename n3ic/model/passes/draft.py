@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network while passes work on it, and the two cuts that all passes are made of."""
+"""A network while passes work on it, and the operations from which passes are built."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Removed:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A network and what became of the one that it was.
+    """A network, and how it relates to the network before all passes.
 
     Attributes:
         model: the network as it is now.
         bits: for each input bit its index before all passes, int64 array.
         neurons: for each hidden layer the index of each neuron before all passes.
-        removed: the neurons that are gone.
+        removed: the removed neurons.
     """
 
     model: BinaryModel
@@ -64,9 +64,8 @@ class Draft:
 
         Args:
             layer: index of the layer.
-            neurons: index of a neuron to its cause and the other of :class:`Removed`, as it
-                is numbered before all passes.
-            reader: the next layer, which reads the other neurons alone.
+            neurons: cause and ``other`` of :class:`Removed` by index of the neuron.
+            reader: the next layer, which reads only the other neurons.
         """
         kept = [j for j in range(self.model.layers[layer].n_outputs) if j not in neurons]
         layers = list(self.model.layers)
@@ -84,7 +83,7 @@ class Draft:
         )
 
     def without_bits(self, spec: InputSpec, kept: ArrayLike) -> Draft:
-        """The draft with another input, of which ``kept`` gives the bits that there were."""
+        """The draft with another input, whose bits are the bits ``kept`` of the present one."""
         columns = np.asarray(kept, dtype=np.int64)
         first = narrowed(self.model.layers[0], columns, 0)
         layers = [first, *self.model.layers[1:]]
@@ -105,7 +104,7 @@ def with_outputs(layer: HiddenLayer, neurons: Iterable[int]) -> HiddenLayer:
 
 
 def narrowed(layer: Connections, inputs: ArrayLike, counted: ArrayLike) -> Connections:
-    """A layer that reads some of its inputs, where the others always agree on ``counted``.
+    """A layer that reads only some of its inputs; the others always add ``counted``.
 
     Args:
         layer: the layer.
@@ -121,14 +120,15 @@ def narrowed(layer: Connections, inputs: ArrayLike, counted: ArrayLike) -> Conne
 def rewired(
     layer: Connections, weights: ArrayLike, mask: ArrayLike | None, counted: ArrayLike
 ) -> Connections:
-    """A layer of other connections, whose popcounts are lower by ``counted``."""
+    """A layer of other connections, whose popcounts are lower by ``counted``; decides the same."""
     bits = np.asarray(weights, dtype=np.bool_)
     connected = None if mask is None else np.asarray(mask, dtype=np.bool_)
     if isinstance(layer, OutputLayer):
+        # What the popcount lost, the bias gains: the scores stay.
         return OutputLayer(bits, mask=connected, bias=layer.bias + np.asarray(counted))
     assert isinstance(layer, HiddenLayer)  # noqa: S101 - the other kind of layer
     fan_in = np.full(len(bits), bits.shape[1]) if connected is None else connected.sum(axis=1)
-    # Any threshold below 0 always fires, any beyond the fan-in never.
+    # A threshold below 0 always fires, one above the fan-in never: clipping changes neither.
     thresholds = np.clip(layer.thresholds - np.asarray(counted), 0, fan_in + 1)
     return HiddenLayer(bits, mask=connected, thresholds=thresholds)
 

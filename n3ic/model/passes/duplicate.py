@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Equal and complementary neurons: of several that follow one, as many stay as a reader needs.
+"""Equal and complementary neurons: only as many copies stay as a reader needs.
 
 A reader that counts ``p`` of ``n`` copies with one sign and the others with the other sign
 counts ``(n - k) / 2`` for certain and ``k = |2 p - n|`` copies besides. A layer with a mask
@@ -31,9 +31,10 @@ def groups(layer: HiddenLayer) -> list[Group]:
             continue
         mask, weights = connected[j], layer.weights[j]
         threshold = int(layer.thresholds[j])
-        flipped = not weights[np.argmax(mask)]
+        flipped = not weights[np.argmax(mask)]  # one form for both: the first weight is +1
         if flipped:  # popcount of the inverted weights is the fan-in less the popcount
             weights, threshold = ~weights, int(layer.fan_in[j]) + 1 - threshold
+        # Weights without a connection make no difference, so they are no part of the key.
         key = (mask.tobytes(), (weights & mask).tobytes(), threshold)
         found[key].append((j, flipped))
     return [
@@ -44,7 +45,7 @@ def groups(layer: HiddenLayer) -> list[Group]:
 
 
 def merge(draft: Draft) -> Draft:
-    """Leave out the copies that no reader needs; a layer keeps one neuron at least."""
+    """Remove the copies that no reader needs; a layer keeps at least one neuron."""
     for i in range(len(draft.model.hidden)):
         gone: dict[int, tuple[Cause, int | None]] = {}
         reader = draft.model.layers[i + 1]
@@ -61,6 +62,7 @@ def merge(draft: Draft) -> Draft:
             if count >= len(copies):
                 continue
             fresh = _spread(needed, count, dense=reader.mask is None)
+            # Of two copies with opposite signs exactly one agrees: each pair that goes adds 1.
             counted += (np.abs(own).sum(axis=1) - np.abs(fresh).sum(axis=1)) // 2
             wanted[:, copies[:count]] = fresh * turned[:count]
             first = int(draft.neurons[i][copies[0]])
@@ -75,8 +77,8 @@ def merge(draft: Draft) -> Draft:
 
 
 def _spread(needed: NDArray[np.int64], count: int, *, dense: bool) -> NDArray[np.int8]:
-    """Signs with which each reader counts the copies that stay, their sum being ``needed``."""
+    """Signs with which each reader counts the copies that stay; their sum is ``needed``."""
     place, target = np.arange(count)[None, :], needed[:, None]
-    if dense:
+    if dense:  # every reader reads all copies, so needed and count are both even or both odd
         return np.where(2 * place < count + target, 1, -1).astype(np.int8)
     return np.where(place < np.abs(target), np.sign(target), 0).astype(np.int8)

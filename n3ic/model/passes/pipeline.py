@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All passes until none finds anything more, and what they found."""
+"""Run all passes until none finds anything more."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PASSES: tuple[Callable[[Draft], Draft], ...] = (
     constant.fold,
     duplicate.merge,
     dead.drop,
-    unused.drop,
+    unused.drop,  # last: the others may leave bits without a reader
 )
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What the passes remove from a network, and what they see and leave.
+    """What the passes remove from a network, and what they find but keep.
 
     Attributes:
-        neurons: the hidden neurons that go, each with its cause.
-        bits: the input bits that go, because nothing reads them.
+        neurons: the removed hidden neurons, each with its cause.
+        bits: the removed input bits, which nothing reads.
         features: the features that are no longer read.
         shared: groups of equal or complementary neurons that stay, because a reader counts
             several of them: (layer, neurons). A target that folds weights into logic computes
@@ -47,11 +47,11 @@ class Findings:
 
     @property
     def removes(self) -> bool:
-        """Whether anything goes."""
+        """Whether anything is removed."""
         return bool(self.neurons or self.bits)
 
     def lines(self) -> list[str]:
-        """The findings in words, a line each; empty where there are none."""
+        """The findings in words, a line each; empty without findings."""
         out = []
         for (layer, cause), count in sorted(
             Counter((found.layer, found.cause) for found in self.neurons).items()
@@ -81,11 +81,11 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class Simplified(Generic[ModelT]):
-    """A model without what makes no difference, and its relation to the one that it was.
+    """A simplified model, and its relation to the original.
 
     Attributes:
-        source: the network before.
-        model: the network after: the same scores, classes and margins on every input.
+        source: the original.
+        model: the simplified one: the same scores, classes and margins on every input.
         kept: for each input bit of ``model`` its index in ``source``.
         findings: what was removed.
     """
@@ -112,11 +112,10 @@ class Simplified(Generic[ModelT]):
 
 
 def simplify(model: ModelT) -> Simplified[ModelT]:
-    """Leave out what makes no difference to the scores of a binary network.
+    """Remove what makes no difference to the scores of a binary network.
 
-    Constant neurons go into the thresholds and biases after them, copies of a neuron that no
-    reader needs go, then what nothing reads. No layer gets a mask that had none. A network in
-    which there is nothing to remove, or a model of another family, comes back as it is.
+    Constant neurons are folded into the next thresholds and biases; needless copies and unread
+    neurons and bits are removed. No layer gains a mask. A model of another family is unchanged.
     """
     found: Simplified[Any] = _network(model) if isinstance(model, BinaryModel) else unchanged(model)
     return found
@@ -124,7 +123,7 @@ def simplify(model: ModelT) -> Simplified[ModelT]:
 
 def _network(model: BinaryModel) -> Simplified[BinaryModel]:
     draft = Draft.of(model)
-    while True:
+    while True:  # one pass makes work for another; each removes something, so this ends
         before = draft.model
         for each in PASSES:
             draft = each(draft)
@@ -151,7 +150,7 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
 
 
 def unchanged(model: ModelT) -> Simplified[ModelT]:
-    """A model as it is, where nothing is to be removed."""
+    """The result for a model in which nothing is removed."""
     return Simplified(model, model, tuple(range(model.input.n_bits)), Findings())
 
 

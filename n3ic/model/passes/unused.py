@@ -18,7 +18,7 @@ def bits(layer: Connections) -> list[int]:
 
 
 def drop(draft: Draft) -> Draft:
-    """Leave out input bits that nothing reads; the input keeps one bit at least.
+    """Remove input bits that nothing reads; the input keeps at least one bit.
 
     A thermometer field loses single cuts. A binary field goes as a whole or stays: its bits are
     those of one clamped integer.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a run and of what its network says of held-out rows.
+"""Pictures of a run and of its network's answers on held-out rows.
 
 Each function takes figures and returns a matplotlib figure, which a notebook shows and
-:func:`n3ic.util.pictures.save` writes. What a network says of flows is drawn of held-out rows
-alone, which :func:`n3ic.evaluation.held_out.held_out` finds::
+:func:`n3ic.util.pictures.save` writes. Only answers on held-out rows are drawn;
+:func:`n3ic.evaluation.held_out.held_out` selects the rows::
 
     held = held_out(model, table)  # the test rows of its training
     margins_figure(held)

@@ -25,13 +25,13 @@ _AXES = {
 
 @dataclass(frozen=True)
 class SizePoint:
-    """A network, or several that differ by their seed alone.
+    """A network, or several that differ only in their seed.
 
     Attributes:
-        size: what it costs, by axis: ``bytes``, ``bits``, ``sites``, ``latency_ns`` or others.
-        accuracies: share of its held-out rows that each seed's network gets right.
-        series: points of one name are one curve, such as a recipe or a kind of network.
-        label: what stands beside the point; nothing where empty.
+        size: costs by axis: ``bytes``, ``bits``, ``sites``, ``latency_ns`` or others.
+        accuracies: accuracy of each seed's network on held-out rows.
+        series: name of the point's curve, such as a recipe or a kind of network.
+        label: text beside the point.
     """
 
     size: Mapping[str, float]
@@ -41,12 +41,12 @@ class SizePoint:
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean accuracy over the seeds."""
         return float(np.mean(self.accuracies))
 
     @property
     def deviation(self) -> float:
-        """Standard deviation over the seeds (one less in the denominator); 0 of a single one."""
+        """Sample standard deviation over the seeds; 0 for a single seed."""
         return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
 
 
@@ -63,13 +63,13 @@ def accuracy_against(
     """Accuracy against a size, on a logarithmic axis; means and deviations over the seeds.
 
     Args:
-        points: networks; those without that size are left out.
-        x: which size.
-        title: of the picture, such as which held-out rows the accuracies are of.
-        xlabel: of the axis; known sizes have one.
+        points: networks; those without that size are not drawn.
+        x: name of the size.
+        title: title of the picture, such as the held-out rows of the accuracies.
+        xlabel: label of the axis; known sizes have one.
         front: draw the Pareto front, the largest mean accuracy of at most that size, in steps.
-            A network on it that was picked among many by these very rows looks better than it is.
-        levels: accuracies, 0 to 1, of what has no size here, by name: lines across.
+            A network that was chosen on these very rows looks better than it is.
+        levels: accuracies, 0 to 1, of classifiers without a size, by name: horizontal lines.
 
     Raises:
         ValueError: no point has that size.
@@ -96,12 +96,12 @@ def draw_accuracy(
     """Draw :func:`accuracy_against` into axes, without titles and without a legend.
 
     Args:
-        axes: whereto, in :func:`~n3ic.util.pictures.style`.
-        points: networks; those without that size are left out.
-        x: which size.
+        axes: the axes, in :func:`~n3ic.util.pictures.style`.
+        points: networks; those without that size are not drawn.
+        x: name of the size.
         front: draw the Pareto front.
-        levels: accuracies of what has no size here, by name.
-        order: names of series, whose places give their looks in several pictures alike.
+        levels: accuracies of classifiers without a size, by name.
+        order: names of all series, so that a series looks the same in several pictures.
 
     Raises:
         ValueError: no point has that size.
@@ -137,10 +137,10 @@ def draw_accuracy(
 
 
 def pareto_front(points: Sequence[SizePoint], x: str) -> list[SizePoint]:
-    """Points that no other beats: none is as accurate and smaller, or as small and more accurate.
+    """Points for which no other is as accurate and smaller, or as small and more accurate.
 
     Returns:
-        From the smallest to the largest; of equal ones the first.
+        The points by size; the first of equal ones.
     """
     out: list[SizePoint] = []
     for p in sorted(points, key=lambda p: (p.size[x], -p.mean)):

@@ -13,19 +13,19 @@ from n3ic.util.pictures import new_figure, plain, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FULL = 6  # classes whose cells hold their counts, too
+_FULL = 6  # classes up to which cells hold counts, too
 
 
 @styled
 def confusion_figure(
     confusion: Sequence[Sequence[int]], classes: Sequence[str], rows: str
 ) -> Figure:
-    """Rows per true and predicted class, shaded by the share of the true class.
+    """Number of rows by true and predicted class, shaded by the share of the true class.
 
     Args:
         confusion: counts by true class (first index) and predicted class.
         classes: their names.
-        rows: which held-out rows these are, in words.
+        rows: description of the held-out rows.
     """
     many = len(classes)
     side = max(5.2, 0.62 * many + 2.2)

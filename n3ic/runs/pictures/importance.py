@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network's accuracy rests on, feature by feature."""
+"""The contribution of each feature to a network's accuracy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ _MOST = 24
 
 @styled
 def importance_figure(importance: Sequence[FeatureImportance], rows: str) -> Figure:
-    """Permutation importance of the network beside the chi-squared of its bits.
+    """Permutation importance of the features beside the chi-squared of their bits.
 
     Args:
-        importance: of the network's features, the largest change first, as
-            :func:`~n3ic.evaluation.importance.permutation_importance` gives them; the first 24
-            are drawn.
-        rows: which held-out rows these are, in words.
+        importance: figures of :func:`~n3ic.evaluation.importance.permutation_importance`; the
+            first 24 features are drawn.
+        rows: description of the held-out rows.
     """
     shown = importance[:_MOST]
     figure = new_page(8.0, max(3.2, 0.34 * len(shown) + 2.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure a network is, and how often it is right where it is as sure."""
+"""Margins of a network, and its accuracy by margin."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ _BARS = 40
 
 @styled
 def margins_figure(held: HeldOut) -> Figure:
-    """Held-out rows by margin, those that are right and those that are wrong.
+    """Held-out rows by margin, correct ones and wrong ones.
 
     Args:
-        held: what a network says of rows that it was not trained on. Training rows would show
-            margins that no other traffic has; :func:`~n3ic.evaluation.held_out.held_out` leaves
-            them out.
+        held: a network's answers on rows that it was not trained on, as margins on training rows
+            are larger; see :func:`~n3ic.evaluation.held_out.held_out`.
     """
     figure, axes = new_figure()
     margins, right = held.found.margins, held.right
@@ -68,11 +67,9 @@ def margins_figure(held: HeldOut) -> Figure:
 def calibration_figure(groups: Sequence[MarginGroup], rows: str) -> Figure:
     """Observed accuracy by margin with its interval above, and the rows of each group below.
 
-    A margin is no probability; the picture says what it is worth.
-
     Args:
-        groups: as :func:`~n3ic.evaluation.calibration.calibration` gives them, of held-out rows.
-        rows: which held-out rows these are, in words.
+        groups: groups of held-out rows; see :func:`~n3ic.evaluation.calibration.calibration`.
+        rows: description of the held-out rows.
     """
     figure = new_page(6.4, 5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(5, 2))

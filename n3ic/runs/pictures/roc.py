@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Figure:
     """ROC curves on a logarithmic axis of false positives that begins at 1/negatives.
 
-    Lower rates are not drawn: with N negatives, no rate between 0 and 1/N can be seen. A curve is
-    a staircase: at a rate x, what a threshold of at most x finds. The first one has the
+    With N negatives, no rate between 0 and 1/N can be observed. A curve is a staircase: its value
+    at x is the largest true positive rate of thresholds of at most x. The first curve has the
     confidence band of :meth:`~n3ic.evaluation.roc.RocCurve.band`.
 
     Args:
-        curves: by name, of the same rows; the network's first, then those it is compared with.
-        rows: which held-out rows these are, in words.
-        found: name of the class that is to be found.
+        curves: curves of the same rows by name, the network's first.
+        rows: description of the held-out rows.
+        found: name of the positive class.
 
     Raises:
         ValueError: there is no curve.
@@ -33,7 +33,7 @@ def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Fi
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if not curves:
-        raise ValueError("one ROC curve at least is expected")
+        raise ValueError("expected at least one ROC curve")
     figure, axes = new_figure(6.8, 6.2)
     first = next(iter(curves.values()))
     x, low, high = first.band()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What shunting makes of held-out rows."""
+"""Accuracy of a network that shunts, on held-out rows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SHOWN = (
 
 @styled
 def shunting_figure(points: Sequence[ShuntPoint], rows: str, chosen: int | None = None) -> Figure:
-    """Accuracy over the share that the card decides.
+    """Accuracy over the share of rows that the card decides.
 
     Args:
-        points: of the thresholds, on held-out rows: ``study.test`` of
-            :func:`~n3ic.usecases.shunting.study_shunting`. Points of the validation rows, by
-            which a threshold is chosen, flatter it.
-        rows: which rows these are, in words.
+        points: points of the thresholds on held-out rows: ``study.test`` of
+            :func:`~n3ic.usecases.shunting.study_shunting`. Validation rows, on which a threshold
+            is chosen, would flatter it.
+        rows: description of the rows.
         chosen: the threshold to mark.
     """
     figure, axes = new_figure(6.4, 5.4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a training."""
+"""Losses and accuracy in the course of a training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def training_figure(history: Sequence[Epoch], title: str = "") -> Figure:
 
     Args:
         history: figures of each epoch.
-        title: of the data.
+        title: name of the data.
     """
     figure = new_page(6.4, 5.6)
     upper, lower = figure.subplots(2, 1, sharex=True)

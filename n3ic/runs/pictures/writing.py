@@ -26,10 +26,10 @@ def write_pictures(
     """Draw a result's pictures as PNG files into a folder.
 
     Args:
-        directory: the folder, made where it is missing.
+        directory: the folder, made if missing.
         result: a trained network and its figures.
-        held: what it says of its test rows.
-        importance: what its accuracy rests on, of the same rows.
+        held: the network's answers on its test rows.
+        importance: importance of its features on these rows.
     """
     directory.mkdir(parents=True, exist_ok=True)
     save(confusion_figure(result.test.confusion, result.model.classes, held.origin), directory,
@@ -44,9 +44,9 @@ def write_pictures(
 
 
 def roc_curves(result: TrainingResult) -> dict[str, RocCurve]:
-    """ROC on the test rows of the network, then of its baselines that have scores, by name.
+    """ROC on the test rows of the network and of the baselines that have scores, by name.
 
-    Empty where no class is to be found, or the test rows do not have it and others.
+    Empty without a positive class, or if all test rows are of one kind.
     """
     if result.positive is None:
         return {}

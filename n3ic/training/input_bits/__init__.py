@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of input bits: which features, and where they are cut; a module an encoding.
+"""Choice of input bits: which features, and where they are cut; one module per encoding.
 
-Every function takes integer columns of training rows and gives fields of an
-:class:`~n3ic.model.inputs.InputSpec`. Nothing here may see validation or test rows. All choices are
-deterministic; ties go to the earlier name.
+Every function takes integer columns of training rows, never of validation or test rows, and returns
+fields of an :class:`~n3ic.model.inputs.InputSpec`. All choices are deterministic; ties go to the
+earlier name.
 """
 
 from n3ic.training.input_bits.binary import binary_fields

@@ -13,11 +13,11 @@ from n3ic.training.input_bits.columns import unit_of
 def binary_fields(
     names: Sequence[str], width: int = 16, *, catalogue: Mapping[str, Feature] | None = None
 ) -> tuple[Field, ...]:
-    """One field of ``width`` raw bits a feature; larger values clamp to the largest that fits.
+    """One field of ``width`` raw bits per feature; values that do not fit are clamped.
 
     Args:
         names: the features, in the order of their bits.
-        width: bits a feature, 1 to 32.
+        width: bits per feature, 1 to 32.
         catalogue: what the features mean, for their units.
     """
     fields = []

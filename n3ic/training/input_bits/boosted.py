@@ -25,7 +25,7 @@ from n3ic.training.input_bits.tree import tree_fields
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-_JUDGED = 4096  # rows, drawn where there are more: a collapse is of most of them
+_JUDGED = 4096  # rows drawn to judge the rounds: a collapse shows on most rows
 
 
 def boosted_trees(
@@ -38,17 +38,16 @@ def boosted_trees(
 ) -> HistGradientBoostingClassifier:
     """Gradient-boosted trees, fitted to integer columns; the same on any number of cores.
 
-    Boosting of many classes may collapse: where a class is so rare in a leaf that its Newton step
-    is huge, later rounds overshoot ever further. Where all rounds do worse on training rows than
-    some tenths of them, by accuracy and by log loss, the trees end at the round of the least log
-    loss; see :func:`collapsed`. On rows that were not trained on, boosting that overfits does
-    worse, too, which is no collapse.
+    Boosting of many classes may collapse: a class that is rare in a leaf gets a huge Newton step,
+    and later rounds overshoot ever further. If all rounds are worse on training rows than some
+    tenths of them, by accuracy and by log loss, the trees end at the round of least log loss; see
+    :func:`collapsed`.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
         rounds: boosting rounds.
-        leaves: largest number of leaves a tree.
+        leaves: largest number of leaves per tree.
         seed: seed of the boosting.
     """
     with needed("choosing input bits"):
@@ -65,21 +64,19 @@ def boosted_trees(
         judged = np.arange(len(label))
         if len(label) > _JUDGED:
             judged = np.random.default_rng(seed).choice(len(label), _JUDGED, replace=False)
+        # On training rows: on others, trees that merely overfit would be worse, too.
         sound = _sound_rounds(trees, matrix[judged], label[judged])
     trees._predictors = trees._predictors[:sound]
     return trees
 
 
 def collapsed(trees: HistGradientBoostingClassifier) -> bool:
-    """Whether :func:`boosted_trees` ended before all rounds, since these do worse than fewer.
-
-    Such trees neither teach nor choose cuts.
-    """
+    """Whether :func:`boosted_trees` dropped later rounds; such trees neither teach nor choose."""
     return bool(trees.n_iter_ < trees.max_iter)
 
 
 def collapse_text(trees: HistGradientBoostingClassifier) -> str:
-    """What is said of trees that :func:`collapsed`."""
+    """The note about trees that :func:`collapsed`."""
     return (
         f"boosted trees do worse after {trees.max_iter} rounds than after {trees.n_iter_}: they "
         "end there, and neither teach nor choose cuts"
@@ -91,7 +88,7 @@ def _sound_rounds(
     matrix: NDArray[np.int64],
     label: NDArray[np.int64],
 ) -> int:
-    """How many rounds are worth keeping: all, but where fewer are right on more training rows."""
+    """Number of rounds to keep: fewer than all if fewer are right on more training rows."""
     column = np.searchsorted(trees.classes_, label)
     rows, right, losses = np.arange(len(label)), [], []
     for odds in trees.staged_predict_proba(matrix):
@@ -105,7 +102,7 @@ def _sound_rounds(
 
 
 def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) -> dict[Cut, float]:
-    """Cuts that gradient-boosted trees split at, with the loss that each saved in total.
+    """Cuts at which gradient-boosted trees split, with the total loss that each saves.
 
     Args:
         names: the features that the trees were fitted to, in that order.
@@ -123,6 +120,7 @@ def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) ->
                 threshold = float(node["num_threshold"])
                 if node["is_leaf"] or not math.isfinite(threshold):
                     continue
+                # value <= threshold goes left, so the least integer on the right is this.
                 cut = (names[int(node["feature_idx"])], math.floor(threshold) + 1)
                 if 1 <= cut[1] <= UINT32_MAX:
                     gains[cut] = gains.get(cut, 0.0) + float(node["gain"])
@@ -145,16 +143,16 @@ def boosted_fields(
         label: class index of each row, shape ``(rows,)``.
         bits: total bit budget.
         seed: seed of the boosting.
-        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
+        trees: fitted trees of :func:`boosted_trees` on these columns, if any.
         catalogue: what the features mean, for their units.
 
     Returns:
-        Fields of ``bits`` bits in total, in the order of ``columns``; quantile cuts fill up
-        where the trees split at fewer places, and fewer bits come where values are too few.
-        Where boosting collapsed, the cuts are those of one tree (:func:`.tree.tree_fields`).
+        Fields of ``bits`` bits in total, in the order of ``columns``. If the trees split at fewer
+        places, quantile cuts are added; if there are too few values, there are fewer bits. If
+        boosting collapsed, the cuts are those of one tree (:func:`.tree.tree_fields`).
     """
     if bits < 1:
-        raise UsageError(f"{bits} input bits asked for; take at least 1")
+        raise UsageError(f"expected at least 1 input bit, got {bits}")
     trees = trees or boosted_trees(columns, label, seed=seed)
     if collapsed(trees):
         return tree_fields(columns, label, bits, seed=seed, catalogue=catalogue)

@@ -24,7 +24,7 @@ def chi2_scores(columns: Columns, label: NDArray[np.int64]) -> dict[str, float]:
         from sklearn.feature_selection import chi2
     names, matrix = matrix_of(columns, label)
     clean = np.zeros(len(names))
-    used = matrix.any(axis=0)
+    used = matrix.any(axis=0)  # chi2 divides by the sum of a column
     if used.any():
         clean[used] = chi2(matrix[:, used].astype(np.float64), label)[0]
     return dict(zip(names, clean.tolist(), strict=True))
@@ -33,8 +33,8 @@ def chi2_scores(columns: Columns, label: NDArray[np.int64]) -> dict[str, float]:
 def chi2_features(columns: Columns, label: NDArray[np.int64], k: int) -> tuple[str, ...]:
     """The ``k`` features with the largest chi-squared statistic, the largest first.
 
-    The statistic grows with a feature's unit, so large units come first; that is how the paper
-    chose, and the ``paper`` recipe keeps to it.
+    The statistic grows with a feature's numbers, so it depends on units. The paper chose so, and
+    the ``paper`` recipe follows it.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows, not negative.
@@ -42,9 +42,9 @@ def chi2_features(columns: Columns, label: NDArray[np.int64], k: int) -> tuple[s
         k: how many to take.
 
     Raises:
-        UsageError: there are fewer than ``k`` features.
+        UsageError: ``k`` is below 1 or above the number of features.
     """
     if not 1 <= k <= len(columns):
-        raise UsageError(f"{k} features asked for, {len(columns)} are there to choose from")
+        raise UsageError(f"expected 1 to {len(columns)} features, got {k}")
     scores = chi2_scores(columns, label)
     return tuple(sorted(scores, key=lambda name: -scores[name])[:k])

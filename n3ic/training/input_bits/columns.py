@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of training rows and loose cuts of them: what every choice of input bits works on."""
+"""Columns of training rows and single cuts, on which every choice of input bits works."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def matrix_of(
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Names and the matrix ``(rows, features)`` of columns that fit the label."""
     if not columns:
-        raise UsageError("there is no feature to choose from; name at least one")
+        raise UsageError("no feature to choose from; name at least one")
     rows = len(label)
     wrong = [name for name, column in columns.items() if np.shape(column) != (rows,)]
     if wrong:
-        raise UsageError(f"column {wrong[0]}: {rows} rows expected, as many as labels")
+        raise UsageError(f"column {wrong[0]}: expected {rows} rows, one a label")
     return tuple(columns), np.stack([np.asarray(c, dtype=np.int64) for c in columns.values()], 1)
 
 
 def unit_of(catalogue: Mapping[str, Feature] | None, name: str) -> tuple[str, float]:
-    """Integer unit and scale of a feature, where a catalogue tells them."""
+    """Integer unit and scale of a feature, from a catalogue if it has the feature."""
     if catalogue is None or name not in catalogue:
         return "", 1.0
     return catalogue[name].unit, catalogue[name].scale
@@ -42,7 +42,7 @@ def thermometer_fields(
     *,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
-    """Thermometer fields of loose cuts, one a feature, in the order of ``order``."""
+    """Thermometer fields of single cuts, one per feature, in the order of ``order``."""
     fields = []
     for name in order:
         own = sorted({cut for feature, cut in cuts if feature == name})

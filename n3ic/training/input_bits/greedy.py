@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts chosen jointly: for what they tell together, not each alone."""
+"""Cuts chosen jointly: for what they tell together, not for what each tells alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
 _BOOSTED, _TREE = 256, 128  # candidates of either kind
-_MOST_ROWS = 1 << 17  # drawn where there are more: the candidates' bits are kept in memory
+_MOST_ROWS = 1 << 17  # sampled if there are more: the candidates' bits are kept in memory
 _SWAPS = 3  # passes over the chosen bits
 _PART = 64  # candidates judged at once, which bounds the memory
 
@@ -39,23 +39,23 @@ def greedy_fields(
 ) -> tuple[Field, ...]:
     """Thermometer fields of cuts that are chosen for what they tell together.
 
-    Candidates are the cuts that save gradient-boosted trees most, and the first of a best-first
-    tree; of the tree alone where boosting collapsed. :func:`joint_choice` picks from them.
+    Candidates are the first cuts of a best-first tree and, unless boosting collapsed, the cuts
+    that save gradient-boosted trees most. :func:`joint_choice` picks from them.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
         bits: total bit budget.
-        seed: of the boosting, the tree, and the rows drawn where there are very many.
-        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
+        seed: seed of the boosting, the tree, and the sample of rows.
+        trees: fitted trees of :func:`boosted_trees` on these columns, if any.
         catalogue: what the features mean, for their units.
 
     Returns:
-        Fields of ``bits`` bits in total, in the order of ``columns``; quantile cuts fill up
-        where candidates are fewer, and fewer bits come where values are too few.
+        Fields of ``bits`` bits in total, in the order of ``columns``. If there are fewer
+        candidates, quantile cuts are added; if there are too few values, there are fewer bits.
     """
     if bits < 1:
-        raise UsageError(f"{bits} input bits asked for; take at least 1")
+        raise UsageError(f"expected at least 1 input bit, got {bits}")
     trees = trees or boosted_trees(columns, label, seed=seed)
     gains = {} if collapsed(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]
@@ -77,18 +77,17 @@ def greedy_fields(
 def joint_choice(
     bits: Bits, label: NDArray[np.int64], count: int, start: Sequence[int] = ()
 ) -> list[int]:
-    """Bits whose table of all their cells tells the label best.
+    """Choose the bits whose cells (rows equal in all chosen bits) predict the label best.
 
-    Bits are added one by one where the leave-one-out log loss of the table falls most, and then
-    exchanged one for one while that lowers it; a start that is given is exchanged likewise, and
-    the better of both is taken. A row's own cell counts without it: a bit that only splits cells
-    into small ones gains nothing.
+    Each step adds the bit that lowers the leave-one-out log loss of the cells most. Exchanges one
+    for one follow while they lower it. A given start is exchanged likewise, and the better result
+    is returned. As no row counts for itself, splitting cells into small ones gains nothing.
 
     Args:
         bits: candidates, bool array of shape ``(rows, candidates)``.
         label: class index of each row, shape ``(rows,)``.
-        count: how many to choose.
-        start: candidates to begin a second search from.
+        count: number of bits to choose.
+        start: candidates from which a second search begins.
 
     Returns:
         Indices of ``count`` candidates, or of all where there are fewer, in rising order.
@@ -99,7 +98,8 @@ def joint_choice(
     grown: list[int] = []
     while len(grown) < count:
         grown.append(table.best(grown)[1])
-        if len(grown).bit_count() == 1 or len(grown) == count:  # at powers of two, and at the end
+        # Exchanges cost most of the time: only at powers of two, and at the end.
+        if len(grown).bit_count() == 1 or len(grown) == count:
             grown = table.exchanged(grown)
     found = [grown]
     if len(start) == count:
@@ -109,7 +109,7 @@ def joint_choice(
 
 
 class _CellTable:
-    """Log losses of the tables of all cells of some candidates."""
+    """Log losses of the cells of chosen candidates."""
 
     def __init__(self, bits: Bits, label: NDArray[np.int64]) -> None:
         rows, of_row = _distinct(np.packbits(bits, axis=1))
@@ -123,7 +123,7 @@ class _CellTable:
         self.prior = counts.sum(axis=0) / counts.sum()
 
     def best(self, chosen: list[int]) -> tuple[float, int]:
-        """The least loss of the chosen bits and one more, and which one that is."""
+        """The least loss of the chosen bits and one more, and the index of that bit."""
         cells, of_row = self._cells(chosen)
         inside = self._sums(cells, of_row)
         whole = np.zeros((cells, self.classes), dtype=np.float32)
@@ -131,6 +131,7 @@ class _CellTable:
         losses = np.empty(self.bits.shape[1])
         for first in range(0, len(losses), _PART):
             part = slice(first, first + _PART)
+            # A new bit splits each cell: count its ones, the rest are its zeros.
             ones = (inside @ self.floats[:, part]).reshape(cells, self.classes, -1)
             losses[part] = self._losses(ones) + self._losses(whole[:, :, None] - ones)
         losses[chosen] = np.inf
@@ -151,21 +152,21 @@ class _CellTable:
             before = loss
             for place in range(len(chosen)):
                 found, other = self.best(chosen[:place] + chosen[place + 1 :])
-                if found < loss - 1e-6 * abs(loss):  # not for what is rounding
+                if found < loss - 1e-6 * abs(loss):  # less may be rounding, and would never end
                     chosen[place], loss = other, found
             if loss == before:
                 break
         return chosen
 
     def _cells(self, chosen: list[int]) -> tuple[int, NDArray[np.intp]]:
-        """Number of cells of the chosen bits that have rows, and the cell of each distinct row."""
+        """Number of non-empty cells of the chosen bits, and the cell of each distinct row."""
         if not chosen:
             return 1, np.zeros(len(self.bits), dtype=np.intp)
         first, of_row = _distinct(np.packbits(self.bits[:, chosen], axis=1))
         return len(first), of_row
 
     def _sums(self, cells: int, of_row: NDArray[np.intp]) -> csr_matrix:
-        """What multiplied with bits of the rows counts them by cell and class."""
+        """Matrix whose product with bits of the rows counts them by cell and class."""
         with needed("choosing input bits"):
             from scipy.sparse import csr_matrix
         group = of_row[self.row] * self.classes + self.label
@@ -174,6 +175,7 @@ class _CellTable:
 
     def _losses(self, counts: NDArray[np.float32]) -> NDArray[np.float64]:
         """Sum over cells and classes: counts of shape ``(cells, classes, candidates)``."""
+        # Leave one out: a row's odds are (own - 1 + prior) / (cell - 1 + 1), counts without it.
         rest = np.maximum(counts.sum(axis=1, keepdims=True) - 1, 0)
         own = np.maximum(counts - 1, 0) + self.prior[:, None]
         terms = counts * (np.log(rest + 1) - np.log(own))
@@ -181,7 +183,8 @@ class _CellTable:
 
 
 def _distinct(packed: NDArray[np.uint8]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First row of each distinct one, and the distinct one of each row."""
+    """Index of the first of each set of equal rows, and the set of each row."""
+    # Rows as single words sort much faster than rows of bytes do.
     wide = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
     wide[:, : packed.shape[1]] = packed
     words = wide.view(np.uint64)

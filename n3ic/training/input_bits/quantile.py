@@ -19,8 +19,8 @@ def quantile_fields(
 ) -> tuple[Field, ...]:
     """Thermometer fields whose cuts are quantiles, ``bits`` bits in total.
 
-    Each feature gets an equal share; what a feature of few values cannot use goes to the others,
-    one cut at a time, those with the most values first.
+    Features get equal shares. What a feature of few values cannot use goes to the others, single
+    cuts to those with the most values first.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -28,7 +28,7 @@ def quantile_fields(
         catalogue: what the features mean, for their units.
 
     Returns:
-        Fields of exactly ``bits`` bits, or of fewer where the features have no more values.
+        Fields of ``bits`` bits, or of fewer if the features have fewer values.
     """
     if not columns or bits < 1:
         raise UsageError("quantile cuts need at least one feature and one bit")
@@ -38,7 +38,7 @@ def quantile_fields(
     room = np.array([max(0, len(np.unique(v)) - 1) for v in values])
     share = np.zeros(len(names), dtype=np.int64)
     left = bits
-    while left and (share < room).any():
+    while left and (share < room).any():  # each round fills a feature or gives all bits away
         open_ = np.flatnonzero(share < room)
         if left >= len(open_):
             take = np.minimum(room[open_] - share[open_], left // len(open_))
@@ -55,7 +55,7 @@ def quantile_fields(
 
 
 def _quantile_cuts(column: NDArray[np.int64], count: int) -> list[int]:
-    """``count`` distinct cuts, as near to equal shares of the rows as the values allow."""
+    """``count`` distinct cuts that divide the rows as equally as the values allow."""
     values, counts = np.unique(np.clip(column, 0, UINT32_MAX), return_counts=True)
     candidates = values[1:]  # a cut at the least value would be true of every row
     below = np.cumsum(counts)[:-1] / len(column)  # share of rows below each candidate
@@ -72,6 +72,7 @@ def _quantile_cuts(column: NDArray[np.int64], count: int) -> list[int]:
 def spare_cuts(columns: Columns, taken: Sequence[Cut], count: int) -> list[Cut]:
     """Up to ``count`` quantile cuts that are not taken yet."""
     used = set(taken)
+    # A first try with few bits; then with all values, which has every cut that there is.
     for bits in (count + len(taken), sum(len(np.unique(c)) for c in columns.values())):
         fields = quantile_fields(columns, max(1, bits))
         spare = [(f.feature, c) for f in fields for c in f.cuts if (f.feature, c) not in used]

@@ -19,29 +19,28 @@ from n3ic.training.input_bits.columns import (
 )
 from n3ic.training.input_bits.quantile import spare_cuts
 
-_LEAVES_A_CUT = 2  # a tree splits at one cut in several places: twice is enough in practice
+_LEAVES_A_CUT = 2  # of the first try: a tree may split at one cut in several places
 
 
 def tree_cuts(
     columns: Columns, label: NDArray[np.int64], count: int, *, seed: int = 0
 ) -> list[Cut]:
-    """The first distinct cuts of a tree that always splits the leaf which gains most.
-
-    Values are ranked before, so that large integers keep their order in scikit-learn's float32.
+    """The first distinct cuts of a tree that always splits the leaf of the largest gain.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
-        count: how many cuts.
-        seed: which of equally good splits is taken.
+        count: number of cuts.
+        seed: selects among equally good splits.
 
     Returns:
-        Up to ``count`` cuts in the order in which the tree splits at them; fewer where its leaves
-        are pure before. The decision tree of the same cuts is a function of these bits.
+        Up to ``count`` cuts in the order of the splits; fewer if all leaves are pure before. The
+        decision tree of the same cuts is a function of these bits.
     """
     with needed("choosing input bits"):
         from sklearn.tree import DecisionTreeClassifier
     names, matrix = matrix_of(columns, label)
+    # scikit-learn compares float32, in which large integers are equal: their ranks are not.
     values, ranks = [], np.empty(matrix.shape, dtype=np.float32)
     for j in range(len(names)):
         distinct, rank = np.unique(np.clip(matrix[:, j], 0, UINT32_MAX), return_inverse=True)
@@ -51,7 +50,7 @@ def tree_cuts(
     while True:
         tree = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
         nodes = tree.fit(ranks, label).tree_
-        # Both children of a split are appended as it is made: their number is its place in line.
+        # scikit-learn appends both children when it makes a split, so their number tells its turn.
         splits = np.flatnonzero(nodes.children_left >= 0)
         cuts: dict[Cut, None] = {}
         for node in splits[np.argsort(nodes.children_left[splits])]:
@@ -71,21 +70,21 @@ def tree_fields(
     seed: int = 0,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
-    """Thermometer fields of the cuts of a best-first tree that has ``bits`` of them.
+    """Thermometer fields of the first ``bits`` cuts of a best-first tree.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
         bits: total bit budget.
-        seed: which of equally good splits is taken.
+        seed: selects among equally good splits.
         catalogue: what the features mean, for their units.
 
     Returns:
-        Fields of ``bits`` bits in total, in the order of ``columns``; quantile cuts fill up
-        where the tree needs fewer, and fewer bits come where values are too few.
+        Fields of ``bits`` bits in total, in the order of ``columns``. If the tree has fewer cuts,
+        quantile cuts are added; if there are too few values, there are fewer bits.
     """
     if bits < 1:
-        raise UsageError(f"{bits} input bits asked for; take at least 1")
+        raise UsageError(f"expected at least 1 input bit, got {bits}")
     chosen = tree_cuts(columns, label, bits, seed=seed)
     if len(chosen) < bits:
         chosen += spare_cuts(columns, chosen, bits - len(chosen))

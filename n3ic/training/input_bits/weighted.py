@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts as often as a network with real weights values them."""
+"""Cuts with copies: as many as the weight of the cut in a network with real weights earns."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def weighted_fields(
     trees: HistGradientBoostingClassifier | None = None,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
-    """Thermometer fields of boosted cuts, each cut there as often as it earns.
+    """Thermometer fields of boosted cuts, each with as many copies as it earns.
 
-    Gradient-boosted trees choose the candidates. A network with real first weights tells how
-    much weight each deserves (:func:`n3ic.training.importance.bit_importance`). The bits then go
-    one by one to the candidate with the largest weight a copy. Since weights are +1 or -1, two
-    copies of a bit give a neuron the weights -2, 0 and 2 to choose from.
+    Gradient-boosted trees choose the candidates. A network with real first weights values each
+    (:func:`n3ic.training.importance.bit_importance`). The bits go one by one to the candidate with
+    the largest weight per copy. Two copies of a bit, with weights of +1 or -1, give a neuron the
+    weights -2, 0 and 2.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
         bits: total bit budget.
         hidden: hidden layers of the network that the bits are for.
-        candidates: how many cuts to choose from.
+        candidates: number of cuts to choose from.
         most_copies: most bits of one cut.
         seed: seed of the boosting and of the network.
-        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
+        trees: fitted trees of :func:`boosted_trees` on these columns, if any.
         catalogue: what the features mean, for their units.
 
     Returns:
-        Fields of ``bits`` bits in total. The first field of a feature has each of its cuts
-        once; further fields of it have the cuts that are there again.
+        Fields of ``bits`` bits in total. The first field of a feature has each of its cuts once;
+        further fields have the copies.
     """
     fields = boosted_fields(columns, label, candidates, seed=seed, trees=trees, catalogue=catalogue)
     if not fields:
@@ -63,6 +63,7 @@ def weighted_fields(
     copies = share_bits(weight, bits, most_copies)
     cuts = [(f.feature, cut) for f in fields for cut in f.cuts]
     out: tuple[Field, ...] = ()
+    # The cuts of a field increase strictly, so each further copy of a cut needs another field.
     for level in range(int(copies.max(initial=0))):
         again = [cut for cut, count in zip(cuts, copies, strict=True) if count > level]
         out += thermometer_fields(again, tuple(columns), catalogue=catalogue)
@@ -70,11 +71,11 @@ def weighted_fields(
 
 
 def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.int64]:
-    """Copies of each candidate: every bit in turn to the largest weight a copy.
+    """Copies of each candidate: every bit in turn goes to the largest weight per copy.
 
     Args:
-        weight: what each candidate deserves, float64 of shape ``(candidates,)``, not negative.
-        bits: how many to give away.
+        weight: weight of each candidate, float64 of shape ``(candidates,)``, not negative.
+        bits: number of bits to distribute.
         most: most copies of one candidate.
 
     Returns:
@@ -83,6 +84,7 @@ def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.
     """
     copies = np.zeros(len(weight), dtype=np.int64)
     for _ in range(min(bits, most * len(weight))):
+        # The quotients of D'Hondt's method for seats: weight over copies, with the next one.
         worth = np.where(copies < most, weight / (copies + 1), -1.0)
         copies[int(np.argmax(worth))] += 1
     return copies

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of the report page: pictures small enough for a telephone, each with its words.
+"""Charts of the report page: pictures small enough for a telephone, each with a description.
 
-They say the same as the pictures of :mod:`n3ic.runs.pictures`, which are drawn for a wider page. On
-a dark page the style sheet turns their light and dark round.
+They show the same as the pictures of :mod:`n3ic.runs.pictures`, which are wider. On a dark page
+the style sheet inverts their brightness.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Chart:
 
     Attributes:
         title: a heading.
-        words: what is seen, for those who do not see it, and below it.
-        picture: a PNG file as a URL that holds it.
+        words: a description, shown below the picture and read to those who cannot see it.
+        picture: a PNG file as a data URL.
     """
 
     title: str
@@ -62,7 +62,7 @@ def calibration_chart(groups: Sequence[MarginGroup], words: str) -> Chart:
 
 
 def importance_chart(found: Sequence[FeatureImportance], words: str) -> Chart:
-    """Bars of the features that a network rests on most: accuracy lost, and the best bit's chi2."""
+    """Bars of the most important features: accuracy lost, and chi-squared of the best bit."""
     return Chart("What the accuracy rests on", words, png_url(importance_figure(found)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's network says of flows whose classes are known, for the report page."""
+"""A network's answers on flows whose classes are known, for the report page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 
 _MARGINS = 12  # thresholds in a table
-_BITS = 12  # of a flow
+_BITS = 12  # shown for a flow
 _FEATURES = 8
 
 
@@ -36,10 +36,10 @@ class ExplainedFlow:
 
 
 def confidence(of: HeldOut) -> tuple[tuple[Chart, ...], tuple[TextTable, ...]]:
-    """How sure a network is, and what its accuracy rests on, as charts and as tables.
+    """Margins, calibration and importance of a network, as charts and as tables.
 
     Args:
-        of: its answers to one row at least.
+        of: its answers on at least one row.
     """
     importance, groups = of.importance(), of.calibration()
     tables = importance_table(of, importance), calibration_table(groups, of.origin), margins(of)
@@ -49,7 +49,7 @@ def confidence(of: HeldOut) -> tuple[tuple[Chart, ...], tuple[TextTable, ...]]:
 def _charts(
     of: HeldOut, importance: Sequence[FeatureImportance], groups: Sequence[MarginGroup]
 ) -> tuple[Chart, ...]:
-    """ROC, where a class is to be found, calibration and importance."""
+    """ROC (if there is a positive class), calibration and importance."""
     found: list[Chart] = []
     curve = of.roc
     if curve is not None and of.positive is not None:
@@ -80,7 +80,7 @@ def _charts(
 
 
 def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> TextTable:
-    """What is lost where a feature says nothing any more, and what its best bit says alone."""
+    """The loss when a feature is permuted, and the information of its best bit."""
     rows = tuple(
         (
             f.feature,
@@ -100,7 +100,7 @@ def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> Te
 
 
 def margins(of: HeldOut) -> TextTable:
-    """What deciding only flows of a margin or more would give."""
+    """Accuracy and number of the rows with at least some margin."""
     right = of.right
     values = np.unique(of.found.margins)
     chosen = values[np.unique(np.linspace(0, len(values) - 1, _MARGINS).astype(int))]
@@ -114,11 +114,11 @@ def margins(of: HeldOut) -> TextTable:
 
 
 def explained_flows(of: HeldOut, most: int) -> tuple[ExplainedFlow, ...]:
-    """Some flows and what decides them: the surest of each class, the least sure, the worst error.
+    """Explain some flows: the surest of each class, the least sure, and the surest error.
 
     Args:
         of: the network's answers.
-        most: how many flows.
+        most: most flows.
     """
     right = of.right
     margin = of.found.margins

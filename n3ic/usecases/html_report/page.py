@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run as one HTML page that needs nothing else."""
+"""The report of a run as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from n3ic.util.display import HTML, TextTable, visible
 from n3ic.util.markdown import percent
 from n3ic.util.templates import render_html
 
-_FLOWS = 5  # of a single network
+_FLOWS = 5  # explained for a single network
 _MAX_PICTURE = 4 << 20
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -41,19 +41,19 @@ class Confusion:
 
 @dataclass(frozen=True)
 class NetworkSection:
-    """What the page says of one network.
+    """The page's section about one network.
 
     Attributes:
         task: its name in a set; empty for a single one.
-        line: what it is, in a line.
+        line: a one-line description.
         facts: family, shape, classes, provenance.
-        layers: what each layer takes; None of other families.
+        layers: shape and memory of each layer; None for other families.
         bits: the input bits in words.
-        confusion: on the test rows; None where nobody knows.
-        charts: how sure it is and what that rests on, of the rows that it was not trained on.
-        picture: the run's picture of the ROC beside its baselines, as a URL that holds it.
-        sureness: the same in tables, and its study of shunting.
-        flows: decisions, and what they rest on.
+        confusion: confusion on the test rows; None if unknown.
+        charts: ROC, calibration and importance on held-out rows.
+        picture: the run's ROC beside its baselines as a data URL.
+        sureness: the charts' figures as tables, and the study of shunting.
+        flows: explained decisions.
         no_flows: why there are none.
     """
 
@@ -105,7 +105,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class HtmlReport:
-    """What the template shows; see ``page.html.j2``."""
+    """The values of the template ``page.html.j2``."""
 
     title: str
     answers: tuple[Answer, ...]
@@ -137,11 +137,11 @@ def html_report(
     Args:
         source: the run folder or the model file.
         models: its networks, by task.
-        metrics: the run's metrics, where there are any.
-        rows: of the targets, see :func:`~n3ic.targets.overview.overview`.
-        data: files of labelled flows; the data set's embedded sample where None.
-        dataset: the data set that reads them; the one that the network was trained on where None.
-        studies: what shunting makes of the networks, by task.
+        metrics: the run's metrics, if any.
+        rows: rows of the targets, see :func:`~n3ic.targets.overview.overview`.
+        data: files of labelled flows; None for the data set's embedded sample.
+        dataset: name of the data set that reads them; None for the network's own.
+        studies: studies of shunting, by task.
     """
     flows, why = _flows(source, data, dataset)
     run = Run(source, metrics or {}, models_of(source))
@@ -235,7 +235,7 @@ def _answers(
 def _flows(
     source: Path, data: str | Path | None, dataset: str | None
 ) -> tuple[Mapping[str, LabelledFlows], str]:
-    """Labelled flows by task, or none and why; a mistake in what was named is an error."""
+    """Labelled flows by task, or none and the reason; named data that fail are an error."""
     try:
         return labelled_flows(source, data, dataset), ""
     except N3icError as error:
@@ -282,7 +282,7 @@ def _network(
 
 
 def bits_table(spec: InputSpec) -> TextTable:
-    """Every input bit in words, and how often training rows set it."""
+    """Every input bit in words, and the share of training rows that set it."""
     rates = [rate for f in spec.fields for rate in (f.rates or (None,) * f.width)]
     rows = tuple(
         (*spec.explain(i).split(": ", 1), "" if r is None else f"{100 * r / RATE_UNIT:.1f} %")
@@ -292,7 +292,7 @@ def bits_table(spec: InputSpec) -> TextTable:
 
 
 def _each(models: Mapping[str, Classifier], metrics: Mapping[str, Any]) -> tuple[TextTable, ...]:
-    """Figures of the networks of a set, a row each."""
+    """Figures of the networks of a set, one row each."""
     if len(models) < 2:
         return ()
     rows = tuple((task, *figure_cells(_test(metrics, task))) for task in models)
@@ -300,7 +300,7 @@ def _each(models: Mapping[str, Classifier], metrics: Mapping[str, Any]) -> tuple
 
 
 def _targets(rows: Sequence[TargetRow]) -> TextTable:
-    """A row a target, its words left of its numbers."""
+    """One row per target, text left of numbers."""
     order = [HEAD.index(name) for name in ("target", "fits", "equality", "resources")]
     order += [i for i in range(len(HEAD)) if i not in order]
     cells = tuple((*(row.cells[i] for i in order), "; ".join(row.remarks)) for row in rows)
@@ -358,7 +358,7 @@ def _confusion(found: object, classes: Sequence[str]) -> Confusion | None:
 
 
 def _picture(path: Path) -> str:
-    """A PNG file as a URL that holds it; empty where it is none."""
+    """A PNG file as a data URL; empty if it is not one."""
     try:
         with path.open("rb") as stream:
             data = stream.read(_MAX_PICTURE + 1)

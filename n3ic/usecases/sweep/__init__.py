@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of many sizes: trained side by side, and which of them are worth their cost."""
+"""Sweeps: networks of many sizes, trained in parallel, and those that are worth their cost."""

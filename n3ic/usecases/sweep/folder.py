@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep's folder: what was asked for, and each training as soon as it is done."""
+"""A sweep's folder: the request, and each training as soon as it is done."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class SweepFolder:
 
     Attributes:
         path: the folder.
-        asked: what decides the sweep, as plain data.
+        asked: the values that decide the sweep, as plain data.
     """
 
     path: Path
     asked: Mapping[str, Any]
 
     def find(self, digest: str) -> SeedFigures | None:
-        """What a training came to; None where it is not done, or its file is damaged.
+        """The figures of a training; None if it is not done, or its file is damaged.
 
         Args:
-            digest: of all that decides it.
+            digest: digest of everything that decides it.
         """
         said = _read(self._point(digest))
         if not isinstance(said, dict) or said.pop("digest", None) != digest:
@@ -64,7 +64,7 @@ class SweepFolder:
         return found if right and all(type(n) is int for n in numbers) else None
 
     def keep(self, digest: str, found: SeedFigures) -> None:
-        """Write what a training came to, whole or not at all."""
+        """Write the figures of a training, whole or not at all."""
         if not (self.path / SWEEP).exists():
             write_atomic(self.path / SWEEP, json_text(dict(self.asked)))
         write_atomic(self._point(digest), json_text({"digest": digest, **asdict(found)}))
@@ -77,19 +77,18 @@ class SweepFolder:
 def sweep_folder(
     path: Path, asked: Mapping[str, Any], replace: bool, note: Callable[[str], object]
 ) -> Iterator[SweepFolder]:
-    """The folder of a sweep, which one process at a time has.
+    """The folder of a sweep, which one process at a time uses.
 
-    It stays as it is when the block fails, so that the same sweep goes on; where nothing was
-    done it goes.
+    If the block fails, the folder stays so that the same sweep can resume; an empty one is removed.
 
     Args:
-        path: the folder; made where it does not exist.
-        asked: what decides the sweep, as plain data.
-        replace: whether the results of another sweep there may go.
-        note: is told how to go on where the block fails.
+        path: the folder, made if missing.
+        asked: the values that decide the sweep, as plain data.
+        replace: whether the results of another sweep may be removed.
+        note: called with how to resume if the block fails.
 
     Raises:
-        UsageError: it holds another sweep or other files, or another process has it.
+        UsageError: the folder holds another sweep or other files, or another process uses it.
     """
     full = {"format": FORMAT, "version": VERSION, **json.loads(json.dumps(asked))}
     with parents_of(path):
@@ -105,7 +104,7 @@ def sweep_folder(
 
 
 def _difference(path: Path, asked: Mapping[str, Any]) -> str:
-    """How the sweep of a folder differs from what is asked for; empty where it does not."""
+    """How the sweep in a folder differs from the request; empty if it does not."""
     said = _read(path)
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         return f"holds a damaged {SWEEP}"
@@ -121,7 +120,7 @@ def _short(value: Any) -> str:
 
 
 def _read(path: Path) -> Any:
-    """What a JSON file says; None where it cannot be read."""
+    """The content of a JSON file; None if it cannot be read."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             return None

@@ -19,15 +19,15 @@ _AXES = {
     "latency_ns": "latency, ns (estimated)",
 }
 
-_NARROW = 4  # times the least size that the largest is, for an axis that is not logarithmic
+_NARROW = 4  # ratio of the largest to the smallest size below which the axis is linear
 
 
 @styled
 def front_figure(sweep: Sweep) -> Figure:
-    """Accuracy on validation rows against each cost that is known, with its Pareto front.
+    """Accuracy on validation rows against each known cost, with its Pareto front.
 
     Args:
-        sweep: what is drawn.
+        sweep: the sweep.
     """
     costs = [cost for cost, front in sweep.fronts.items() if front]
     figure = new_page(4.6 * len(costs) + 0.6, 4.8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a sweep, and the networks that it asks for."""
+"""A request for a sweep, and the networks of the sweep."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from n3ic.usecases.request import TrainRequest, command_words
 from n3ic.usecases.training_data import TrainingData
 
 BUDGETS = (128, 256, 512, 1024, 2048, 4096)
-"""Bytes of weights that are tried where nothing is asked for."""
+"""Bytes of weights that are tried by default."""
 TARGET = "netfpga"
-"""Whose estimates are taken where no target is named; with ``TARGET_OPTIONS``."""
+"""The target of the estimates by default, with ``TARGET_OPTIONS``."""
 TARGET_OPTIONS: Mapping[str, OptionValue] = {"style": "unrolled"}
 MOST_POINTS = 10_000
 _REQUEST_AXES = ("recipe", "budget_bytes")
@@ -29,23 +29,22 @@ SIZES = ("budget_bytes", "bits", "hidden", "trees", "leaves", "leaf_cuts")
 
 @dataclass(frozen=True, eq=False)
 class SweepRequest:
-    """What is asked of :func:`~n3ic.usecases.sweep.training.sweep_use_case`.
+    """The arguments of :func:`~n3ic.usecases.sweep.training.sweep_use_case`.
 
     Attributes:
-        base: what all trainings have in common; its ``seeds`` are those of each point.
-        axes: values that are all tried with one another, by name: ``budget_bytes``, ``recipe``, or
-            any value of a recipe such as ``hidden``, ``bits``, ``density`` and ``encoding``.
-            ``BUDGETS`` of bytes where nothing has several values and no size is named.
-        target: whose estimates of size and latency stand beside each point.
-        target_options: the target's options; where None its defaults, ``TARGET_OPTIONS`` of
+        base: the common values of all trainings; its ``seeds`` are those of each point.
+        axes: values by name, tried in all combinations: ``budget_bytes``, ``recipe``, or any
+            value of a recipe such as ``hidden``, ``bits``, ``density`` and ``encoding``. By
+            default ``BUDGETS``, unless an axis has several values or a size is given.
+        target: the target that estimates size and latency of each point.
+        target_options: the target's options; None for its defaults, and for ``TARGET_OPTIONS`` of
             ``TARGET``.
-        out: the sweep's folder; ``sweeps/USE_CASE`` where None. One of the same sweep is gone on
-            with.
-        replace: throw the results of another sweep in that folder away.
+        out: the sweep's folder; None for ``sweeps/USE_CASE``. The same sweep resumes there.
+        replace: remove the results of another sweep in that folder.
 
     Raises:
-        UsageError: an axis has no such name or no value, points are too many, or the base keeps
-            an input.
+        UsageError: an axis is unknown or empty, there are too many points, or the base keeps an
+            input.
     """
 
     base: TrainRequest
@@ -64,12 +63,12 @@ class SweepRequest:
         for name, values in self.axes.items():
             if name not in (*_REQUEST_AXES, *recipe_values()):
                 known = ", ".join((*_REQUEST_AXES, *recipe_values()))
-                raise UsageError(f"{name!r} cannot be swept; what can: {known}")
+                raise UsageError(f"{name!r} cannot be swept; expected one of {known}")
             if not values:
                 raise UsageError(f"{name.replace('_', '-')} has no value to try")
             count *= len(values)
         if count > MOST_POINTS:
-            raise UsageError(f"{count:,} networks are asked for; {MOST_POINTS:,} at most")
+            raise UsageError(f"{count:,} networks; expected at most {MOST_POINTS:,}")
 
     @property
     def told(self) -> Mapping[str, OptionValue]:
@@ -80,7 +79,7 @@ class SweepRequest:
 
     @property
     def grid(self) -> Mapping[str, tuple[Any, ...]]:
-        """The axes, those that are chosen where none is named included."""
+        """The axes, including the default one."""
         given = {*self.axes, *self.base.overrides}
         several = any(len(values) > 1 for values in self.axes.values())
         chosen = isinstance(self.base.recipe, Recipe) or self.base.budget_bytes is not None
@@ -91,12 +90,12 @@ class SweepRequest:
 
 @dataclass(frozen=True, eq=False)
 class SweepNetwork:
-    """A network that a sweep asks for.
+    """A network of a sweep.
 
     Attributes:
-        values: its places on the axes.
-        recipe: how it is trained.
-        command: the words of the command that trains it; None where there is none.
+        values: its values on the axes.
+        recipe: its recipe.
+        command: the words of the command that trains it, or None.
     """
 
     values: Mapping[str, Any]
@@ -105,7 +104,7 @@ class SweepNetwork:
 
 
 def places_text(values: Mapping[str, Any]) -> str:
-    """Places on axes, in a line."""
+    """Values on the axes in one line."""
 
     def text(value: Any) -> str:
         return "-".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
@@ -116,17 +115,17 @@ def places_text(values: Mapping[str, Any]) -> str:
 def sweep_networks(
     request: SweepRequest, given: TrainingData
 ) -> tuple[list[SweepNetwork], list[str]]:
-    """The networks of a sweep, those that are equal once, and why others cannot be.
+    """The different networks of a sweep, and why others are impossible.
 
     Args:
         request: the sweep.
-        given: what it trains on.
+        given: its training data.
 
     Returns:
-        The networks, and a line about each that cannot be.
+        The networks, and a line about each impossible combination.
 
     Raises:
-        UsageError: none can be.
+        UsageError: no combination is possible.
     """
     found: list[SweepNetwork] = []
     refused: list[str] = []
@@ -155,5 +154,5 @@ def sweep_networks(
         )
         found.append(SweepNetwork(values, recipe, None if words is None else tuple(words)))
     if not found:
-        raise UsageError(f"none of these networks can be; {refused[0]}")
+        raise UsageError(f"none of these networks is possible; {refused[0]}")
     return found, refused

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of a sweep: a point a network, and the fronts that are worth their cost."""
+"""Results of a sweep: one point per network, and the Pareto fronts."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from n3ic.usecases.sweep.request import SIZES, SweepNetwork, places_text
 from n3ic.util.display import Displayed, TextTable, View
 
 COSTS: Mapping[str, str] = {"bytes": "bytes", "sites": "sites e", "latency_ns": "latency e"}
-"""What a point costs, and the heads of its columns; ``e`` is for estimated."""
+"""Costs of a point and the heads of their columns; ``e`` is for estimated."""
 
 
 @dataclass(frozen=True)
 class SeedFigures:
-    """What one training came to: one network, one seed.
+    """Figures of one training: one network, one seed.
 
     Attributes:
         shape: neurons of its layers, input bits first.
-        sha256: of the model file.
+        sha256: SHA-256 of the model file.
         memory: bytes by kind: ``weight_bytes``, ``input_bytes`` (its cuts), ...
-        sites: LUT sites, estimated; None where nobody can tell.
-        latency_ns: nanoseconds until it has answered, estimated; None where nobody can tell.
-        validation: share of the validation rows that it gets right.
-        test: share of the test rows, on which nothing is chosen.
+        sites: estimated LUT sites; None without an estimate.
+        latency_ns: estimated latency in nanoseconds; None without an estimate.
+        validation: accuracy on the validation rows.
+        test: accuracy on the test rows, on which nothing is chosen.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class SeedFigures:
 
     @property
     def bytes(self) -> int:
-        """Of weights, of masks where connections are left out, and of the cuts of the input."""
+        """Bytes of the weights, masks and input cuts."""
         kinds = ("weight_bytes", "mask_bytes", "input_bytes")
         return sum(self.memory.get(kind, 0) for kind in kinds)
 
@@ -56,11 +56,11 @@ class SweepPoint:
     """A network over several seeds.
 
     Attributes:
-        values: its places on the axes.
-        varied: those of them that differ among the points, in a line.
-        series: those of these that are no sizes, in a line: points of one curve.
-        command: the words of the command that trains it; None where there is none.
-        runs: figures by task (one unnamed of a single network), a seed each.
+        values: its values on the axes.
+        varied: the values that differ among the points, in one line.
+        series: the values among these that are not sizes, which name a curve.
+        command: the words of the command that trains it, or None.
+        runs: figures of each seed, by task; under an empty name for a single network.
     """
 
     values: Mapping[str, Any]
@@ -77,17 +77,17 @@ class SweepPoint:
 
     @property
     def validation(self) -> tuple[float, ...]:
-        """Accuracy on validation rows by seed; the median over the networks of several."""
+        """Accuracy on validation rows by seed; of several networks the median."""
         return self._by_seed("validation", np.median)
 
     @property
     def test(self) -> tuple[float, ...]:
-        """Accuracy on test rows by seed; the median over the networks of several."""
+        """Accuracy on test rows by seed; of several networks the median."""
         return self._by_seed("test", np.median)
 
     @property
     def costs(self) -> dict[str, float]:
-        """Means over the seeds, of those of ``COSTS`` that are known.
+        """Means of the known ``COSTS`` over the seeds.
 
         Bytes and sites of several networks are added up; the slowest of them gives the latency.
         """
@@ -106,14 +106,14 @@ class SweepPoint:
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Displayed):
-    """What came of a sweep.
+    """Results of a sweep.
 
     Attributes:
         path: its folder.
-        title: what was trained on what.
-        points: from the smallest to the largest.
-        source: whose estimates those are, in words.
-        left_out: a line about each network that was asked for and cannot be.
+        title: use case, split and data in words.
+        points: points from the smallest to the largest.
+        source: source of the estimates in words.
+        left_out: a line about each network that was not trained.
     """
 
     path: Path
@@ -123,14 +123,14 @@ class Sweep(Displayed):
     left_out: tuple[str, ...] = ()
 
     def sizes(self) -> list[SizePoint]:
-        """The points as pictures take them: costs, accuracies on validation rows, numbers."""
+        """The points for pictures: costs, accuracies on validation rows, numbers."""
         return [
             SizePoint(p.costs, p.validation, p.series, str(i)) for i, p in enumerate(self.points, 1)
         ]
 
     @cached_property
     def fronts(self) -> Mapping[str, tuple[SweepPoint, ...]]:
-        """The Pareto front against each cost that is known, by mean accuracy on validation rows.
+        """The Pareto front against each known cost, by mean accuracy on validation rows.
 
         No other point is as accurate at less cost, or more accurate at the same.
         """
@@ -142,7 +142,7 @@ class Sweep(Displayed):
 
     @cached_property
     def chosen(self) -> tuple[SweepPoint, ...]:
-        """Points on some front, whose figures on test rows are told."""
+        """Points on some front, whose figures on test rows are reported."""
         return tuple(p for p in self.points if any(p in front for front in self.fronts.values()))
 
     def cells(self, point: SweepPoint) -> tuple[str, ...]:
@@ -157,14 +157,14 @@ class Sweep(Displayed):
 
     @property
     def table(self) -> TextTable:
-        """A row a point."""
+        """One row per point."""
         rows = [(str(i), p.varied, *self.cells(p)) for i, p in enumerate(self.points, 1)]
         head = ("", "network", *COSTS.values(), "validation %", "test %")
         return TextTable(self.title, head, tuple(rows), left=2)
 
     @property
     def legend(self) -> str:
-        """What the table's signs mean."""
+        """The meaning of the table's signs."""
         return (
             "* on the Pareto front of the accuracy on validation rows against this cost; test "
             "rows, on which nothing is chosen, of these alone. Bytes of weights, masks and cuts. "
@@ -172,7 +172,7 @@ class Sweep(Displayed):
         )
 
     def view(self) -> View:
-        """What it shows of itself."""
+        """The title and the tables that are displayed."""
         commands = tuple((str(i), command_text(p)) for i, p in enumerate(self.points, 1))
         return View(
             f"{self.path}: {self.title}, {len(self.points)} networks, {len(self.chosen)} on fronts",
@@ -181,7 +181,7 @@ class Sweep(Displayed):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; figures on test rows of the points on fronts alone."""
+        """Plain data for JSON; figures on test rows only for points on fronts."""
         return {
             "title": self.title,
             "estimates": self.source,
@@ -203,7 +203,7 @@ class Sweep(Displayed):
         }
 
     def to_csv(self) -> str:
-        """A line a point, for a spreadsheet."""
+        """One line per point, for a spreadsheet."""
         text = io.StringIO()
         out = csv.writer(text, lineterminator="\n")
         out.writerow(
@@ -228,12 +228,12 @@ class Sweep(Displayed):
 
 
 def command_text(point: SweepPoint) -> str:
-    """The command that trains a point, as it is typed."""
+    """The command that trains a point, for a shell."""
     return shlex.join(point.command) if point.command else ""
 
 
 def spread_text(shares: Sequence[float]) -> str:
-    """Mean and deviation in per cent, the latter of several seeds."""
+    """Mean and, for several seeds, deviation in per cent."""
     found = _spread(shares)
     return f"{100 * found['mean']:.2f}" + f" +- {100 * found['std']:.2f}" * (len(shares) > 1)
 
@@ -249,7 +249,7 @@ def points_of(
     """Points in the order of their bytes.
 
     Args:
-        done: networks, and what their trainings came to by task.
+        done: networks, and figures of their trainings by task.
     """
     first = done[0][0].values
     differ = [n for n in first if any(asked.values[n] != first[n] for asked, _ in done)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training the networks of a sweep, side by side, from where an earlier call was."""
+"""Train the networks of a sweep in parallel, and resume an earlier call."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ from n3ic.util.pictures import png
 def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = None) -> Sweep:
     """Train networks of many sizes and find those that are worth their cost.
 
-    Each training is written into the sweep's folder as soon as it is done: the same request goes
-    on where an interrupted one was. Accuracy on validation rows chooses; test rows are told of
-    the networks on the fronts alone.
+    Each training is written into the sweep's folder as soon as it is done, and the same request
+    resumes there. Accuracy on validation rows chooses; accuracy on test rows is reported only for
+    the networks on the fronts.
 
     Args:
-        request: which networks, on what, and whereto.
-        progress: what is told while it goes on.
+        request: the networks, the data and the folder.
+        progress: receives messages on the way.
 
     Raises:
-        UsageError: an unknown name or option, no network can be, or the folder is another sweep's.
+        UsageError: a name or option is unknown, no network is possible, or the folder is another
+            sweep's.
         DataError: the data cannot be read or split.
         MissingDependencyError: a Dask scheduler is given and distributed is not installed.
     """
@@ -101,7 +102,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
 
 
 def _identity(request: SweepRequest, given: TrainingData, options: Options) -> dict[str, Any]:
-    """What decides a sweep, as plain data; paths do not."""
+    """The values that decide a sweep, as plain data; paths do not decide it."""
     base = request.base
     recipe = base.recipe.to_dict() if isinstance(base.recipe, Recipe) else base.recipe
     return {
@@ -128,13 +129,13 @@ def _measured(
     jobs: int | None,
     dask: str | None,
 ) -> dict[str, SeedFigures | str]:
-    """What all trainings came to: read where they are done, else trained and written.
+    """Figures of all trainings: finished ones are read, others are trained and written.
 
     Args:
-        calls: arguments of :func:`measure` by a digest of all that decides a training.
-        folder: where they lie.
-        progress: what is told meanwhile.
-        jobs: trainings at once; all cores if None.
+        calls: arguments of :func:`measure` by the digest of a training.
+        folder: the sweep's folder.
+        progress: receives messages on the way.
+        jobs: number of trainings at once; None for all cores.
         dask: address of a Dask scheduler whose workers train instead.
 
     Returns:
@@ -161,12 +162,12 @@ def _measured(
 
 
 def measure(experiment: Experiment, target: str, options: Options) -> SeedFigures | str:
-    """Train a network and say what it costs.
+    """Train a network and estimate its costs.
 
     Args:
-        experiment: what decides it.
-        target: whose estimates of its size and latency are taken.
-        options: those of the target's options that are not its defaults.
+        experiment: the experiment.
+        target: the target that estimates its size and latency.
+        options: the target's options that differ from its defaults.
 
     Returns:
         Its figures, or why its recipe does not fit the table.
@@ -190,7 +191,7 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
 
 
 def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure, ...]:
-    """A target's estimates of what it would write; none of a model that it does not take."""
+    """A target's estimates for a model; empty if it does not take the model."""
     try:
         tool = exporter(target).for_family(model.family)
         names = {option.name for option in tool.options}

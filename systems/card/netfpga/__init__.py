@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One card of several tenants: their networks behind a scheduler of credits, in one image."""
+"""One card of several tenants in one image: their networks behind a credit scheduler."""

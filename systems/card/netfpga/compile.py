@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a plan to a card: which executor stands in which region, and the ways of the packets."""
+"""Compile a plan to a card: executors in regions, and the packets' ways through them."""
 
 from __future__ import annotations
 
@@ -49,37 +49,37 @@ from n3ic.systems.card.netfpga.image import (
 )
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 
-_LONGEST = 48  # beats of the longest frame: a bucket must let it pass
+_LONGEST = 48  # beats of the longest frame, which every bucket must let pass
 _MAX_SOURCE_BYTES = 1 << 20
-_LIMIT_CLOCKS = 4096  # of a user's task, before it is cut off
+_LIMIT_CLOCKS = 4096  # clocks of a user's task before it is cut off
 _NAME = re.compile(r"[A-Za-z0-9_]+\.s?vh?")
 _MODULE = re.compile(r"^\s*module\s+(\w+)", re.MULTILINE)
-# What a simulator or a synthesiser would do with files or programs of the machine it runs on.
+# Constructs with which a simulator or synthesiser would reach files or programs of its machine.
 _SYSTEM = re.compile(r"\$(?!clog2\b|signed\b|unsigned\b|bits\b)\w+|`include\b")
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a task stands: its place in a region's chain, and in an executor that it shares."""
+    """Position of a task: its place in a region's chain, and in an executor that it shares."""
 
     index: int
     model: int = 0
 
 
 def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> NetfpgaCardImage:
-    """The card of a plan.
+    """Compile the card of a plan.
 
-    Networks of one shape in one region share a sequential executor, as many as it computes at the
-    guaranteed rates: each costs memory and little logic. Policies take no region: they stand where
-    packets leave. Nor do meters: packets hold the features that a meter computed before the card.
+    Networks of one shape in one region share a sequential executor, as many as it can compute at
+    the guaranteed rates; each costs memory and little logic. Policies take no region, because they
+    run where packets leave. Meters take none either: packets hold features computed before.
 
     Args:
-        plan: the plan; its regions without a task are left out.
-        options: what networks may be told.
-        clock_hz: of the card.
+        plan: the plan; empty regions are left out.
+        options: options of the networks.
+        clock_hz: clock rate of the card.
 
     Raises:
-        CardError: a task or a flow that this target does not have; names it.
+        CardError: The target does not support a task or a flow; the error names it.
     """
     card = plan.card
     models = {
@@ -119,7 +119,7 @@ def _placed(card: Card, name: str) -> bool:
 
 
 def _loads(plan: CardPlan) -> dict[str, float]:
-    """Inferences a second of each task at the guaranteed rates."""
+    """Inferences per second of each task at the guaranteed rates."""
     loads: dict[str, float] = defaultdict(float)
     flows = {(t.name, g.name): g.flow for t in plan.card.tenants for g in t.graphs}
     for graph in plan.graphs:
@@ -130,7 +130,7 @@ def _loads(plan: CardPlan) -> dict[str, float]:
 
 @dataclass
 class _Shared:
-    """Networks that share an executor while it has time for another one."""
+    """Networks that share an executor, while it has time for more."""
 
     index: int
     names: list[str]
@@ -141,14 +141,14 @@ class _Shared:
 
 @dataclass(frozen=True)
 class _Chains:
-    """What chains are made of.
+    """Builds the chains of the regions.
 
     Attributes:
         card: the card.
-        models: networks by their task's name.
-        options: what networks may be told.
-        loads: inferences a second of each task.
-        clock_hz: of the card.
+        models: networks by the names of their tasks.
+        options: options of the networks.
+        loads: inferences per second of each task.
+        clock_hz: clock rate of the card.
     """
 
     card: Card
@@ -158,7 +158,7 @@ class _Chains:
     clock_hz: float
 
     def tasks(self, names: Sequence[str]) -> tuple[list[CardTask], dict[str, _Place]]:
-        """The tasks of a region, and where each name stands among them."""
+        """Build the tasks of a region, and return the place of each name among them."""
         tasks: list[CardTask] = []
         places: dict[str, _Place] = {}
         shared: list[_Shared] = []
@@ -203,17 +203,17 @@ class _Chains:
 
 
 def _alike(one: sequential.SequentialLayout, other: sequential.SequentialLayout) -> bool:
-    """Whether two networks can share an executor: one shape, one width of scores."""
+    """Whether two networks can share an executor: same shape and same width of scores."""
     shapes = [[(p.n, p.m) for p in each.layers] for each in (one, other)]
     same = one.score_w == other.score_w and one.modules == other.modules
     return shapes[0] == shapes[1] and same and one.tables == other.tables
 
 
 def _user(card: Card, task: UserVerilog) -> UserTask:
-    """A user's Verilog, which may not reach files or programs of who simulates it.
+    """Read a user's Verilog, which must not reach files or programs of the simulating machine.
 
     Raises:
-        CardError: a file cannot be read, or says what is refused.
+        CardError: A file cannot be read, or uses a refused construct.
     """
     where = f"{card.source}:{task.line}: task {task.name!r}"
     sources = []
@@ -241,7 +241,7 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
 
 
 def _check_names(regions: Sequence[CardRegion]) -> None:
-    """Refuse two users' modules of one name, and those of the card's own."""
+    """Check that names of users' modules are unique and not those of the card's own modules."""
     seen: dict[str, tuple[tuple[str, str], ...]] = {}
     for region in regions:
         for task in region.tasks:
@@ -307,7 +307,7 @@ def _graph(
 def _branches(
     card: Card, flow: Series, where: str
 ) -> tuple[tuple[tuple[str, ...], ...], Join, list[Policy]]:
-    """A flow as branches of tasks, from the packet to the join; and its policies."""
+    """Split a flow into branches of tasks, from the packet to the join, and its policies."""
     before: list[str] = []
     branches: list[tuple[str, ...]] = []
     join: Join = "both"
@@ -345,7 +345,7 @@ def _legs(
     ways: Sequence[Mapping[str, int]],
     places: Mapping[tuple[int, str], _Place],
 ) -> tuple[Leg, ...]:
-    """The passes of a branch: several ways are instances where they are alike."""
+    """Make the passes of a branch; alternative paths become instances where they are alike."""
     shapes = [_passes(names, way, places) for way in ways]
     alike = [s for s in shapes if [p[1:] for p in s] == [p[1:] for p in shapes[0]]]
     return tuple(
@@ -357,7 +357,7 @@ def _legs(
 def _passes(
     names: Sequence[str], way: Mapping[str, int], places: Mapping[tuple[int, str], _Place]
 ) -> list[tuple[int, tuple[int, ...], int]]:
-    """Region, tasks and network of each pass."""
+    """Return region, tasks and network of each pass."""
     out: list[tuple[int, tuple[int, ...], int]] = []
     for name in names:
         region = way[name]
@@ -371,7 +371,7 @@ def _passes(
 
 
 def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> int:
-    """Bytes of the field that the first task of a branch reads."""
+    """Length in bytes of the field that the first task of a branch reads."""
     if isinstance(task, InputStage):
         return 4 * len(models[task.name].input.features)
     if isinstance(task, NetworkTask):
@@ -401,11 +401,11 @@ def _rule(rule: CardRule, classes: Sequence[str], where: str) -> HardwareRule:
 def _share(
     image: NetfpgaCardImage, tenant: int, planned: Sequence[GraphPlan], clock_hz: float
 ) -> CardTenant:
-    """A tenant whose bucket lets pass what its graphs are guaranteed together."""
+    """Make a tenant whose bucket lets the guaranteed rates of its graphs pass together."""
     beats = 0.0
     mine = [g for g in image.graphs if g.tenant == tenant]
     for graph, given in zip(mine, planned, strict=True):
-        least = image.offset + graph.input_bytes  # bytes of a packet that asks
+        least = image.offset + graph.input_bytes  # bytes of a request
         beats += given.guaranteed * math.ceil(max(given.packet_bytes, least) / BEAT)
     rate = math.ceil(beats / clock_hz * RATE_UNIT)
     burst = math.ceil(sum(g.burst_bytes for g in planned) / BEAT)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane writes to change a card while packets flow.
+"""Operations of the control plane that change a card while packets flow.
 
-Each function gives operations in order; see :mod:`~n3ic.systems.card.netfpga.simulation`. Nothing
-of them touches another graph's row, another network's bank or another region, and a region takes
-no packet while it is held and is reset only when nothing is inside it.
+Each function returns operations in order; see :mod:`~n3ic.systems.card.netfpga.simulation`. They
+never touch another graph's row, another network's bank or another region. A region takes no packet
+while it is held, and is reset only when it is empty.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from n3ic.systems.card.netfpga.simulation import (
 )
 from n3ic.systems.card.netfpga.write import table_entry
 
-RECONFIGURATION_SECONDS = 5e-3  # of a default region, as SuperNIC has it
+RECONFIGURATION_SECONDS = 5e-3  # SuperNIC's figure for a default region
 _HOLD, _RESET = 1, 2
-_JUDGED = 64  # clocks: the longest frame, and the way from the parser to its queue
+_JUDGED = 64  # clocks of the longest frame and its way from the parser to its queue
 _IDLE, _IN_RESET = 1 << 4, 1 << 5
 
 
 def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
-    """Give a leg another network: written beside the one in use, then swapped at once.
+    """Give a leg another network: write it beside the one in use, then swap the banks.
 
-    Packets under way are answered by the old one. Takes a clock a word, and as long as what is
-    inside the executor; no other network of it waits.
+    The old network answers packets in flight. The change takes one clock per word, and until the
+    executor has emptied; its other networks do not wait.
 
     Raises:
-        ExportError: the leg has no network that can be written, or the new one does not fit.
+        ExportError: The leg has no network that can be written, or the new one does not fit.
     """
     core = image.core_of(leg)
     if core is None or core[0].layout is None:
@@ -50,17 +50,17 @@ def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[
 
 
 def open_graph(image: NetfpgaCardImage, graph: int) -> list[Operation]:
-    """From now on packets may name a graph."""
+    """Let packets name a graph from now on."""
     return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=True))]
 
 
 def close_graph(image: NetfpgaCardImage, graph: int) -> list[Operation]:
-    """From now on packets that name a graph pass untouched; those under way are answered."""
+    """Let packets that name a graph pass untouched from now on; those in flight are answered."""
     return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=False))]
 
 
 def clear_region(region: int) -> list[Operation]:
-    """Hold a region and, once nothing is inside it, keep it in reset."""
+    """Hold a region and, once it is empty, keep it in reset."""
     address = register(REGION, region)
     return [
         set_register(address, _HOLD | _RESET),
@@ -72,8 +72,8 @@ def reconfigure_region(region: int, clocks: int) -> list[Operation]:
     """Clear a region, keep it in reset for as long as its bitstream takes, and hold it.
 
     Args:
-        region: which one.
-        clocks: of the partial reconfiguration: a million at 200 MHz for SuperNIC's 5 ms.
+        region: number of the region.
+        clocks: clocks of the partial reconfiguration: a million at 200 MHz for SuperNIC's 5 ms.
     """
     address = register(REGION, region)
     return [
@@ -85,12 +85,12 @@ def reconfigure_region(region: int, clocks: int) -> list[Operation]:
 
 
 def start_region(region: int) -> list[Operation]:
-    """Let packets into a region that is held."""
+    """Let packets into a held region."""
     return [set_register(register(REGION, region), 0)]
 
 
 def restart_task(region: int) -> list[Operation]:
-    """Give a user's task that was cut off another chance."""
+    """Restart a user's task that was cut off."""
     return [set_register(register(REGION, region), 4)]
 
 
@@ -100,15 +100,15 @@ def bring_graphs(
     models: Sequence[tuple[Leg, BinaryModel]],
     clocks: int,
 ) -> list[Operation]:
-    """Graphs come: their regions are configured, their networks loaded, then they are opened.
+    """Add graphs: configure their regions, load their networks, then open the graphs.
 
-    Regions that other graphs use go on as they are.
+    Regions that other graphs use are left as they are.
 
     Args:
         image: the card.
-        graphs: of a tenant.
-        models: a network for each leg that gets one written.
-        clocks: of a partial reconfiguration.
+        graphs: graphs of a tenant.
+        models: network of each leg to write.
+        clocks: clocks of a partial reconfiguration.
     """
     regions = _own_regions(image, graphs)
     out = [op for region in regions for op in reconfigure_region(region, clocks)]
@@ -118,12 +118,12 @@ def bring_graphs(
 
 
 def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operation]:
-    """Graphs go: they are closed, and their regions are cleared when their packets left.
+    """Remove graphs: close them, and clear their regions once their packets have left.
 
-    Regions that other graphs use go on as they are.
+    Regions that other graphs use are left as they are.
     """
     closed = [op for graph in graphs for op in close_graph(image, graph)]
-    # What was judged before is admitted within as many clocks.
+    # Packets that were judged before the graph closed are admitted within this many clocks.
     drain = [wait_clocks(_JUDGED)]
     drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
     cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
@@ -131,7 +131,7 @@ def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operat
 
 
 def listing(operations: Sequence[Operation]) -> str:
-    """Operations in words, a line each, for who drives ``cfg_*`` and ``wr_*`` of a card."""
+    """Describe operations in words, one per line, for the driver of ``cfg_*`` and ``wr_*``."""
     return "".join(_line(*operation) + "\n" for operation in operations)
 
 
@@ -151,7 +151,7 @@ def _line(kind: int, a: int, b: int, c: int) -> str:
 
 
 def _own_regions(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[int]:
-    """Regions that no other graph uses."""
+    """Return the regions that no other graph uses."""
     used = [
         {r for branch in g.branches for leg in branch for r in leg.regions} for g in image.graphs
     ]

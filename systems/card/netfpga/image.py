@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands on a card: tenants, graphs and regions as the hardware has them."""
+"""The contents of a card: tenants, graphs and regions as the hardware represents them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from n3ic.systems.card.description import Join, UidCarrier
 
 CARRIERS: tuple[UidCarrier, ...] = ("header", "vlan", "udp-port")
 JOINS: tuple[Join, ...] = ("both", "vote", "most-certain")
-RATE_UNIT = 1 << 16  # a beat a clock
+RATE_UNIT = 1 << 16  # one beat per clock
 MAX_BURST = (1 << 12) - 1  # beats
-_AROUND = 7  # clocks of a layer beside its rows and its popcount
-MAX_NEED = 800  # bytes of a packet that are looked at
+_AROUND = 7  # clocks of a layer besides its rows and its popcount
+MAX_NEED = 800  # bytes of a packet that the card parses
 ALL_PORTS = 0xFF
 
 
 @dataclass(frozen=True)
 class CoreTask:
-    """Networks of one shape that share an executor: one, if it is unrolled.
+    """Networks of one shape that share an executor; an unrolled executor has only one.
 
     Attributes:
-        models: the networks; a packet names one by its place.
+        models: the networks; a packet selects one by its index.
         style: ``sequential`` or ``unrolled``.
-        layout: of the sequential executor; None for an unrolled one.
-        pipeline: look-up tables in a row of an unrolled executor.
+        layout: layout of a sequential executor; None for an unrolled one.
+        pipeline: look-up tables between registers of an unrolled executor.
         outputs: ``scores`` or ``class`` of an unrolled executor.
-        names: full names of the networks' tasks on the card; none where nobody names them.
+        names: full names of the networks' tasks on the card; empty if they have none.
     """
 
     kind: ClassVar[str] = "core"
@@ -47,10 +47,10 @@ class CoreTask:
 
     @property
     def interval(self) -> int:
-        """Most clocks from an inference to the next one, back to back.
+        """Maximum clocks between two inferences that follow back to back.
 
-        As many as the slowest layer has rows; of a layer of few rows, half the way through it, as
-        two vectors may be on that way.
+        This is the number of rows of the slowest layer. For a layer with few rows it is half of
+        the layer's latency, because two vectors may be inside it.
         """
         if self.layout is None:
             return 1
@@ -74,7 +74,7 @@ class CoreTask:
 
     @property
     def comment(self) -> str:
-        """What it is, in a line."""
+        """One-line description."""
         count = len(self.models)
         what = f"{count} networks" if count > 1 else "network"
         return f"{what} {self.models[0].shape_text}, {self.style}"
@@ -82,14 +82,14 @@ class CoreTask:
 
 @dataclass(frozen=True)
 class InputTask:
-    """The input stage of a model: integer features to bits."""
+    """The input stage of a model, which turns integer features into bits."""
 
     kind: ClassVar[str] = "input"
     model: BinaryModel
 
     @property
     def comment(self) -> str:
-        """What it is, in a line."""
+        """One-line description."""
         return f"input stage of {len(self.model.input.features)} features"
 
 
@@ -98,10 +98,10 @@ class UserTask:
     """A user's Verilog behind a watchdog.
 
     Attributes:
-        top: the module.
+        top: name of the module.
         sources: names and texts of its files.
         bits: width of its streams.
-        limit: clocks within which it ends a packet.
+        limit: maximum clocks that it may take for a packet.
     """
 
     kind: ClassVar[str] = "user"
@@ -112,7 +112,7 @@ class UserTask:
 
     @property
     def comment(self) -> str:
-        """What it is, in a line."""
+        """One-line description."""
         return f"user's task {self.top}"
 
 
@@ -121,7 +121,7 @@ CardTask = CoreTask | InputTask | UserTask
 
 @dataclass(frozen=True)
 class CardRegion:
-    """A chain of tasks; ``held`` regions begin in reset."""
+    """A chain of tasks; ``held`` regions start in reset."""
 
     tasks: tuple[CardTask, ...]
     held: bool = False
@@ -132,9 +132,9 @@ class Leg:
     """A pass through a region.
 
     Attributes:
-        regions: those that it may run in: instances of one chain.
+        regions: regions that it may run in, which are instances of one chain.
         tasks: indices of the chain's tasks that are not skipped.
-        model: place of the network in its executor.
+        model: index of the network in its executor.
     """
 
     regions: tuple[int, ...]
@@ -144,15 +144,15 @@ class Leg:
 
 @dataclass(frozen=True)
 class HardwareRule(VerdictRule):
-    """What becomes of a verdict: the first rule that is about it counts.
+    """Action for a verdict; the first matching rule counts.
 
     Attributes:
-        classes: class indices that it is about; empty for all, and for the host's.
-        margin: smallest margin.
-        below: margin from which on it is not about a packet any more; None for none.
+        classes: indices of the matching classes; empty for all classes and the host's verdict.
+        margin: smallest matching margin.
+        below: exclusive upper bound of matching margins; None for no bound.
         drop: whether the packet is dropped.
-        to: destination ports instead of its own, as bits of ``tuser``; 0 for its own.
-        copy: destination ports that it goes to as well.
+        to: destination ports in place of its own, as bits of ``tuser``; 0 keeps its own.
+        copy: additional destination ports.
     """
 
     classes: tuple[int, ...] = ()
@@ -165,18 +165,18 @@ class HardwareRule(VerdictRule):
 
 @dataclass(frozen=True)
 class CardGraph:
-    """What packets of a UID run through.
+    """The tasks for the packets of a UID.
 
     Attributes:
-        name: of the tenant and the graph, for comments.
+        name: names of tenant and graph, for comments.
         tenant: index of its owner.
-        uid: what its packets carry.
-        input_bytes: length of the field that they hold.
-        branches: legs of each parallel branch, one after the other.
-        join: how several branches become one answer.
-        rules: what becomes of it.
+        uid: identifier in its packets.
+        input_bytes: length of the input field in its packets.
+        branches: legs of each parallel branch, in order.
+        join: how the results of several branches are joined.
+        rules: rules for the answer.
         sources: ports that its packets may come from, as bits of ``tuser``.
-        on: whether it is in the table from the start.
+        on: whether the graph is open from the start.
     """
 
     name: str
@@ -191,7 +191,7 @@ class CardGraph:
 
     @property
     def results(self) -> int:
-        """Results that its packets have room for."""
+        """Number of results that its packets have room for."""
         return len(self.branches) if self.join == "both" else 1
 
 
@@ -200,9 +200,9 @@ class CardTenant:
     """A tenant's share of the ingress.
 
     Attributes:
-        name: its name.
-        rate: beats of 32 bytes a clock, in 1/65536.
-        burst: beats that its bucket holds.
+        name: name of the tenant.
+        rate: beats of 32 bytes per clock, in 1/65536.
+        burst: size of its bucket in beats.
     """
 
     name: str
@@ -215,14 +215,14 @@ class NetfpgaCardImage:
     """A whole card.
 
     Attributes:
-        name: of the card.
-        tenants: those who share it.
-        graphs: what they run.
-        regions: where.
+        name: name of the card.
+        tenants: tenants of the card.
+        graphs: graphs of all tenants.
+        regions: regions with their tasks.
         carrier: how packets carry a UID.
         beats_w: log2 of the beats of 32 bytes that a tenant's queue holds.
-        seq_w: log2 of the packets that it holds.
-        credit_w: log2 of the packets that are in a task at a time.
+        seq_w: log2 of the packets that a tenant's queue holds.
+        credit_w: log2 of the packets that a task holds at a time.
     """
 
     name: str
@@ -235,10 +235,10 @@ class NetfpgaCardImage:
     credit_w: int = 3
 
     def __post_init__(self) -> None:
-        """Check what the hardware's fields hold.
+        """Check that values fit the hardware's fields.
 
         Raises:
-            ExportError: a value is out of its range; says which.
+            ExportError: A value is out of range; the error says which.
         """
         if self.need > MAX_NEED:
             raise ExportError(
@@ -258,7 +258,7 @@ class NetfpgaCardImage:
 
     @property
     def results(self) -> int:
-        """Results that each packet has room for."""
+        """Number of results that each packet has room for."""
         return max(graph.results for graph in self.graphs)
 
     @property
@@ -290,7 +290,7 @@ class NetfpgaCardImage:
 
     @property
     def data_w(self) -> int:
-        """Bits of what goes from task to task."""
+        """Bits of the data between tasks."""
         inside = [
             task.model.input.n_bits
             for region in self.regions
@@ -311,7 +311,7 @@ class NetfpgaCardImage:
 
     @property
     def queue_w(self) -> int:
-        """Bits of a tenant's number; one more is that of all other packets."""
+        """Bits of a queue's number; there is a queue per tenant and one for all other packets."""
         return max(1, clog2(len(self.tenants) + 1))
 
     @property
@@ -321,7 +321,7 @@ class NetfpgaCardImage:
 
     @property
     def branches(self) -> int:
-        """Branches of the graph that has most."""
+        """Largest number of branches of a graph."""
         return max(len(graph.branches) for graph in self.graphs)
 
     @property
@@ -336,12 +336,12 @@ class NetfpgaCardImage:
 
     @property
     def tasks(self) -> int:
-        """Tasks of the longest chain."""
+        """Number of tasks of the longest chain."""
         return max(len(region.tasks) for region in self.regions)
 
     @property
     def model_w(self) -> int:
-        """Bits of a network's place in its executor."""
+        """Bits of a network's index in its executor."""
         return max([1, *(clog2(len(core.models)) for core in self.cores)])
 
     @property
@@ -351,14 +351,14 @@ class NetfpgaCardImage:
 
     @property
     def side_w(self) -> int:
-        """Bits of what goes along with a packet through the regions."""
+        """Bits of the side data that accompany a packet through the regions."""
         return (
             self.packet_at + self.leg_w + self.branch_w + self.seq_w + self.queue_w + self.graph_w
         )
 
     @property
     def packet_at(self) -> int:
-        """The first of them that name the packet: model, skipped tasks and flags come before."""
+        """First bit of the side data that identify the packet, after model, skip bits and flags."""
         return self.model_w + self.tasks + 3
 
     @property
@@ -375,7 +375,7 @@ class NetfpgaCardImage:
         )
 
     def legs_of(self, name: str) -> list[Leg]:
-        """Every place of a network, by the full name of its task: one a region that has it."""
+        """Return the legs of a network, by the full name of its task: one per region with it."""
         return [
             Leg((r,), (k,), task.names.index(name))
             for r, region in enumerate(self.regions)
@@ -384,7 +384,7 @@ class NetfpgaCardImage:
         ]
 
     def core_of(self, leg: Leg) -> tuple[CoreTask, BinaryModel] | None:
-        """The executor and the network of a leg; None for a leg without one."""
+        """Return the executor and the network of a leg; None for a leg without a network."""
         for index in leg.tasks:
             task = self.regions[leg.regions[0]].tasks[index]
             if isinstance(task, CoreTask):

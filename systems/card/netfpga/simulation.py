@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a card's Verilog: packets and control in, packets and what was counted out."""
+"""Run a card's Verilog: packets and control operations in, packets and counters out."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def register(kind: int, index: int, word: int = 0) -> int:
 
 
 def set_register(address: int, value: int) -> Operation:
-    """A register gets a value."""
+    """Set a register."""
     return (0, address, value, 0)
 
 
 def wait_sent(packets: int) -> Operation:
-    """Wait until as many packets were sent."""
+    """Wait until that many packets were sent."""
     return (2, packets, 0, 0)
 
 
@@ -42,18 +42,18 @@ def wait_register(address: int, mask: int, value: int) -> Operation:
 
 
 def wait_left(queue: int) -> Operation:
-    """Wait until the packets of a tenant that are on the card now have left."""
+    """Wait until the packets of a queue that are on the card now have left."""
     admitted, left = (register(COUNTER, queue, COUNTERS.index(n)) for n in ("admitted", "left"))
     return (8, admitted, left, 0)
 
 
 def wait_clocks(clocks: int) -> Operation:
-    """Wait."""
+    """Wait for a number of clocks."""
     return (6, clocks, 0, 0)
 
 
 def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Operation]:
-    """Write a network into the bank that is not used, and swap."""
+    """Write a network into the unused bank, and swap the banks."""
     at = region << 8 | model
     return [
         (7, region, 0, 0),
@@ -65,7 +65,7 @@ def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Ope
 
 @dataclass(frozen=True)
 class SentPacket:
-    """A packet that left: its number, clock of its last beat, ``tuser``, bytes."""
+    """A packet that left: its number, the clock of its last beat, ``tuser`` and its bytes."""
 
     number: int
     clock: int
@@ -75,7 +75,7 @@ class SentPacket:
 
 @dataclass(frozen=True)
 class ObservedInference:
-    """What an executor showed: region, packet, model, and its scores and hidden bits as numbers."""
+    """An executor's output: region, packet, model, and scores and hidden bits as numbers."""
 
     region: int
     graph: int
@@ -90,15 +90,15 @@ class ObservedInference:
 
 @dataclass(frozen=True)
 class SimulationLog:
-    """What a run showed.
+    """Observations of a run.
 
     Attributes:
         left: packets in the order in which they left.
         sent: clock of each packet's last beat at the input.
-        counters: of each tenant, and of the packets that name no graph, by name.
-        inferred: results of the executors in the order of their clocks.
-        registers: clock, address and value of what the program read.
-        simulator: what ran.
+        counters: counters of each tenant, and of packets that name no graph, by name.
+        inferred: results of the executors, in the order of their clocks.
+        registers: clock, address and value of each register that the program read.
+        simulator: name of the simulator.
     """
 
     left: tuple[SentPacket, ...]
@@ -109,7 +109,7 @@ class SimulationLog:
     simulator: str
 
     def latencies(self, numbers: Iterable[int]) -> list[int]:
-        """Clocks from the last beat in to the last beat out, of those packets that left."""
+        """Clocks from the last beat in to the last beat out, for the packets that left."""
         left = {p.number: p.clock for p in self.left}
         return [left[n] - self.sent[n] for n in numbers if n in left]
 
@@ -128,18 +128,18 @@ def run(
     """Run the card of a directory.
 
     Args:
-        directory: what :func:`write_card` wrote; it is read and not changed.
+        directory: directory that :func:`write_card` wrote; only read.
         image: the card.
         packets: packets to send.
-        program: operations of the control plane meanwhile.
+        program: operations of the control plane during the run.
         simulator: the simulator to use.
         pauses: whether the receiver pauses at random.
-        trace: whether the executors show scores and hidden bits.
+        trace: whether to observe scores and hidden bits of the executors.
         quiet: clocks without a packet after which the run ends.
 
     Raises:
-        MissingDependencyError: no simulator is installed.
-        VerifyError: the card does not build or stops, or leaves a packet unfinished.
+        MissingDependencyError: No simulator is installed.
+        VerifyError: The card does not build or stops, or leaves a packet unfinished.
     """
     chosen = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
@@ -211,10 +211,10 @@ def _left(beats: Sequence[Sequence[str]]) -> SentPacket:
 
 
 def _known(text: str) -> str:
-    """A number that the simulator knows.
+    """Check that a number has no unknown bits.
 
     Raises:
-        VerifyError: the number has unknown bits.
+        VerifyError: The number has unknown bits.
     """
     if re.search("[xXzZ]", text):
         raise VerifyError(f"the card: unknown bits leave it: {text}")

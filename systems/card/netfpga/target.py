@@ -21,16 +21,16 @@ from n3ic.util.files import free_path, write_atomic
 
 
 class NetfpgaCards(CardTarget):
-    """Verilog of a card with a region and an executor for each shape of networks."""
+    """Verilog cards, with an executor for each shape of networks in a region."""
 
     name: ClassVar[str] = "netfpga"
     fixed: ClassVar[str] = ""
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:
-        """The card of a plan, as it is written and as :mod:`.card.control` changes it.
+        """Return the card of a plan, as it is written and as :mod:`.card.control` changes it.
 
         Raises:
-            CardError: a task or a flow that this target does not have.
+            CardError: The target does not support a task or a flow.
         """
         return image_of(plan, self.exporter.options, 1e6 * self.exporter.device.clock_mhz)
 
@@ -56,7 +56,7 @@ class NetfpgaCards(CardTarget):
         return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, tuple(figures))
 
     def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
-        """Write what the control plane does into a new file ``to``; see the base class."""
+        """Write the control plane's operations into a new file ``to``; see the base class."""
         image = self.card_image(plan)
         clocks = round(RECONFIGURATION_SECONDS * 1e6 * self.exporter.device.clock_mhz)
         operations = operations_of(image, change, clocks)

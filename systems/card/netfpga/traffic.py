@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets for a card, and what must come of each: what its Verilog is compared with."""
+"""Packets for a card and their expected outcomes, with which its Verilog is compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TrafficPacket:
     """A packet and its place in the traffic.
 
     Attributes:
-        frame: its bytes.
+        frame: bytes of the packet.
         source: port that it comes from, as a bit of ``tuser``.
         gap: clocks between the packet before it and its first beat.
     """
@@ -32,13 +32,13 @@ class TrafficPacket:
 
 @dataclass(frozen=True)
 class ExpectedOutcome:
-    """What must come of a packet.
+    """The expected outcome of a packet.
 
     Attributes:
-        tenant: whose it is; None for a packet that names no graph.
-        graph: which one it names.
-        data: the bytes that leave.
-        to: destination ports in ``tuser``; None where they are left alone.
+        tenant: index of its owner; None for a packet that names no graph.
+        graph: index of the graph that it names.
+        data: bytes that leave.
+        to: destination ports in ``tuser``; None if they are unchanged.
         dropped: whether the graph's policy drops it.
     """
 
@@ -52,7 +52,7 @@ class ExpectedOutcome:
 def build(
     image: NetfpgaCardImage, graph: CardGraph, field: bytes, rng: np.random.Generator
 ) -> bytes:
-    """A frame that asks a graph about a field, without a byte more than it must have."""
+    """Make a request frame of minimum length for a graph."""
     body = bytearray(rng.bytes(image.offset + graph.input_bytes))
     body[:12] = MACS
     address(body, image.carrier, graph.uid)
@@ -61,7 +61,7 @@ def build(
 
 
 def named(image: NetfpgaCardImage, packet: TrafficPacket) -> int | None:
-    """Which graph a packet asks; None for none, or one that is closed to it."""
+    """Return the graph that a packet names; None for no graph, or one that is closed to it."""
     data = packet.frame.data
     uid = uid_of(data, image.carrier)
     for index, graph in enumerate(image.graphs):
@@ -73,7 +73,7 @@ def named(image: NetfpgaCardImage, packet: TrafficPacket) -> int | None:
 
 
 def result_of(model: BinaryModel, words: Words, *, class_only: bool = False) -> FrameResult:
-    """What a network says of one packed input."""
+    """Compute a network's result for one packed input."""
     ((_, result),) = results_of(model, words)
     return replace(result, margin=0) if class_only else result
 
@@ -81,7 +81,7 @@ def result_of(model: BinaryModel, words: Words, *, class_only: bool = False) -> 
 def outcome(
     image: NetfpgaCardImage, packet: TrafficPacket, results: Sequence[FrameResult] | None = None
 ) -> ExpectedOutcome:
-    """What must come of a packet; ``results`` of the branches are computed if not given."""
+    """Compute the expected outcome of a packet, and its ``results`` unless they are given."""
     data = packet.frame.data
     index = named(image, packet)
     if index is None:
@@ -103,7 +103,7 @@ def outcome(
 
 
 def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -> list[FrameResult]:
-    """What each branch of a graph's networks says of a packet."""
+    """Compute the result of each branch of a graph for a packet."""
     graph = image.graphs[index]
     field = packet.frame.data[image.offset : image.offset + graph.input_bytes]
     found = []
@@ -122,7 +122,7 @@ def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -
 
 
 def beats_text(packets: Sequence[TrafficPacket]) -> str:
-    """The packets as ``n3ic_card_tb.v`` reads them."""
+    """Format packets for ``n3ic_card_tb.v``."""
     lines = []
     for number, packet in enumerate(packets):
         frame = packet.frame

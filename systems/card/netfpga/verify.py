@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every network of a card through the joint image, tenants interleaved at random."""
+"""Run every network of a card in the joint image, with tenants interleaved at random."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def verify_card(
 ) -> CardRun:
     """Run a card and compare all bytes, scores and hidden bits with its networks.
 
-    Packets of all graphs come in random order, and between them some that only look like it: cut
-    short, with a UID that no graph has, of other types. They come as slowly as the slowest region
-    computes, so that none may be dropped.
+    Packets of all graphs arrive in random order, mixed with near misses: packets that are cut
+    short, have an unknown UID, or are of other types. They arrive no faster than the slowest region
+    computes, so none may be dropped.
 
     Args:
-        directory: what :func:`~n3ic.systems.card.netfpga.write.write_card` wrote.
+        directory: directory that :func:`~n3ic.systems.card.netfpga.write.write_card` wrote.
         image: the card.
-        count: packets of each graph.
-        simulator: which one.
+        count: packets per graph.
+        simulator: the simulator to use.
 
     Raises:
-        MissingDependencyError: no simulator is installed.
-        VerifyError: a packet is lost, reordered or answered wrongly, or a network computes another
+        MissingDependencyError: No simulator is installed.
+        VerifyError: A packet is lost, reordered or answered wrongly, or a network computes another
             result; the error names it.
     """
     packets = packets_of(image, count)
@@ -94,7 +94,7 @@ def verify_card(
 
 
 def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
-    """Packets of all graphs in random order, and others between them."""
+    """Make packets of all graphs in random order, and other packets between them."""
     rng = np.random.default_rng(11)
     fields = [_fields(image, graph, count, rng) for graph in image.graphs]
     order = rng.permutation([g for g in range(len(image.graphs)) for _ in range(count)])
@@ -120,7 +120,7 @@ def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
 
 
 def work(image: NetfpgaCardImage, graph: CardGraph) -> int:
-    """Clocks for which a packet keeps the regions busy, were they used one after the other."""
+    """Clocks that a packet takes if its regions are used one after another."""
     clocks = 0
     for branch in graph.branches:
         for leg in branch:
@@ -135,7 +135,7 @@ def work(image: NetfpgaCardImage, graph: CardGraph) -> int:
 def _fields(
     image: NetfpgaCardImage, graph: CardGraph, count: int, rng: np.random.Generator
 ) -> list[bytes]:
-    """Inputs that decide much: of each network of the graph in turn."""
+    """Make verification inputs for each network of the graph in turn."""
     cores = [c for branch in graph.branches for leg in branch if (c := image.core_of(leg))]
     if not cores or _users(image, graph):
         return [rng.bytes(graph.input_bytes) for _ in range(count)]
@@ -154,7 +154,7 @@ def _fields(
 
 
 def _users(image: NetfpgaCardImage, graph: CardGraph) -> bool:
-    """Whether a user's own task has a part in the answer, which no reference tells."""
+    """Whether a user's own task, which has no reference, contributes to the answer."""
     return any(
         isinstance(image.regions[leg.regions[0]].tasks[k], UserTask)
         for branch in graph.branches
@@ -164,7 +164,7 @@ def _users(image: NetfpgaCardImage, graph: CardGraph) -> bool:
 
 
 def _outcome(image: NetfpgaCardImage, packet: TrafficPacket) -> ExpectedOutcome | None:
-    """What must come of a packet; None where a user's task decides."""
+    """Compute the expected outcome of a packet; None if a user's task decides."""
     index = traffic.named(image, packet)
     if index is not None and _users(image, image.graphs[index]):
         return ExpectedOutcome(image.graphs[index].tenant, index, b"")
@@ -176,10 +176,10 @@ def compare(
     outcomes: Sequence[ExpectedOutcome | None],
     log: simulation.SimulationLog,
 ) -> None:
-    """Compare what left with what must.
+    """Compare the packets that left with the expected ones.
 
     Raises:
-        VerifyError: a packet is lost, duplicated, changed or out of order; the error names it.
+        VerifyError: A packet is lost, duplicated, changed or out of order; the error names it.
     """
     seen: dict[int, simulation.SentPacket] = {}
     last: dict[int | None, int] = {}
@@ -211,13 +211,13 @@ def compare_inferences(
     outcomes: Sequence[ExpectedOutcome | None],
     log: simulation.SimulationLog,
 ) -> int:
-    """Compare scores and hidden bits that the executors showed, where a packet tells their input.
+    """Compare observed scores and hidden bits, where the packet determines the input.
 
     Returns:
         Number of compared inferences.
 
     Raises:
-        VerifyError: a value differs from the network's; the error names layer, neuron and vector.
+        VerifyError: A value differs from the network's; the error names layer, neuron and vector.
     """
     turns: dict[int, int] = defaultdict(int)
     admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph
@@ -234,7 +234,7 @@ def compare_inferences(
         place = replace(seen, region=0, model=0, scores=0, hidden=0)
         same = admitted[seen.queue, seen.seq, seen.graph]
         if rounds[place] >= len(same):
-            raise VerifyError(f"the card: region {seen.region} computes what no packet asked")
+            raise VerifyError(f"the card: region {seen.region} computes a result for no packet")
         number = same[rounds[place]]
         rounds[place] += 1
         found[seen.graph, seen.branch, seen.leg].append((number, seen))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Verilog and the memory files of a card."""
+"""Write the Verilog and the memory files of a card."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def write_readme(image: NetfpgaCardImage, clock_mhz: float, out: Path) -> None:
 
 
 def table_entry(graph: CardGraph, *, on: bool | None = None) -> int:
-    """A graph's word in the table: on, tenant, source ports, UID."""
+    """Return a graph's word in the table: on, tenant, source ports, UID."""
     shown = graph.on if on is None else on
     return shown << 31 | graph.tenant << 24 | graph.sources << 16 | graph.uid
 
 
 def _packed(fields: Iterable[tuple[int, int]]) -> str:
-    """A Verilog constant of fields of given widths, the first one lowest."""
+    """Pack fields of given widths into a Verilog constant, the first field lowest."""
     value = at = 0
     for width, field in fields:
         value |= int(field) << at
@@ -142,7 +142,7 @@ def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
         "skip_at": image.model_w,
         "reserved_at": image.model_w + image.tasks,
         "packet_at": image.packet_at,
-        # A task that failed is its packet's last: everything is skipped, no leg comes after.
+        # A failed task ends its packet's way: all later tasks and legs are skipped.
         "fail_bits": (((1 << image.tasks) - 1) << image.model_w)
         | (6 << image.model_w + image.tasks),
         "graph_w": image.graph_w,
@@ -217,7 +217,7 @@ def _write_core(task: CoreTask, out: Path) -> dict[str, Any]:
 
 
 def _apart(texts: Mapping[str, str], mark: str, out: Path) -> None:
-    """Write generated files under names of a task's own: files, modules and memory files."""
+    """Write generated files with names unique to a task: files, modules and memory files."""
     modules = "|".join(m for text in texts.values() for m in _MODULE.findall(text))
     own = re.compile(rf"\b({modules})\b")
     for file, text in texts.items():
@@ -271,7 +271,7 @@ def _graphs(image: NetfpgaCardImage) -> list[dict[str, Any]]:
 
 
 def _when(rule: HardwareRule) -> str:
-    """The condition of a rule in Verilog."""
+    """Return the condition of a rule in Verilog."""
     parts = []
     if rule.classes:
         parts.append("(" + " || ".join(f"verdict == 16'd{c}" for c in rule.classes) + ")")

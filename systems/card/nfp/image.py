@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card on the NFP: a region of the plan is an island, its networks lie in the island's CLS."""
+"""A card on the NFP: each region of the plan is an island with its networks in CLS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Island:
     threads: tuple[int, ...]
 
     def serves(self) -> list[int]:
-        """The network of each context that has one, in the contexts' order."""
+        """The network of each context that serves one, in the order of contexts."""
         return [n for n, count in enumerate(self.threads) for _ in range(count)]
 
 
@@ -59,11 +59,11 @@ class NfpCardImage:
     """A card on the NFP.
 
     Attributes:
-        card: its tenants and graphs.
-        islands: those that hold networks.
-        contexts: of one island.
-        all_islands: how many the device has.
-        tick_hz: ticks of a micro-engine's timestamp a second.
+        card: tenants and graphs of the card.
+        islands: islands that hold networks.
+        contexts: contexts per island.
+        all_islands: number of islands of the device.
+        tick_hz: ticks per second of a micro-engine's timestamp.
     """
 
     card: SoftwareCard
@@ -74,7 +74,7 @@ class NfpCardImage:
 
     @property
     def buckets(self) -> list[Bucket]:
-        """Of each tenant."""
+        """Token bucket of each tenant."""
         steps = [max(1, (t.rate << 32) // self.tick_hz) for t in self.card.tenants]
         return [
             Bucket(t.burst, step, -(-(t.burst << 32) // step))
@@ -88,35 +88,35 @@ class NfpCardImage:
 
     @property
     def branches(self) -> int:
-        """Networks of the graph that has most."""
+        """Largest number of networks of a graph."""
         return max(len(g.branches) for g in self.card.graphs)
 
     @property
     def max_words(self) -> int:
-        """Words of the widest layer's input; two at least, of which compilers see bounds kept."""
+        """Words of the widest layer's input; at least two, so that compilers accept the bounds."""
         return max(2, *(layer.n_words for m in self.models for layer in m.layers))
 
     @property
     def ask_words(self) -> int:
-        """Words of the longest question."""
+        """Words of the longest request."""
         return max(max(m.input.n_words, len(m.input.features)) for m in self.models)
 
     @property
     def classes(self) -> int:
-        """Classes of the network that has most."""
+        """Largest number of classes of a network."""
         return max(len(m.classes) for m in self.models)
 
     @property
     def hidden_words(self) -> int:
-        """Words of all hidden layers of the network that has most; one at least."""
+        """Largest number of hidden words of a network; at least one."""
         return max(1, *(sum(word_count(y.n_outputs) for y in m.hidden) for m in self.models))
 
 
 def image_of(plan: CardPlan, card: SoftwareCard, device: Device) -> NfpCardImage:
-    """The image of a plan.
+    """Make the image of a plan.
 
     Raises:
-        CardError: the firmware does not support a graph, or an island is too small.
+        CardError: The firmware does not support a graph, or an island is too small.
     """
     for graph in card.graphs:
         if graph.rules:
@@ -176,7 +176,7 @@ def divide(loads: list[float], contexts: int) -> tuple[int, ...]:
 
 
 def _loads(plan: CardPlan) -> dict[tuple[int, str], float]:
-    """Thread-seconds a second of each task in each region, at the guaranteed rates."""
+    """Thread-seconds per second of each task in each region, at the guaranteed rates."""
     loads: dict[tuple[int, str], float] = defaultdict(float)
     for graph in plan.graphs:
         for path in graph.paths:
@@ -189,7 +189,7 @@ def _loads(plan: CardPlan) -> dict[tuple[int, str], float]:
 
 
 def _check_room(plan: CardPlan, image: NfpCardImage, device: Device) -> None:
-    """Refuse an island whose CLS does not hold its networks beside the contexts' state."""
+    """Check that the CLS of each island holds its networks beside the contexts' state."""
     features = max((len(m.input.features) for m in image.models), default=0)
     state = 4 * image.contexts * (2 * image.max_words + image.classes + features)
     tables = 4 * image.contexts

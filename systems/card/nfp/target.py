@@ -16,7 +16,7 @@ from n3ic.systems.card.plan import CardPlan
 
 
 class NfpCards(CardTarget):
-    """Micro-C that runs the networks of several tenants, an island each."""
+    """Micro-C that runs the networks of several tenants, with islands as regions."""
 
     name: ClassVar[str] = "nfp"
     fixed: ClassVar[str] = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every network of a card through its island's micro-C, tenants interleaved at random."""
+"""Run every network of a card in its island's micro-C, with tenants interleaved at random."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
 def verify_card(image: NfpCardImage, directory: Path, packets: int) -> CardCheck:
     """Compare scores, verdicts, hidden bits, joins and token buckets; see the base class.
 
-    A network that stands in several islands answers in each of them.
+    A network in several islands is verified in each of them.
     """
     card = image.card
     asked = traffic(card, packets)
@@ -73,16 +73,16 @@ def verify_card(image: NfpCardImage, directory: Path, packets: int) -> CardCheck
 def _check_joins(
     directory: Path, image: NfpCardImage, asked: Sequence[RequestFrame], results: Sequence[Row]
 ) -> None:
-    """Compare what the data plane's C makes of the islands' results.
+    """Compare how the data plane's C joins the islands' results.
 
     Args:
         directory: the export.
-        image: what it was written from.
-        asked: the packets.
-        results: result and margin of each branch of each packet.
+        image: image of the export.
+        asked: the request frames.
+        results: result and margin of each branch of each frame.
 
     Raises:
-        VerifyError: another result, or another number of them.
+        VerifyError: A result or the number of results differs.
     """
     rows = np.zeros((len(asked), 1 + 2 * image.branches), dtype=np.uint32)
     left = iter(results)
@@ -105,10 +105,10 @@ def _check_joins(
 
 
 def check_rates(directory: Path, image: NfpCardImage, asked: Sequence[RequestFrame]) -> None:
-    """Compare the frames that the token buckets pass: at their rates, and while all threads flood.
+    """Compare the frames that the token buckets pass, at their rates and in a flood.
 
     Raises:
-        VerifyError: another frame passes, or a flood passes another number of frames.
+        VerifyError: A wrong frame passes, or a flood passes a wrong number of frames.
     """
     rng = np.random.default_rng(6)
     buckets, tenants = image.buckets, [g.tenant for g in image.card.graphs]
@@ -146,7 +146,7 @@ def check_rates(directory: Path, image: NfpCardImage, asked: Sequence[RequestFra
 
 
 def _admitted(directory: Path, rows: Sequence[tuple[int, int, int]], threads: int) -> list[int]:
-    """What the buckets answer about frames: graph, bytes, tick."""
+    """Ask the buckets about frames, given as graph, bytes and tick."""
     words = [(graph, length, tick & 0xFFFFFFFF, tick >> 32) for graph, length, tick in rows]
     given = np.array(words, dtype=np.uint32).tobytes()
     answers = _run_host(directory, "n3ic_card_rate_host.c", (), given, str(threads))
@@ -158,11 +158,11 @@ def _admitted(directory: Path, rows: Sequence[tuple[int, int, int]], threads: in
 def _ask(
     directory: Path, image: NfpCardImage, island: Island, questions: list[tuple[Branch, bytes]]
 ) -> NDArray[np.uint32]:
-    """Answers of an island, a row each.
+    """Run an island on questions; return one row per answer.
 
     Raises:
-        MissingDependencyError: no C compiler is installed.
-        VerifyError: the micro-C does not compile or run.
+        MissingDependencyError: No C compiler is installed.
+        VerifyError: The micro-C does not compile or run.
     """
     rows = np.zeros((len(questions), 2 + image.ask_words), dtype=np.uint32)
     for row, (branch, field) in zip(rows, questions, strict=True):
@@ -181,7 +181,7 @@ def _ask(
 def _run_host(
     directory: Path, name: str, options: Sequence[str], given: bytes, *arguments: str
 ) -> Row:
-    """Compile a program of the export and run it: the words that it writes."""
+    """Compile a program of the export, run it, and return the words that it writes."""
     with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
         program = Path(folder) / "program"
         source = directory.resolve() / "host" / name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The micro-C of a card."""
+"""Write the micro-C of a card."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NOBODY = "N3IC_NOBODY"
 
 
 def write_card(image: NfpCardImage, modelled: str, out: Path) -> None:
-    """Write micro-C, weights of each island, what runs them on a host, and the README.
+    """Write micro-C, weights of each island, programs that run them on a host, and the README.
 
     Args:
         image: the card.
-        modelled: what is said of the micro-C's syntax.
+        modelled: note on the micro-C's syntax.
         out: an empty directory.
     """
     (out / "host").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a card as commands for ``simple_switch_CLI``, given to a switch or to a file."""
+"""Changes of a card as commands for ``simple_switch_CLI``, sent to a switch or to a file."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _ADDRESS = re.compile(r"thrift:(?:([A-Za-z0-9][A-Za-z0-9.-]*):)?([0-9]{1,5})")
 
 
 def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
-    """Change a card that runs, or write what changes it.
+    """Change a running card, or write the commands that change it.
 
     Args:
-        card: the card that runs.
-        change: what comes, is replaced or goes.
-        to: ``thrift:PORT`` or ``thrift:HOST:PORT``, where ``simple_switch`` runs it; or a new file.
+        card: the running card.
+        change: the change.
+        to: ``thrift:PORT`` or ``thrift:HOST:PORT`` of ``simple_switch``, or a new file.
 
     Returns:
-        What was done, and whether it is confirmed, in a sentence.
+        A sentence that says what was done, and whether it is confirmed.
 
     Raises:
-        CardError: the program's stages cannot compute a network.
-        UsageError: no switch is reachable, or the file exists.
+        CardError: The program's stages cannot compute a network.
+        UsageError: No switch is reachable, or the file exists.
         MissingDependencyError: ``simple_switch_CLI`` is not on the PATH.
-        VerifyError: the switch does not hold the entries that it was given.
+        VerifyError: The switch does not hold the entries that it was given.
     """
     cli = cli_of(to)
     image = image_of(card)
@@ -56,10 +56,10 @@ def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
 
 
 def cli_of(to: str) -> list[str] | None:
-    """The command that reaches a switch; None where ``to`` is a file.
+    """Return the command that reaches a switch; None if ``to`` is a file.
 
     Raises:
-        UsageError: the text begins like an address, but is malformed.
+        UsageError: The text begins like an address, but is malformed.
         MissingDependencyError: ``simple_switch_CLI`` is not on the PATH.
     """
     if not to.startswith("thrift:"):
@@ -74,11 +74,11 @@ def cli_of(to: str) -> list[str] | None:
 
 
 def entries_text(card: SoftwareCard, change: CardChange) -> str:
-    """The commands of a change, for a switch that was given the card's ``commands.txt``.
+    """Make the commands of a change, for a switch that has loaded the card's ``commands.txt``.
 
     Args:
-        card: the card that runs.
-        change: what comes, is replaced or goes.
+        card: the running card.
+        change: the change.
 
     Raises:
         CardError: the program's stages cannot compute a network.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card as a P4 program: networks of one shape share its stages, each has its entries.
+"""A card as a P4 program: networks of one shape share stages and have their own entries.
 
 A packet passes the tables once for each branch of its graph: it is resubmitted, and a table keyed
 by UID and pass selects the next network. So branches cost entries and passes, not stages.
@@ -26,16 +26,16 @@ _PASSES = 255  # maximum passes of a packet, one per branch
 
 @dataclass(frozen=True)
 class KeyedEntry:
-    """An entry of a table: its keys, what it does, and what it does while it is taken back.
+    """An entry of a table: its keys, its action, and the action that replaces it during a change.
 
     Attributes:
-        table: the table.
-        keys: numbers, and pairs of the least and the greatest of a range.
-        action: what it runs.
-        data: the action's parameters.
-        removed: the action without parameters that stands for it while its network changes or its
-            graph is removed; empty for what may stay.
-        priority: of an entry of ranges, the smallest first; None of others.
+        table: name of the table.
+        keys: numbers, and pairs of smallest and largest value of a range.
+        action: name of the action.
+        data: parameters of the action.
+        removed: action without parameters that replaces it while its network changes or its graph
+            is removed; empty if the entry may stay.
+        priority: priority of an entry with ranges, smallest first; None for other entries.
     """
 
     table: str
@@ -51,9 +51,9 @@ class ShapeGroup:
     """Networks of one shape.
 
     Attributes:
-        index: from 0.
-        tasks: names of those that share its stages; the slot of a task is its place, from 1 on.
-        pipelines: of their networks; layers are numbered through all groups.
+        index: number of the group, from 0.
+        tasks: tasks that share its stages; the slot of a task is its position, from 1.
+        pipelines: pipelines of their networks; layers are numbered across all groups.
     """
 
     index: int
@@ -62,7 +62,7 @@ class ShapeGroup:
 
     @property
     def network(self) -> MatchActionPipeline:
-        """Its stages; the constants of neurons are those of its first network."""
+        """The stages, with the constants of the first network's neurons."""
         return self.pipelines[0]
 
 
@@ -71,8 +71,8 @@ class P4CardImage:
     """A card for P4.
 
     Attributes:
-        card: what it was made of.
-        groups: the shapes of its networks.
+        card: the card.
+        groups: groups of networks of one shape.
     """
 
     card: SoftwareCard
@@ -80,20 +80,20 @@ class P4CardImage:
 
     @property
     def classes(self) -> int:
-        """Classes of the network that has most."""
+        """Largest number of classes of a network."""
         return max(g.network.classes for g in self.groups)
 
     def place(self, task: str) -> tuple[ShapeGroup, int]:
-        """Group and slot of a network."""
+        """Return group and slot of a network."""
         group = next(g for g in self.groups if task in g.tasks)
         return group, 1 + group.tasks.index(task)
 
 
 def image_of(card: SoftwareCard) -> P4CardImage:
-    """The image of a card.
+    """Make the image of a card.
 
     Raises:
-        CardError: a graph that a pipeline does not have; names it.
+        CardError: The target does not support a graph; the error names it.
     """
     for graph in card.graphs:
         _check(graph, card)
@@ -111,7 +111,7 @@ def image_of(card: SoftwareCard) -> P4CardImage:
 
 
 def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
-    """The entries of one of a group's networks: its weights first, its number last."""
+    """Yield the entries of a network in a group: weights first, the model's number last."""
     prefix = f"g{group.index}"
     _, weights, setting = network_entries(group.pipelines[slot - 1])
     for entry in weights:
@@ -123,7 +123,7 @@ def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
 
 
 def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
-    """The entries of a graph: its tenant's meter, its policy, and its networks, the first last."""
+    """Yield the entries of a graph: meter, policy, then networks, with the first network last."""
     yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
     yield from _policy(graph)
     join = {"vote": VOTE, "both": BOTH}.get(graph.join, 0) if len(graph.branches) > 1 else 0
@@ -138,7 +138,7 @@ def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[Keyed
 
 
 def commands_of(image: P4CardImage) -> str:
-    """``simple_switch_CLI`` commands that add all entries and set the meters."""
+    """Make the ``simple_switch_CLI`` commands that add all entries and set the meters."""
     lines = [
         _words("meter_set_rates", METER, str(index), _rate(tenant), _rate(tenant))
         for index, tenant in enumerate(image.card.tenants)
@@ -152,15 +152,15 @@ def commands_of(image: P4CardImage) -> str:
 
 
 def change_of(image: P4CardImage, graph: SoftwareGraph, *, remove: bool = False) -> str:
-    """Commands that write a graph's networks again while packets flow, or remove the graph.
+    """Make commands that rewrite a graph's networks while packets flow, or remove the graph.
 
     Entries are addressed by handles, which are indices in the order of ``commands.txt``. The
     model's number is cleared first and set last, so that no answer in between carries it.
 
     Args:
         image: the card.
-        graph: one of its graphs.
-        remove: take it away; its networks stay for other graphs that have them, too.
+        graph: a graph of the card.
+        remove: whether to remove it; networks that other graphs use stay.
     """
     handles = _handles(image)
     own = [entry for entry in graph_entries_of(image, graph) if entry.removed]
@@ -173,7 +173,7 @@ def change_of(image: P4CardImage, graph: SoftwareGraph, *, remove: bool = False)
 
 
 def networks_of(image: P4CardImage, tasks: Sequence[str]) -> str:
-    """Commands that write networks anew while packets flow; graphs stay as they are."""
+    """Make commands that rewrite networks while packets flow; graphs stay as they are."""
     handles = _handles(image)
     places = dict.fromkeys(image.place(task) for task in tasks)
     weights = [e for place in places for e in network_entries_of(*place)]
@@ -183,10 +183,10 @@ def networks_of(image: P4CardImage, tasks: Sequence[str]) -> str:
 
 
 def with_network(image: P4CardImage, task: str, model: BinaryModel) -> P4CardImage:
-    """A card one of whose networks is another one.
+    """Return a card with one network replaced.
 
     Raises:
-        CardError: the stages cannot compute the network; the error says why.
+        CardError: The stages cannot compute the network; the error says why.
     """
     (group, slot), old = image.place(task), image.card.networks[task]
     if _shape(model) != _shape(old):
@@ -209,7 +209,7 @@ def with_network(image: P4CardImage, task: str, model: BinaryModel) -> P4CardIma
 
 
 def _entries(image: P4CardImage) -> Iterator[KeyedEntry]:
-    """All entries of a card, in the order in which they are added."""
+    """Yield all entries of a card in the order in which they are added."""
     for group in image.groups:
         for slot in range(1, 1 + len(group.tasks)):
             yield from network_entries_of(group, slot)
@@ -218,7 +218,7 @@ def _entries(image: P4CardImage) -> Iterator[KeyedEntry]:
 
 
 def _handles(image: P4CardImage) -> dict[tuple[str, Keys], int]:
-    """Place of each entry in its table."""
+    """Return the handle of each entry: its position in its table."""
     counts: dict[str, int] = {}
     handles: dict[tuple[str, Keys], int] = {}
     for entry in _entries(image):
@@ -262,7 +262,7 @@ def _shape(model: BinaryModel) -> tuple[object, ...]:
 
 
 def _numbered(pipeline: MatchActionPipeline, group: int, first: int) -> MatchActionPipeline:
-    """A pipeline whose layers and input field have names of their own in the program."""
+    """Return a pipeline whose layers and input field have unique names in the program."""
     layers: list[PipelineLayer] = []
     for index, layer in enumerate(pipeline.layers, first):
         source = f"l{index - 1}_y" if layers else f"x{group}"
@@ -271,7 +271,7 @@ def _numbered(pipeline: MatchActionPipeline, group: int, first: int) -> MatchAct
 
 
 def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
-    """An entry a rule and class, in the rules' order; to forward as ever is an entry, too."""
+    """Yield one entry per rule and class in the rules' order, plain forwarding included."""
     classes = max(len(branch.model.classes) for branch in graph.branches)
     told: set[Keys] = set()
     for priority, rule in enumerate(graph.rules, 1):
@@ -283,13 +283,13 @@ def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
             action, data = "mark_dscp", (rule.value,)
         for verdict in rule.classes or (*range(classes), SHUNTED):
             keys: Keys = (graph.uid, verdict, margins)
-            if keys not in told:  # a rule before says what becomes of them
+            if keys not in told:  # otherwise an earlier rule matches first
                 yield KeyedEntry("policy", keys, action, data, "NoAction", priority)
             told.add(keys)
 
 
 def _rate(tenant: SoftwareTenant) -> str:
-    """Bytes a microsecond, and the bytes of a burst."""
+    """Format bytes per microsecond, and the bytes of a burst."""
     whole, part = divmod(tenant.rate, 10**6)
     return f"{whole}.{part:06d}:{tenant.burst}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What networks take of a card's program: a shape's stages are there once for all of that shape."""
+"""Resources of networks in a card's program, where networks of one shape share stages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TOLD = "part of the card's program, compiled: a shape's by its networks, the re
 
 
 def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
-    """Tables, entries, popcount stages and PHV bits of each network, by its task's name.
+    """Tables, entries, popcount stages and PHV bits of each network, by task name.
 
-    All together are what the program has. What a shape has is divided among its networks, what
-    all have among all, and what a graph has among its networks.
+    Their sums are those of the program. Resources of a shape or a graph are divided among its
+    networks, and common resources among all networks.
     """
     program = Switch(program_of(image), field_bits=1 << 20)
     held = {"tables": len(program.tables), "phv": program.metadata_bits + program.header_bits}

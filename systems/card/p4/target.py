@@ -31,7 +31,7 @@ class P4Cards(CardTarget):
     fixed: ClassVar[str] = ""
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
-        """Parts of the one program: a shape's stages are there once; see the base class."""
+        """Divide the program's resources among its networks; see the base class."""
         return joint_needs(image_of(unplanned_card(card, self.name)))
 
     def write_card(self, plan: CardPlan, out: Path) -> None:
@@ -56,10 +56,10 @@ class P4Cards(CardTarget):
         return make_change(software_card(plan, self.name), change, to)
 
     def _check_card(self, card: SoftwareCard) -> None:
-        """Refuse a card whose program p4c does not take.
+        """Check that p4c accepts the card's program.
 
         Raises:
-            CardError: a layer is too wide, or the shapes together are too many.
+            CardError: A layer is too wide, or there are too many shapes.
         """
         models = [card.networks[g.tasks[0]] for g in image_of(card).groups]
         problems = [str(p) for model in models for p in EXPORTER.width_problems(model)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every network of a card through its program, tenants at random, then at their limits."""
+"""Run every network of a card in its program, with tenants at random and at their limits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SIGN = 1 << (SCORE_BITS - 1)
 
 
 def switch_of(card: SoftwareCard, source: str, commands: str) -> Switch:
-    """A switch that runs a card.
+    """Make a switch that runs a card.
 
     Raises:
-        P4Error: the program or an entry would be refused.
+        P4Error: The program or an entry would be refused.
     """
     widest = max(n for model in card.networks.values() for n in model.shape)
     switch = Switch(source, field_bits=max(2048, widest))
@@ -45,10 +45,10 @@ def verify_card(
 
     Args:
         card: the card.
-        source: its program.
-        commands: its entries.
-        packets: of each graph.
-        changes: the commands that bring and take graphs, by their files' names.
+        source: program of the card.
+        commands: entries of the card.
+        packets: packets per graph.
+        changes: commands that add and remove graphs, by file name.
     """
     switch = switch_of(card, source, commands)
     image = image_of(card)
@@ -85,7 +85,7 @@ def verify_card(
 
 
 def refill(card: SoftwareCard) -> int:
-    """Microseconds in which every tenant's bucket fills."""
+    """Microseconds until every tenant's bucket is full."""
     return max(-(-t.burst * 10**6 // t.rate) for t in card.tenants)
 
 
@@ -97,14 +97,14 @@ def _check_changes(
     now: int,
     changes: Mapping[str, str],
 ) -> int:
-    """Take a graph away and bring it back by its files: in between nothing answers for it.
+    """Remove a graph and add it again by its files, and check that nothing answers in between.
 
     Returns:
-        Packets that were sent.
+        Number of packets sent.
 
     Raises:
-        P4Error: a command of a file would be refused or misread.
-        VerifyError: a graph that is taken away answers, or one that is back is another one.
+        P4Error: A command of a file would be refused or misread.
+        VerifyError: A removed graph answers, or an added graph differs from before.
     """
     come, remove = change_files(graph)
     before = _entries(switch)
@@ -129,14 +129,14 @@ def _entries(switch: Switch) -> dict[str, list[tuple[Keys, str, tuple[int, ...]]
 def _check_rates(
     card: SoftwareCard, switch: Switch, asked: Sequence[RequestFrame], now: int
 ) -> int:
-    """Let each tenant flood at one moment: its burst passes, all else of it is dropped.
+    """Let each tenant flood at one moment, and check that only its burst passes.
 
     Returns:
-        Packets that were sent.
+        Number of packets sent.
 
     Raises:
-        VerifyError: a packet passed above the rate, was dropped below it, or another tenant's
-            was touched.
+        VerifyError: A packet passed above the rate or was dropped below it, or another tenant was
+            affected.
     """
     first = {card.graphs[a.graph].tenant: a for a in reversed(asked)}
     sent = 0
@@ -160,10 +160,10 @@ def _check_rates(
 
 
 def check_packet(card: SoftwareCard, asked: RequestFrame, outcome: SwitchOutcome) -> None:
-    """Compare what left with what must.
+    """Compare the packet that left with the expected one.
 
     Raises:
-        VerifyError: another port, or other bytes.
+        VerifyError: The port or the bytes differ.
     """
     graph = card.graphs[asked.graph]
     results = joined(graph.join, asked.results)
@@ -193,7 +193,7 @@ def check_packet(card: SoftwareCard, asked: RequestFrame, outcome: SwitchOutcome
 
 
 def _compare(image: P4CardImage, runs: Sequence[tuple[RequestFrame, SwitchOutcome]]) -> None:
-    """Compare scores and hidden bits, which the metadata of each pass hold."""
+    """Compare scores and hidden bits in the metadata of each pass."""
     card = image.card
     graph = card.graphs[runs[0][0].graph]
     fields = [a.frame[card.offset :][: graph.input_bytes] for a, _ in runs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of a card, its entries, and the changes of single graphs."""
+"""Write the program of a card, its entries, and the changes of single graphs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FOLDERS = (
     _P4 / "templates",
     _P4 / "shared" / "templates",
 )
-_SPARE = 2  # times the entries that there are: room for tenants to come
+_SPARE = 2  # table size over present entries, as room for future tenants
 _CARRIED = {
     "header": "bytes 18-19 behind EtherType 0x2323",
     "vlan": "the VLAN identifier of a tag before EtherType 0x2323",
@@ -38,7 +38,7 @@ def write_card(card: SoftwareCard, out: Path) -> None:
     """Write program, entries and README of a card.
 
     Raises:
-        CardError: a graph that a pipeline does not have.
+        CardError: The target does not support a graph.
     """
     image = image_of(card)
     for name, text in (
@@ -55,12 +55,12 @@ def write_card(card: SoftwareCard, out: Path) -> None:
 
 
 def change_files(graph: SoftwareGraph) -> tuple[str, str]:
-    """The files that bring a graph and take it away, in the folder of changes."""
+    """Return the files that add and remove a graph, in the folder of changes."""
     return f"{graph.uid}.txt", f"{graph.uid}-remove.txt"
 
 
 def program_of(image: P4CardImage) -> str:
-    """The program of a card."""
+    """Render the program of a card."""
     return _rendered(PROGRAM, image)
 
 

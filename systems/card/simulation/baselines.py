@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways of sharing a card that are compared: n3ic's, after SuperNIC, and what it is held against."""
+"""Policies of sharing a card: n3ic's, after SuperNIC, and the baselines to compare it with."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ POLICIES: Mapping[str, SharingPolicy] = {
 
 
 def placement(policy: SharingPolicy, scenario: Scenario) -> tuple[PlacedChain, ...]:
-    """What stands in which region at the start, from region 0."""
+    """Return the chain of each region at the start, from region 0."""
     if policy.spaces == "plan":
         absent = {t.name for t in scenario.tenants if t.arrives > 0} if policy.adapts else set()
         used = {task for g in scenario.graphs if g.tenant not in absent for task in g.flow.tasks()}
-        # what nobody uses yet is launched when its tenant comes
+        # A chain that nobody uses yet is launched when its tenant arrives.
         return tuple(p if used & set(p.chain) else PlacedChain(()) for p in scenario.placed)
     counts = _regions_of(policy, scenario)
     placed: list[PlacedChain] = []
     for tenant in scenario.tenants:
         chains = own_regions(scenario, tenant, counts[tenant.name])
         placed += [PlacedChain(c, tenant.name) for c in chains]
-        # what a tenant cannot use stays empty: it is nobody else's
+        # A tenant's own region stays empty if the tenant cannot use it.
         placed += [PlacedChain((), tenant.name)] * (counts[tenant.name] - len(chains))
     return tuple(placed)
 
@@ -77,7 +77,7 @@ def own_regions(scenario: Scenario, tenant: SimTenant, count: int) -> tuple[Chai
             for task, seconds in scenario.times(graph).items():
                 fills[task] = fills.get(task, 0.0) + graph.entitled * seconds
     have = dict.fromkeys(needed, 1)
-    # a graph is as fast as its slowest chain, so that further instances come by the load
+    # A graph is as fast as its slowest chain, so further instances go to the fullest chain.
     while sum(have.values()) < count:
         have[max(needed, key=lambda c: (max(fills[t] for t in c) / have[c], c))] += 1
     return tuple(chain for chain, n in have.items() for _ in range(n))
@@ -111,7 +111,7 @@ def _fits(chain: Chain, scenario: Scenario) -> bool:
 
 
 def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
-    """A chain in parts that each fit a region."""
+    """Split a chain into parts that each fit a region."""
     parts: list[Chain] = []
     room = 0.0
     for task in chain:
@@ -125,7 +125,7 @@ def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
 
 
 def _regions_of(policy: SharingPolicy, scenario: Scenario) -> dict[str, int]:
-    """How many regions each tenant has for itself."""
+    """Return the number of own regions of each tenant."""
     tenants = scenario.tenants
     if policy.spaces == "equal":
         return {t.name: scenario.regions // len(tenants) for t in tenants}

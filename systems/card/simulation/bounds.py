@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a packet may take in the card, however much the other tenants send."""
+"""Bounds on a packet's latency in the card, however much the other tenants send."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
 
 
 def latency_bound(scenario: Scenario, graph: SimGraph, longest: int) -> float:
-    """Most nanoseconds in the card of a packet of a graph that keeps to its bucket.
+    """Maximum nanoseconds in the card for a packet of a graph that keeps to its bucket.
 
     At each task a packet is behind as many others as the task has credits, its own graph's burst
     included, and before each pass of the scheduler behind one packet of every other graph: fair

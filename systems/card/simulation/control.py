@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done about the load of a simulated card: rates at ingress, chains in regions."""
+"""Control of a simulated card under load: rates at ingress, chains in regions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _DRAIN = 16  # cycles between two looks whether a region is empty
 
 @dataclass
 class MonitoredGraph:
-    """What control sees of a graph.
+    """State of a graph in the control plane.
 
     Attributes:
-        graph: it.
-        bucket: its bucket.
-        counts: of its packets.
-        window: cost of what arrived since the last look.
-        used: whether a packet of it has come.
-        again: second before which its regions are not looked at again.
+        graph: the graph.
+        bucket: token bucket of the graph.
+        counts: counts of its packets.
+        window: cost of the packets that arrived since the last monitoring.
+        used: whether a packet of it has arrived.
+        again: second before which its regions are not examined again.
     """
 
     graph: SimGraph
@@ -99,7 +99,7 @@ class ControlPlane:
             self._env.process(self._fail(failure))
 
     def ensure(self, name: str) -> None:
-        """See to it that a graph's tasks run: it is used first, or a chain of it was stopped."""
+        """Make a graph's tasks run, at its first use or after a chain of it was stopped."""
         watched = self._watched[name]
         if not self._policy.adapts:
             return
@@ -113,7 +113,7 @@ class ControlPlane:
                     self._use(part, name)
 
     def restart(self, region: int) -> None:
-        """Load a region again whose tasks got stuck."""
+        """Reload a region whose tasks are stuck."""
         chain = self._regions.regions[region].chain
         self._log("cut-off", region, chain)
         old = self._instances(region)
@@ -125,7 +125,7 @@ class ControlPlane:
     # -- the load ----------------------------------------------------------------------------
 
     def _monitor(self) -> Steps:
-        """Rates and instances by the load that is meant for tasks, not by what got through."""
+        """Set rates and instances by the offered load of tasks, not by the admitted load."""
         board = self._scenario.board
         while True:
             self._set_rates(self._loads)
@@ -147,13 +147,13 @@ class ControlPlane:
                 demands[name] = OfferedLoad(loads[name], graph.entitled, graph.weight, times)
         for name, fair in fair_rates(demands, instances).items():
             watched = self._watched[name]
-            # never below what is due, so that a tenant that comes back does not wait for a look
+            # Never below the entitlement, so a returning tenant need not wait for the monitoring.
             rate = max(fair, watched.graph.entitled)
             watched.bucket.change(rate / self._hz, int(self._env.now))
             self.rates[name].append((int(self._env.now), rate))
 
     def _scale(self) -> None:
-        """One instance more or fewer of chains whose load asks for it and whose users may."""
+        """Add or remove one instance of each chain, by its load and its users' entitlement."""
         load, running = self._filled(self._loads), self._scheduler.running
         for chain in sorted({c for c in self._regions.serving.values() if c}):
             where = [i for i, c in self._regions.serving.items() if c == chain]
@@ -179,7 +179,7 @@ class ControlPlane:
                 self._scaling[chain] = Scaling(len(where))
 
     def _filled(self, loads: Mapping[str, float]) -> dict[str, float]:
-        """Instances of each task that loads fill."""
+        """Compute the number of instances of each task that the loads fill."""
         out: dict[str, float] = {}
         for name, packets in loads.items():
             for task, seconds in self._scenario.times(self._watched[name].graph).items():
@@ -187,7 +187,7 @@ class ControlPlane:
         return out
 
     def _spare_regions(self, tenant: str) -> int:
-        """Whole regions that a tenant is entitled to beyond those that its load fills."""
+        """Number of whole regions that a tenant is entitled to beyond those that its load fills."""
         tenants = self._scenario.tenant_of
         if not self._present(tenant):
             return 0
@@ -224,7 +224,7 @@ class ControlPlane:
         return set(chain) <= {t for c in self._regions.serving.values() for t in c}
 
     def _busy(self) -> dict[int, float]:
-        """Load of each region's fullest task."""
+        """Return the load of each region's fullest task."""
         load = self._filled(self._loads)
         return {
             i: max((load.get(t, 0.0) for t in c), default=0.0)
@@ -241,7 +241,7 @@ class ControlPlane:
         return replace(self._regions, regions=tuple(held))
 
     def _take(self, regions: SimRegions, launch: Launch | None) -> None:
-        """Do what was decided for a chain, if anything is to be done."""
+        """Carry out what was decided for a chain, if anything."""
         if launch is None or launch.way == "share":
             return
         (changed,) = launch.regions
@@ -256,7 +256,7 @@ class ControlPlane:
         self._env.process(self._launch(changed, chain, launch.ready, old))
 
     def _launch(self, region: int, chain: Chain, ready: float, old: list[ChainInstance]) -> Steps:
-        """Drain what was there, load the bitstream, open the region."""
+        """Drain the old chain, load the bitstream, and open the region."""
         since = self._now
         while any(instance.held for instance in old):
             yield self._env.timeout(_DRAIN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulation of a card: the way of its packets from ingress to port."""
+"""Simulate a card: the path of its packets from ingress to port."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def simulate(
     """Simulate a card.
 
     Args:
-        scenario: board, tasks, tenants and what they offer.
+        scenario: board, tasks, tenants and their loads.
         policy: how the card is shared.
-        seed: of all that is random; the same seed gives the same packets under every policy.
-        progress: told how far it is, from 0 to 1.
+        seed: random seed; the same seed gives the same packets under every policy.
+        progress: called with the completed fraction, 0 to 1.
     """
     return _Simulation(scenario, policy, seed).run(progress)
 
@@ -172,7 +172,7 @@ class _Simulation:
             if self.policy.adapts:
                 wait = lane.watched.bucket.wait(cost, int(self.env.now))
                 if wait:
-                    # no longer than to the next look at the load, which may change the rate
+                    # At most until the next monitoring, which may change the rate.
                     yield self.env.timeout(min(wait, self._cycles(board.monitor)))
                     continue
                 lane.watched.bucket.take(cost, int(self.env.now))
@@ -257,7 +257,7 @@ class _Simulation:
     def _chain(
         self, packet: _Packet, grant: Grant, tasks: Chain
     ) -> Generator[simpy.Event, Any, int]:
-        """Through an instance; the number of tasks that were run."""
+        """Run a packet through an instance; return the number of tasks that ran."""
         instance, reserved = grant.instance, len(grant.tasks)
         done = 0
         while done < len(tasks) and tasks[done] in instance.servers:
@@ -284,12 +284,12 @@ class _Simulation:
         return done
 
     def _memory_cycles(self, packet: _Packet, server: Server) -> tuple[int, int]:
-        """Cycles of an access to on-board memory, and those of them that hold up the task."""
+        """Return the cycles of an access to on-board memory, and those that stall the task."""
         pages = server.task.memory_pages
         if not pages:
             return 0, 0
         draw = float(self.random[packet.graph.name].random())
-        page = int(pages * draw**3)  # few pages are touched often
+        page = int(pages * draw**3)  # skewed, so that a few pages are touched often
         access = self.memory.access(packet.graph.tenant, page * PAGE_BYTES, "write")
         cycles = access.cycles(self.scenario.board.timing, self.hz)
         moved = access.swapped_in or access.swapped_out
@@ -301,7 +301,7 @@ class _Simulation:
         self.tenant_work[packet.graph.tenant] += busy * task.area
 
     def _cut_off(self, instance: ChainInstance, held: Chain) -> Steps:
-        """A task gives no result: the watchdog drops what is in it and loads the region again."""
+        """Cut off a stuck task: the watchdog drops its packets and reloads the region."""
         yield self.env.timeout(self.scenario.board.watchdog)
         for name in held:
             instance.servers[name].free += 1
@@ -310,7 +310,7 @@ class _Simulation:
         raise _CutOffError
 
     def _release(self, lane: _Lane) -> None:
-        """Send out what has no predecessor left: packets of a graph are never reordered."""
+        """Send packets whose predecessors have left: packets of a graph are never reordered."""
         counts = self.counts[lane.graph.name]
         while lane.next_out in lane.finished:
             packet = lane.finished.pop(lane.next_out)

@@ -38,7 +38,7 @@ def percentiles(latency_ns: NDArray[np.float64]) -> dict[str, float]:
 
 
 def served_share(given: float, wanted: float, entitled: float) -> float:
-    """What a tenant got over what was due to it: the least of its load and its entitlement.
+    """Service of a tenant over its due, which is the smaller of its load and its entitlement.
 
     More than 1 where it also got what others left.
     """
@@ -60,7 +60,7 @@ def binned(times: NDArray[np.float64], amounts: NDArray[np.float64], edges: NDAr
 
 @dataclass(frozen=True)
 class TenantFigures:
-    """What a tenant got in one simulation.
+    """Figures of a tenant in one simulation.
 
     Attributes:
         name: of the tenant.

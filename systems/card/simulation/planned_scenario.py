@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A planned card as something to simulate."""
+"""Make a scenario to simulate from a planned card."""
 
 from __future__ import annotations
 

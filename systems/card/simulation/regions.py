@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of a card: which chain is launched where, and what that costs.
+"""Regions of a card: where chains are launched, and what that costs.
 
 SuperNIC, section IV-C. Partial reconfiguration is slow, so it is the last thing that is done for a
 chain of tasks: chains are launched before they are used where regions are free; one that is used
@@ -141,7 +141,7 @@ class SimRegions:
     def use(
         self, chain: Chain, now: float, spare: Mapping[str, float], load: Mapping[int, float]
     ) -> tuple[SimRegions, Launch | None]:
-        """Make a chain run that packets have come for.
+        """Make a chain run because packets for it have arrived.
 
         No other chain is stopped for one that runs already, though it have no bandwidth left:
         what there is of it is then divided.
@@ -196,12 +196,12 @@ class SimRegions:
         return self._with(region, replace(old, scheduled=False, since=now, pinned=False))
 
     def restart(self, region: int, now: float) -> SimRegions:
-        """Load a region's own bitstream again, after a task of it got stuck."""
+        """Reload a region's bitstream after one of its tasks got stuck."""
         ready = now + self.costs.reconfiguration
         return self._with(region, replace(self.regions[region], ready=ready, since=now))
 
     def _free(self) -> int | None:
-        """An empty region, else the one whose victim is the oldest."""
+        """Return an empty region, else the one with the oldest victim."""
         free = [(bool(r.chain), r.since, i) for i, r in enumerate(self.regions) if r.free]
         return min(free)[2] if free else None
 

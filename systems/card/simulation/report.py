@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulation as figures, tables and plain data."""
+"""Report a simulation as figures, tables and plain data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PolicyFigures:
 
 
 def figures_of(trace: CardTrace) -> PolicyFigures:
-    """Figures of a simulation."""
+    """Compute the figures of a simulation."""
     scenario = trace.scenario
     edges = np.linspace(0, scenario.seconds, scenario.bins + 1)
     tenants = tuple(_tenant(trace, t.name, edges) for t in scenario.tenants)

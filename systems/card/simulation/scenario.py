@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is simulated: a board, tasks as it runs them, tenants and what they offer."""
+"""A scenario to simulate: a board, its tasks, and tenants with their loads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SimTask:
 
 @dataclass(frozen=True)
 class Board:
-    """What of a card is no task.
+    """The parts of a card other than tasks.
 
     The cycles are SuperNIC's (section V-B): 16 to schedule a chain, and 196 ns at 250 MHz, 49
     cycles, from the parser to the port without any task.

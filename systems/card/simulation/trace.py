@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulation saw: packets that left, counts, what was done about the load."""
+"""The record of a simulation: departed packets, counts, and actions of the control plane."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DepartedPackets:
 
 @dataclass
 class GraphCounts:
-    """What became of a graph's packets.
+    """Counts of a graph's packets.
 
     Attributes:
         arrived: packets that came.
@@ -69,7 +69,7 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class CardTrace:
-    """All that a simulation saw.
+    """The record of a simulation.
 
     Attributes:
         scenario: what was simulated.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a card's program that is on an interface, through the maps that it reads."""
+"""Change a card's program on an interface, through the maps that it reads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from n3ic.systems.card.xdp.program import PROGRAM_NAME, CardTables
 
 
 def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> str:
-    """Change networks and UIDs of the program on an interface, each in one exchange.
+    """Change networks and UIDs of the program on an interface, each atomically.
 
     Args:
-        image: the card that runs.
-        change: what comes, is replaced or goes.
-        interface: its name.
+        image: the running card.
+        change: the change.
+        interface: name of the interface.
 
     Raises:
-        UsageError: the interface does not exist or has no card's program, or a network does not fit
+        UsageError: The interface does not exist or has no card's program, or a network does not fit
             the program.
-        BpfError: the kernel refuses the change.
+        BpfError: The kernel refuses the change.
     """
     values = {}
     for name, model in change.networks.items():
@@ -54,7 +54,7 @@ def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> 
 
 
 def _tables(interface: str, stack: ExitStack) -> CardTables:
-    """The tables of the card's program on an interface."""
+    """Open the tables of the card's program on an interface."""
     try:
         attached = libbpf.query(socket.if_nametoindex(interface))
     except OSError as error:

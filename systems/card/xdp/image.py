@@ -20,10 +20,10 @@ from n3ic.util.templates import render
 
 PROGRAM, TABLES = "card.c", "card.json"
 RULES = 8  # maximum rules of a graph's policy
-PORTS = 256  # beyond the largest that a policy names
+PORTS = 256  # one more than the largest port of a policy
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-_LONGEST = 1023  # bytes of an input
-_CLASSES = 64  # that a rule tells apart
+_LONGEST = 1023  # maximum bytes of an input
+_CLASSES = 64  # classes in a rule's bit mask
 _NO_BOUND = 0xFFFFFFFF
 _JOINS = ("both", "vote", "most-certain")
 _ACTIONS = ("forward", "drop", "mark")
@@ -40,9 +40,9 @@ class XdpCardImage:
     """A card for XDP.
 
     Attributes:
-        card: what it was made of.
-        structure: of all its networks.
-        slots: the slot of each network, by its task's name.
+        card: the card.
+        structure: common structure of its networks.
+        slots: slot of each network, by task name.
     """
 
     card: SoftwareCard
@@ -50,11 +50,11 @@ class XdpCardImage:
     slots: dict[str, int]
 
     def value(self, task: str) -> bytes:
-        """What stands in a network's slot."""
+        """Return the content of a network's slot."""
         return value_bytes(self.structure, self.card.networks[task])
 
     def graph_value(self, graph: SoftwareGraph) -> bytes:
-        """``struct graph``."""
+        """Return ``struct graph``."""
         runs = [n for b in graph.branches for n in (self.slots[b.task], b.model.input.n_bits)]
         runs += [0] * (2 * self.branches - len(runs))
         join, rules = _JOINS.index(graph.join), len(graph.rules)
@@ -71,15 +71,15 @@ class XdpCardImage:
 
     @property
     def branches(self) -> int:
-        """Networks of the graph that has most."""
+        """Largest number of networks of a graph."""
         return max(len(g.branches) for g in self.card.graphs)
 
 
 def image_of(card: SoftwareCard) -> XdpCardImage:
-    """The image of a card.
+    """Make the image of a card.
 
     Raises:
-        CardError: the program does not support a graph, or the networks do not fit together.
+        CardError: The program does not support a graph, or the networks do not fit together.
     """
     for graph in card.graphs:
         _check(graph, card)
@@ -112,7 +112,7 @@ def write_card(image: XdpCardImage, out: Path) -> None:
 
 
 def tenant_value(rate: int, burst: int) -> bytes:
-    """``struct tenant`` with a full bucket."""
+    """Return ``struct tenant`` with a full bucket."""
     return struct.pack("=II5Q", 0, 0, rate, burst, burst, 0, 0)
 
 
@@ -125,7 +125,7 @@ def _values(image: XdpCardImage) -> dict[str, object]:
         "carried": _CARRIED[card.carrier],
         "slots": SLOTS,
         "tenants": len(card.tenants),
-        "graphs": 2 * len(card.graphs),  # room for others to come
+        "graphs": 2 * len(card.graphs),  # room for future graphs
         "rules": RULES,
         "ports": PORTS,
         "used_ports": sorted(image.ports),
@@ -149,7 +149,7 @@ def _values(image: XdpCardImage) -> dict[str, object]:
 
 
 def _tables(image: XdpCardImage) -> dict[str, object]:
-    """What a loader puts into the maps, in hexadecimal as the program reads it."""
+    """Return the content of the maps for a loader, in hexadecimal as the program reads it."""
     card = image.card
     return {
         "format": "n3ic-xdp-card",
@@ -198,5 +198,5 @@ def _rule(rule: SoftwareRule) -> bytes:
 
 
 def _aligned(size: int) -> int:
-    """Bytes up to where a rule may begin."""
+    """Round a size up to the alignment of a rule."""
     return -(-size // 8) * 8

@@ -34,10 +34,10 @@ PROGRAM_NAME = "n3ic_card"
 
 
 class CardTables:
-    """What a card's program reads while frames flow.
+    """The tables that a card's program reads while frames flow.
 
     Args:
-        maps: of the program, by name.
+        maps: maps of the program, by name.
     """
 
     def __init__(self, maps: Mapping[str, libbpf.BpfMap]) -> None:
@@ -48,12 +48,12 @@ class CardTables:
         self.maps["tenants"].update(index, value)
 
     def set_network(self, slot: int, value: bytes) -> None:
-        """Put a network into a slot: a frame sees the old one or the new one, whole."""
+        """Put a network into a slot atomically: a frame sees the old network or the new one."""
         check_slot(slot)
         swap(self.maps["models"], slot, value)
 
     def set_port(self, port: int, interface: str) -> None:
-        """Say which interface is a port that policies forward to; frames for others are dropped.
+        """Set the interface of a port that policies forward to; frames for other ports are dropped.
 
         Raises:
             UsageError: no interface has that name.
@@ -61,7 +61,7 @@ class CardTables:
         self.maps["ports"].update(port, _index(interface))
 
     def set_graph(self, uid: int, value: bytes | None) -> None:
-        """Set what a UID means; with None it means nothing, and its frames pass."""
+        """Set the graph of a UID; with None its frames pass unchanged."""
         key = struct.pack("=I", uid)
         if value is None:
             self.maps["graphs"].delete(key)
@@ -70,7 +70,7 @@ class CardTables:
 
 
 class CardProgram(CardTables):
-    """The program of an export of a card, loaded with its tables; closed, it is gone.
+    """The loaded program of a card's export with its tables; closing it unloads it.
 
     Args:
         directory: the export; its C is compiled and run by the kernel.
@@ -109,7 +109,7 @@ class CardProgram(CardTables):
         self.object.close()
 
     def attach(self, interface: str, mode: libbpf.AttachMode) -> None:
-        """Make it the XDP program of an interface, where it stays until it is taken from there.
+        """Attach the program to an interface, where it stays until it is detached.
 
         Args:
             interface: its name.
@@ -126,19 +126,19 @@ class CardProgram(CardTables):
         return self.program.test_run(frame, output=True)
 
     def scores(self, cpu: int, counts: Sequence[int], room: int) -> tuple[tuple[int, ...], ...]:
-        """The scores that a CPU computed last.
+        """Return the scores that a CPU computed last.
 
         Args:
-            cpu: its number.
-            counts: classes of each branch.
-            room: classes that a result has room for.
+            cpu: number of the CPU.
+            counts: number of classes of each branch.
+            room: number of classes that a result has room for.
         """
         held = self.maps["scratches"].each_cpu(0)[cpu]
         size = 4 * (room + 3)  # struct network_result: behind the scores verdict, class, margin
         return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
 
     def counters(self, tenant: int) -> dict[str, int]:
-        """Frames of a tenant by what became of them; behind the last tenant, those of nobody."""
+        """Count a tenant's frames by outcome; one index more counts the frames of no tenant."""
         counted: Any = self.maps["counted"]
         first = tenant * len(COUNTS)
         return {
@@ -156,7 +156,7 @@ def _index(interface: str) -> int:
 
 @contextmanager
 def one_cpu() -> Iterator[int]:
-    """Keep this thread on one CPU, and tell which."""
+    """Keep this thread on one CPU, and return its number."""
     allowed = os.sched_getaffinity(0)
     chosen = max(allowed)
     os.sched_setaffinity(0, {chosen})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every network of a card through its program in the kernel, tenants at random."""
+"""Run every network of a card in its program in the kernel, with tenants at random."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from n3ic.systems.card.xdp.image import XdpCardImage, tenant_value
 from n3ic.systems.card.xdp.program import DROP, PASS, REDIRECT, TX, CardProgram, one_cpu
 from n3ic.targets.figures import Figure
 
-_OPEN = 1 << 40  # bytes a second: nothing is throttled
+_OPEN = 1 << 40  # bytes per second, so that nothing is throttled
 _ANY = "lo"
-_SHORTEST = 14  # bytes of a frame that a test run takes
+_SHORTEST = 14  # minimum bytes of a frame for a test run
 
 
 def verify_card(image: XdpCardImage, directory: Path, packets: int) -> CardCheck:
@@ -75,10 +75,10 @@ def _run(image: XdpCardImage, program: CardProgram, cpu: int, packets: int) -> C
 
 
 def check_frame(card: SoftwareCard, asked: RequestFrame, seen: TestRun) -> None:
-    """Compare what left with what must.
+    """Compare the frame that left with the expected one.
 
     Raises:
-        VerifyError: another action, or other bytes.
+        VerifyError: The action or the bytes differ.
     """
     action, frame = leaving(card, asked)
     if seen.result != action or seen.data != frame:
@@ -90,7 +90,7 @@ def check_frame(card: SoftwareCard, asked: RequestFrame, seen: TestRun) -> None:
 
 
 def leaving(card: SoftwareCard, asked: RequestFrame) -> tuple[int, bytes]:
-    """What must become of a frame: the action, and its bytes then."""
+    """Return the expected action for a frame, and its expected bytes."""
     graph = card.graphs[asked.graph]
     results = joined(graph.join, asked.results)
     first = results[0]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline: the same kernels with MPI on the cores of a processor."""
+"""The baseline: the same kernels with MPI on processor cores."""

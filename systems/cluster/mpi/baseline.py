@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring MPI on this machine's cores, and what so many more cores would make of it."""
+"""Measure MPI on this machine's cores, and extrapolate to more cores."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SECONDS = 900
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages between two ranks of this machine, measured.
+    """Measured messages between two ranks of this machine.
 
     Attributes:
-        latency: seconds of a small one, one way.
-        bytes_per_s: of a large one.
+        latency: one-way seconds of a small message.
+        bytes_per_s: throughput of a large message.
     """
 
     latency: float
@@ -39,13 +39,13 @@ class MpiMeasurement:
     """A kernel on MPI ranks.
 
     Attributes:
-        kernel: its name.
-        ranks: how many.
-        seconds: of the fastest repetition, which others on the machine disturbed least.
-        median: of all repetitions.
-        processor: time of the slowest rank's core, without the last barrier, at best; what others
-            do on the machine leaves it nearly alone.
-        checksum: of the result; the same for any number of ranks.
+        kernel: name of the kernel.
+        ranks: number of ranks.
+        seconds: seconds of the fastest repetition, which other processes disturbed least.
+        median: median seconds of all repetitions.
+        processor: processor seconds of the slowest rank without the last barrier, in the best
+            repetition; other processes barely affect it.
+        checksum: checksum of the result; the same for any number of ranks.
     """
 
     kernel: str
@@ -58,12 +58,12 @@ class MpiMeasurement:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What was measured.
+    """Measurements of the baseline.
 
     Attributes:
-        library: that MPI is of.
-        messages: between two ranks; None with a single one.
-        kernels: an entry a problem.
+        library: name of the MPI library.
+        messages: messages between two ranks; None with a single rank.
+        kernels: one measurement per problem.
     """
 
     library: str
@@ -72,16 +72,16 @@ class Baseline:
 
 
 def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEATS) -> Baseline:
-    """Run kernels with MPI on this machine, a core a rank.
+    """Run kernels with MPI on this machine, one core per rank.
 
     Args:
-        problems: what is computed.
-        ranks: processes.
-        repeats: of each kernel.
+        problems: problems to compute.
+        ranks: number of processes.
+        repeats: repetitions of each kernel.
 
     Raises:
-        MissingDependencyError: mpi4py, or mpiexec and its library are not installed.
-        ClusterError: the run failed.
+        MissingDependencyError: mpi4py, or mpiexec and its library, are not installed.
+        ClusterError: The run failed.
     """
     _check_installed()
     request = json.dumps({"problems": [asdict(p) for p in problems], "repeats": repeats})
@@ -126,7 +126,7 @@ def _check_installed() -> None:
 
 
 def _mpiexec(ranks: int) -> list[str]:
-    """Start ranks on the cores of this machine, more than it has where that is asked."""
+    """Return the command that starts ranks, oversubscribed if there are fewer cores."""
     said = subprocess.run(["mpiexec", "--version"], capture_output=True, text=True, check=False)
     if "Open" not in said.stdout:
         return ["mpiexec", "-n", str(ranks)]
@@ -137,17 +137,17 @@ def _mpiexec(ranks: int) -> list[str]:
 
 
 def on_cores(work: Workload, alone: float, ranks: int, messages: Messages) -> float:
-    """Seconds that a kernel would take on more cores, each as fast as the one that was measured.
+    """Estimate the seconds of a kernel on more cores, each as fast as the measured one.
 
-    Of its stages, the operations are divided as the workload says; what is exchanged goes round
-    the ranks (the ring algorithm of ``MPI_Allgather``); two barriers a stage. Cores do not slow
-    each other down, so that this is a bound in MPI's favour.
+    The operations of each stage are divided as the workload says. Data is exchanged by the ring
+    algorithm of ``MPI_Allgather``, with two barriers per stage. Cores do not slow each other down,
+    so the estimate is a bound in MPI's favour.
 
     Args:
-        work: the kernel on so many nodes.
-        alone: seconds of one core, measured.
-        ranks: cores.
-        messages: between two ranks, measured.
+        work: the kernel on ``ranks`` nodes.
+        alone: measured seconds on one core.
+        ranks: number of cores.
+        messages: measured messages between two ranks.
     """
     seconds, whole = 0.0, work.operations
     for stage in work.stages:

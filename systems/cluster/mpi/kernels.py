@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels in the compute-centric model: exchange what is missing, then compute one's own rows.
+"""Kernels in the compute-centric model: each rank gathers missing data, then computes its rows.
 
-Matrices are divided by rows, and the right-hand one is gathered before the product, as distributed
-PyTorch does over MPI (FCsN, section V-A). Numbers are whole, and so small that float32 holds every
-sum exactly. Each rank makes the whole random problem and keeps its part.
+Matrices are divided by rows. The right-hand matrix is gathered before the product, as distributed
+PyTorch does over MPI (FCsN, section V-A). Numbers are small integers, so float32 holds every sum
+exactly. Each rank makes the whole random problem and keeps its part.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float32]
 Run = Callable[[], NDArray[Any]]
-_BLOCK = 256  # nodes of a graph
-_MOST = 4  # entries are in -4..4; sums of 2^20 products are exact
+_BLOCK = 256  # nodes of a graph whose features are made together
+_MOST = 4  # entries are in -4..4, so float32 sums of 2^20 products stay within 2^24: exact
 
 
 def bounds(size: int, ranks: int) -> list[int]:
-    """Where the parts of the ranks begin and end."""
+    """Return where the parts of the ranks begin and end."""
     return [size * i // ranks for i in range(ranks + 1)]
 
 
@@ -41,11 +41,11 @@ def prepare(problem: KernelProblem, comm: Comm) -> Run:
 
     Args:
         problem: kernel and sizes.
-        comm: the ranks.
+        comm: communicator of the ranks.
 
     Returns:
-        What runs the kernel once, communication included, and returns this rank's part of the
-        result.
+        A function that runs the kernel once, communication included, and returns this rank's part
+        of the result.
     """
     return _KERNELS[problem.kernel](problem, comm)
 
@@ -62,7 +62,7 @@ def _dense(rng: np.random.Generator, rows: int, columns: int) -> Matrix:
 
 
 def _gathered(comm: Comm, mine: Matrix, rows: int) -> Matrix:
-    """All rows of a matrix of which each rank has its part."""
+    """Gather all rows of a matrix of which each rank has a part."""
     whole = np.empty((rows, *mine.shape[1:]), dtype=mine.dtype)
     row = int(np.prod(mine.shape[1:], dtype=np.int64))
     ends = bounds(rows, comm.size)
@@ -72,7 +72,7 @@ def _gathered(comm: Comm, mine: Matrix, rows: int) -> Matrix:
 
 
 def sparse_matrix(problem: KernelProblem) -> Any:
-    """The random sparse matrix of a problem, in CSR, float32; rows of a graph are its nodes."""
+    """Make a problem's random sparse matrix in CSR, float32; the rows of a graph are its nodes."""
     import scipy.sparse
 
     on_graph = problem.kernel in ("aggregation", "gnn")
@@ -97,7 +97,7 @@ def _gemm(problem: KernelProblem, comm: Comm) -> Run:
 
 
 def _mlp(problem: KernelProblem, comm: Comm) -> Run:
-    """Each rank has some columns of every layer's weights; activations are gathered."""
+    """Give each rank some columns of every layer's weights; activations are gathered."""
     rng = np.random.default_rng(problem.seed)
     x = _dense(rng, problem.batch, problem.shape[0]).clip(0, 1)
     weights = []
@@ -156,7 +156,7 @@ def _aggregation(problem: KernelProblem, comm: Comm) -> Run:
 def _graph_network(problem: KernelProblem, comm: Comm) -> Run:
     g, part = problem.graph, _part(problem.graph.nodes, comm)
     edges = sparse_matrix(problem)[part]
-    edges.data[:] = 1  # sums of sums stay exact
+    edges.data[:] = 1  # keeps the sums of sums small enough to be exact in float32
     rng = np.random.default_rng(problem.seed + 1)
     first = _dense(rng, g.features, problem.hidden)
     second = _dense(rng, problem.hidden, g.classes)
@@ -171,7 +171,7 @@ def _graph_network(problem: KernelProblem, comm: Comm) -> Run:
 
 
 def _features(problem: KernelProblem, part: slice) -> Matrix:
-    """Zeros and ones of some nodes of a graph, made block by block: all of them take gigabytes."""
+    """Make the bits of some nodes of a graph block by block, as the whole takes gigabytes."""
     blocks = []
     for block in range(part.start // _BLOCK, -(-part.stop // _BLOCK)):
         rng = np.random.default_rng([problem.seed, block])
@@ -212,7 +212,7 @@ def _nobody() -> int:
 
 
 def _binary(problem: KernelProblem, comm: Comm) -> Run:
-    """The home's bits go to all; each rank has some neurons, and all bits come together."""
+    """Broadcast the home's bits; each rank computes some neurons, and their bits are gathered."""
     rng = np.random.default_rng(problem.seed)
     weights = rng.random((problem.outputs, problem.size)) < 0.5
     bits = pack(rng.random((problem.batch, problem.size)) < 0.5)

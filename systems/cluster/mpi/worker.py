@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank, started by ``mpiexec -n 2 python -m`` with a request; rank 0 prints JSON."""
+"""One MPI rank, started by ``mpiexec -n 2 python -m`` with a request; rank 0 prints JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PINGS = 300
 
 
 def main() -> None:
-    """Time each problem of the request, and the exchange of messages."""
+    """Time each problem of the request and the exchange of messages."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -42,7 +42,7 @@ def _problem(data: dict[str, Any]) -> KernelProblem:
 
 
 def _timed(problem: KernelProblem, comm: Comm, repeats: int) -> dict[str, Any]:
-    """Seconds of each repetition, elapsed and of the processor, and a checksum of the result."""
+    """Measure elapsed and processor seconds of each repetition, and a checksum of the result."""
     run = prepare(problem, comm)
     out = run()
     seconds, processor = [], []
@@ -59,7 +59,7 @@ def _timed(problem: KernelProblem, comm: Comm, repeats: int) -> dict[str, Any]:
 
 
 def _messages(comm: Comm) -> dict[str, float]:
-    """Seconds of a small message and bytes a second of a large one, one way, of ranks 0 and 1."""
+    """Measure one-way latency and throughput of messages between ranks 0 and 1."""
     if comm.size < 2:
         return {}
     times = []
@@ -78,6 +78,7 @@ def _messages(comm: Comm) -> dict[str, float]:
             best = min(best, (time.perf_counter() - began) / 2)
         times.append(best)
     small, large = comm.bcast(times)
+    # The difference of the two times leaves out the latency, which both messages have.
     return {"latency": small, "bytes_per_s": (_PING_BYTES[1] - _PING_BYTES[0]) / (large - small)}
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of a cluster in Verilog: task handler and binary layer behind a network port."""
+"""A cluster node in Verilog: task handler and binary layer behind a network port."""

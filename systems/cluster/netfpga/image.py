@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver writes into a cluster's card: addresses, the share's STATUS packet, weights.
+"""The image that the driver writes into a card: addresses, the share's STATUS packet, weights.
 
-Words of 32 bits; bits 31:28 of the address say of what:
+Words have 32 bits. Bits 31:28 of the address say what is written:
 
 ==  ==============================================================================
 0   address 0-15 a setting, 16-31 the words of the STATUS packet, 32-47 the nodes
-    that take turns with the layer behind
+    that take the rows of the next layer in turn
 1   weights: bits 27:4 row, 3:0 word; rows of 512 weights, neuron by neuron
 2   thresholds, or biases of the last layer: bits 27:4 neuron
-3   masks, as weights
+3   masks, laid out as weights
 ==  ==============================================================================
 
-Settings: 0-2 the card's own MAC, IPv4 address and UDP port as 96 bits, the highest word first; 3-5
-the predecessor's; 6-8 the successor's; 9 the numbers of node, predecessor and successor, a byte
-each from the top; 10 milliseconds until a packet is sent again; 11 identifier, destination and
-array of what leaves, and 0 for bits, 1 for scores, 2 for partial popcounts; 12 neurons of the
-layer behind; 13 neurons that are computed; 14 bits of the last input word that are none; 15
-how many nodes take turns with the layer behind, 0 where it is not replicated.
+The settings are:
+
+- 0-2: MAC, IPv4 address and UDP port of the card as 96 bits, highest word first
+- 3-5 and 6-8: the same of the predecessor and of the successor
+- 9: numbers of node, predecessor and successor, one byte each from the top
+- 10: milliseconds until a packet is resent
+- 11: identifier, destination and array of leaving packets; then 0 for bits, 1 for scores, 2 for
+  partial popcounts
+- 12: neurons of the next layer
+- 13: neurons that the card computes
+- 14: mask of the pad bits in the last input word
+- 15: number of nodes that take the next layer's rows in turn; 0 if it is not replicated
 """
 
 from __future__ import annotations
@@ -37,19 +43,19 @@ from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import BY_RANGE, HOME, ControlId, PacketType, TaskId, TaskPacket
 
 SLICE_WORDS = 16
-"""Words of a row of weights, one of which is read each clock."""
+"""Words in a row of weights; the card reads one row per clock."""
 MAX_REPLICAS = 16
-"""Nodes that may take turns with the layer behind a card's."""
+"""Maximum number of replicas of the layer that follows a card's."""
 LEAVING_BITS, LEAVING_SCORES, LEAVING_SUMS = 0, 1, 2
 _MAC_BYTES = 6
 
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Where a station of the ring is.
+    """Address of a station of the ring.
 
     Attributes:
-        mac: address of its Ethernet port, or of the router before it: six bytes.
+        mac: six bytes: address of its Ethernet port, or of the router before it.
         ip: IPv4 address.
         port: UDP port.
     """
@@ -60,7 +66,7 @@ class EndpointAddress:
 
     @property
     def words(self) -> list[int]:
-        """The 96 bits as the card has them."""
+        """The 96 bits in the card's word order."""
         octets = self.mac + ipaddress.IPv4Address(self.ip).packed + self.port.to_bytes(2, "big")
         if len(self.mac) != _MAC_BYTES:
             raise ValueError(f"a MAC address has {_MAC_BYTES} bytes, got {len(self.mac)}")
@@ -69,15 +75,15 @@ class EndpointAddress:
 
 @dataclass(frozen=True)
 class NodeSize:
-    """Memories of a card, as powers of two.
+    """Sizes of a card's memories, as binary logarithms.
 
     Attributes:
         row_w: rows of 512 weights.
         neuron_w: thresholds.
-        slot_w: rows of the batch on their way at once.
-        words_w: input words of a share, 5 at least.
+        slot_w: rows of the batch in flight at once.
+        words_w: input words of a share; at least 5.
         queue_w: packets that wait for the successor.
-        masked: 1 with a memory of masks, else 0.
+        masked: 1 if the card has a memory for masks, else 0; not a logarithm.
     """
 
     row_w: int = 12
@@ -102,12 +108,12 @@ class NodeSize:
 
 @dataclass(frozen=True, eq=False)
 class NodeImage:
-    """What a card holds.
+    """Contents of a card.
 
     Attributes:
-        size: the least memories that hold it, the default ones or more.
-        neurons: that it computes of a row.
-        slices: clocks of the layer for each of them.
+        size: the smallest memories that hold the contents, at least the default ones.
+        neurons: neurons that the card computes for a row.
+        slices: slices of a neuron's weights; each takes one clock.
         writes: address and word of each write, uint32 array of shape ``(n, 2)``.
     """
 
@@ -118,7 +124,7 @@ class NodeImage:
 
     @property
     def text(self) -> str:
-        """The writes, a line each, in hexadecimal."""
+        """The writes in hexadecimal, one per line."""
         return "".join(f"{address:x} {word:x}\n" for address, word in self.writes.tolist())
 
 
@@ -132,19 +138,19 @@ def node_image(
     successor: EndpointAddress,
     resend_ms: int = 20,
 ) -> NodeImage:
-    """The image of a node of a placement.
+    """Make the image of a node of a placement.
 
     Args:
-        model: the model that was placed.
-        placement: who holds what.
-        node: the card's number.
-        own: the card's address.
-        predecessor: who sends tasks to it.
-        successor: whom it sends to.
-        resend_ms: milliseconds until a packet that is not acknowledged is sent again.
+        model: the placed model.
+        placement: placement of the model.
+        node: number of the card's node.
+        own: address of the card.
+        predecessor: address of the station that sends tasks to the card.
+        successor: address of the station that the card sends to.
+        resend_ms: milliseconds until an unacknowledged packet is resent.
 
     Raises:
-        ClusterError: the card subset of the protocol cannot hold what the placement gives it.
+        ClusterError: The card subset of the protocol cannot hold what the placement gives it.
     """
     placement.check_model(model)
     previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
@@ -179,6 +185,7 @@ def node_image(
         masked=int(mask is not None),
     )
     leaving, out_end, replicas = _leaving(placement, array, node)
+    # The card refuses a packet that sets one of these pad bits, which would be counted as inputs.
     pad = ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF
     settings = [*links, leaving, out_end, part.n_outputs, pad, len(replicas)]
     end = share.start + WORD_BITS * part.n_words if by_inputs else share.end
@@ -205,7 +212,7 @@ def _settings(
 
 
 def _only_share(placement: ModelPlacement, node: int) -> tuple[int, Share] | None:
-    """The layer and the share that a card holds; None where it holds nothing."""
+    """Return the layer and the share that a card holds; None if it holds nothing."""
     shares = [
         (array, share)
         for array, layer in enumerate(placement.layers)
@@ -215,7 +222,7 @@ def _only_share(placement: ModelPlacement, node: int) -> tuple[int, Share] | Non
     adds = any(share.node == node for layer in placement.layers for share in layer.reducers)
     if len(shares) > 1 or adds:
         raise ClusterError(
-            f"node {node}: a card holds one share of one layer and adds nothing up, the plan "
+            f"node {node}: a card holds one share of one layer and adds no partial sums; the plan "
             f"gives it {len(shares)} shares{' and sums to add' if adds else ''}; place one layer "
             "on it, or run the node as a process"
         )
@@ -223,7 +230,7 @@ def _only_share(placement: ModelPlacement, node: int) -> tuple[int, Share] | Non
 
 
 def _leaving(placement: ModelPlacement, array: int, node: int) -> tuple[int, int, tuple[int, ...]]:
-    """Setting 11, the neurons of the layer behind, and the nodes that take turns with it."""
+    """Return setting 11, the neurons of the next layer, and the replicas of that layer."""
     if placement.layers[array].split is LayerSplit.INPUT:
         return TaskId.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0, ()
     if array == len(placement.layers) - 1:
@@ -231,16 +238,16 @@ def _leaving(placement: ModelPlacement, array: int, node: int) -> tuple[int, int
     following = layer_input(placement, array + 1)
     if len(following.replicas) > MAX_REPLICAS:
         raise ClusterError(
-            f"node {node}: a card sends in turns to {MAX_REPLICAS} nodes at most, layer "
-            f"{array + 1} has {len(following.replicas)} replicas; split it, or run the node as a "
-            "process"
+            f"node {node}: a card sends to at most {MAX_REPLICAS} replicas; layer "
+            f"{array + 1} has {len(following.replicas)}; split it, or run the node as a process"
         )
     head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
     return head, following.outputs, following.replicas
 
 
 def _rows(bits: Bits, slices: int) -> Words:
-    """Rows of 512, neuron by neuron, padded with 1: uint32 array of shape ``(words,)``."""
+    """Pack rows of 512 bits, neuron by neuron: uint32 array of shape ``(words,)``."""
+    # Weights pad with 1 and inputs with 0, so XNOR of the pad is 0 and adds nothing.
     padded = np.ones((len(bits), slices * SLICE_WORDS * WORD_BITS), dtype=np.bool_)
     padded[:, : bits.shape[1]] = bits
     return pack(padded).ravel()
@@ -252,7 +259,7 @@ def _status(
     place: tuple[int, int, int, int],
     numbers: tuple[int, int, int, int],
 ) -> TaskPacket:
-    """``STATUS``: array, start, end and offset; kind, row slots, input words and shares."""
+    """Make ``STATUS``: array, start, end, offset; then kind, row slots, input words, shares."""
     array, start, end, offset = place
     return TaskPacket(
         PacketType.CONTROL,
@@ -274,5 +281,5 @@ def _writes(
 
 
 def _bits(count: int) -> int:
-    """Address bits of so many."""
+    """Address bits of a memory with ``count`` entries."""
     return (count - 1).bit_length()

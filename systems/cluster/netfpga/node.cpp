@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Verilated node of a cluster behind one port: a TAP device, or a socket that keeps frames apart.
+// A Verilated cluster node behind one port: a TAP device, or a socket that preserves frames.
 //
-// Arguments: the port's file descriptor, open and non-blocking; the image, lines "ADDRESS WORD" in
-// hexadecimal; the share of leaving frames that are thrown away on purpose, and the seed of the
-// choice; optionally a log, which gets a line for each frame: "i CLOCK" its last beat went in,
-// "o CLOCK BYTES" its first beat came out; and "s CLOCK" for each task whose words are stored.
-// The clock runs while the card has something to do; the millisecond tick follows the host's time.
-// On SIGTERM or SIGINT the card stops and prints: frames in, frames out, frames that the kernel did
-// not take, frames thrown away, clocks, and the card's own counters.
+// Arguments: FD, the port's open, non-blocking file descriptor; IMAGE, lines "ADDRESS WORD" in
+// hexadecimal; LOSS, the fraction of leaving frames to discard on purpose; SEED of that choice;
+// optionally LOG, a file that gets one line per event: "i CLOCK" when a frame's last beat went in,
+// "o CLOCK BYTES" when a frame's first beat came out, "s CLOCK" when a task's words were stored.
+// The clock runs while the card is busy; the millisecond tick follows the host's time.
+// On SIGTERM or SIGINT the card stops and prints: frames in, frames out, frames that the kernel
+// refused, frames discarded, clocks, and the card's own counters.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -28,10 +28,10 @@ namespace {
 
 using namespace running;
 
-constexpr int kMaxTicks = 100; // that are made up for at once
+constexpr int kMaxTicks = 100; // most ticks to catch up at once
 constexpr int kCounters = 8;
 constexpr int kStored = 6;
-constexpr int kSettle = 8; // clocks after the card says that it is idle
+constexpr int kSettle = 8; // clocks to run after the card reports that it is idle
 
 class Node : Streams<Vn3ic_cluster_node> {
   public:
@@ -77,7 +77,7 @@ class Node : Streams<Vn3ic_cluster_node> {
 
     void step() {
         offer();
-        top_.eval(); // tready may follow from what is offered
+        top_.eval(); // tready may depend on the offered beat
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
         const unsigned stored = top_.counters[kStored];
@@ -135,12 +135,12 @@ class Node : Streams<Vn3ic_cluster_node> {
     FILE *const log_;
     std::deque<Bytes> waiting_;
     Bytes leaving_;
-    size_t at_ = 0;   // bytes of the first waiting frame that are in the card
-    int settled_ = 0; // clocks in which it was idle
+    size_t at_ = 0;   // bytes of the first waiting frame that the card has taken
+    int settled_ = 0; // clocks for which the card has been idle
     uint64_t in_ = 0, out_ = 0, dropped_ = 0, thrown_ = 0, began_ = 0;
 };
 
-// Ticks of a millisecond since the last call.
+// Counts the milliseconds since the last call.
 class Milliseconds {
   public:
     int passed() {
@@ -169,7 +169,7 @@ int main(int argc, char **argv) {
     Node node(fd, std::atof(argv[3]), static_cast<unsigned>(std::atoi(argv[4])), log);
     FILE *image = std::fopen(argv[2], "r");
     if (!image || !node.load(image)) {
-        std::fprintf(stderr, "%s is no image of a node\n", argv[2]);
+        std::fprintf(stderr, "%s is not an image of a node\n", argv[2]);
         return 2;
     }
     std::fclose(image);

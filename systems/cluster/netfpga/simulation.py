@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The card of a cluster under Verilator, as a program that reads and writes frames."""
+"""A cluster's card under Verilator, as a program that reads and writes frames."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _CACHE = "cluster-node"
 
 
 def build(size: NodeSize) -> Path:
-    """The program of a card with memories of a size: from the user's cache, or compiled into it.
+    """Return the program of a card with memories of that size, compiled unless it is cached.
 
     Raises:
         MissingDependencyError: Verilator or a C++ compiler is missing.
-        VerifyError: the Verilog does not build.
-        OSError: the cache cannot be used.
+        VerifyError: The Verilog does not build.
+        OSError: The cache cannot be used.
     """
     for tool in ("verilator", "g++"):
         if shutil.which(tool) is None:
             raise MissingDependencyError(
-                f"a card of a cluster needs {tool} to be simulated: apt install {tool}"
+                f"simulating a cluster's card needs {tool}: apt install {tool}"
             )
     sources = (*node_sources(), _HARNESS)
     what = hashlib.sha256(f"{simulate.version('verilator')} {size}".encode())

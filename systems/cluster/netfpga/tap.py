@@ -25,22 +25,22 @@ CARD_PORT = 0x4E33
 
 @dataclass(frozen=True)
 class NodeCounters:
-    """What a simulated card did.
+    """Counters of a simulated card.
 
     Attributes:
-        frames_in: frames that came, of whatever kind.
-        frames_out: frames that it sent.
-        not_taken: frames that the kernel did not take.
-        thrown: frames that were thrown away on purpose.
-        clocks: simulated clocks; none pass while it waits.
-        bad_frames: IPv4 for the card that was damaged, cut short or for another port.
-        bad_datagrams: datagrams that were damaged or none of the protocol.
-        strays: datagrams of another session, or of no neighbour.
-        again: datagrams that had come before, or much too early.
+        frames_in: received frames of any kind.
+        frames_out: sent frames.
+        not_taken: frames that the kernel refused.
+        thrown: frames that were discarded on purpose.
+        clocks: simulated clocks; none pass while the card waits.
+        bad_frames: IPv4 frames for the card that were damaged, cut short or for another port.
+        bad_datagrams: datagrams that were damaged or not of the protocol.
+        strays: datagrams of another session, or not from a neighbour.
+        again: datagrams that were duplicates or beyond the window.
         refused: packets that had to wait for room.
-        bad_packets: packets that cannot be.
-        stored: tasks with words for its share.
-        resent: datagrams that it sent again.
+        bad_packets: impossible packets.
+        stored: tasks with words for the card's share.
+        resent: datagrams that were resent.
     """
 
     frames_in: int
@@ -59,13 +59,13 @@ class NodeCounters:
 
     @property
     def summary(self) -> dict[str, int]:
-        """Datagrams sent again, dropped when they came, and lost on purpose, as processes count."""
+        """Datagrams that were resent, dropped on arrival, and lost on purpose."""
         dropped = self.bad_frames + self.bad_datagrams + self.strays
         return {"resent": self.resent, "dropped": dropped, "lost": self.thrown}
 
     @classmethod
     def parse(cls, text: str) -> NodeCounters | None:
-        """What the program prints at its end; None for anything else."""
+        """Parse what the program prints at its end; return None for anything else."""
         numbers = text.split()
         if len(numbers) != len(fields(cls)) or not all(n.isdecimal() for n in numbers):
             return None
@@ -73,12 +73,12 @@ class NodeCounters:
 
 
 def host_endpoint(node: int, port: int) -> EndpointAddress:
-    """A process on the host's end of a card's TAP device."""
+    """Return the address of a process on the host's end of a card's TAP device."""
     return EndpointAddress(bytes([2, 0x6E, 0x33, 0, node, 1]), f"10.233.{node}.1", port)
 
 
 def card_endpoint(node: int) -> EndpointAddress:
-    """The card behind its TAP device."""
+    """Return the address of the card behind its TAP device."""
     return EndpointAddress(bytes([2, 0x6E, 0x33, 0, node, 2]), f"10.233.{node}.2", CARD_PORT)
 
 
@@ -86,23 +86,23 @@ class VirtualCard(SimulatedCardProcess):
     """A node's card behind a TAP device, while a ``with`` block runs.
 
     The device is made in the network namespace of this process. Host and card have the two
-    addresses of a network of their own, ``10.233.NODE.0/30``. Device and process go at the end,
-    whatever happens.
+    addresses of the network ``10.233.NODE.0/30``. Device and process are removed at the end, even
+    after an error.
 
     Attributes:
         device: name of the TAP device.
-        counters: what it did, once the block has ended.
+        counters: counters of the card, once the block has ended.
     """
 
     def __init__(self, image: NodeImage, node: int, *, loss: float = 0.0, seed: int = 0) -> None:
-        """Describe a card; nothing is made before the ``with`` block.
+        """Describe a card; device and process are made by the ``with`` block.
 
         Args:
-            image: what it holds, with the addresses of :func:`host_endpoint` and
+            image: contents of the card, with the addresses of :func:`host_endpoint` and
                 :func:`card_endpoint`.
-            node: its number in the ring.
-            loss: share of its frames to throw away on purpose.
-            seed: of that choice.
+            node: number of the card in the ring.
+            loss: fraction of its frames to discard on purpose.
+            seed: seed of that choice.
         """
         super().__init__()
         self.device = f"n3ic-card{node}"
@@ -128,7 +128,7 @@ class VirtualCard(SimulatedCardProcess):
 
 
 class VerilatedCards(CardSimulator):
-    """Cards of this target, their Verilog under Verilator behind a TAP device each."""
+    """Cards of this target: the Verilog under Verilator, each behind its own TAP device."""
 
     name = "netfpga"
     summary = "the Verilog of a node under Verilator, behind a TAP device"
@@ -137,7 +137,7 @@ class VerilatedCards(CardSimulator):
     def run(
         self, model: BinaryModel, placement: ModelPlacement, node: int, *, loss: float, seed: int
     ) -> Iterator[SimulatedCard]:
-        """A node's card, plugged in while the context is entered."""
+        """Run a node's card, plugged in while the context is entered."""
         own = card_endpoint(node)
         before = host_endpoint(node, CARD_PORT + 1)
         behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring of many nodes under the kernels of neural networks, packet by packet or by trains."""
+"""Simulation of neural-network kernels on a ring of nodes, by packets or trains of packets."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of a process node on this machine, measured: processor time, which load leaves alone.
+"""Measure the clocks of a process node on this machine in processor time, which ignores load.
 
-A ring runs in this process on real sockets. What the first node's thread takes for rows of several
-shapes, as the owner of all weights and as one that only passes packets on, is packets, datagrams
-and slices of weights. The kernel is timed by itself; least squares tells the price of the others.
+A ring runs in this process on real sockets. The first node's thread computes rows of several
+shapes, once with all weights and once only passing packets on. Its time is the sum of the costs of
+packets, datagrams, slices of weights and rows. The kernel is timed alone; least squares gives the
+others.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from n3ic.systems.cluster.udp import Address, UdpEndpoint, neighbours, open_sock
 SHAPES = ((384, 2), (8448, 2), (384, 768), (4096, 2048))
 _ROWS = 40
 _REPEATS = 2
-_WEIGHTS = 1 << 30  # bytes of main memory that a process may take
+_WEIGHTS = 1 << 30  # bytes of main memory that a process may use
 _PINGS = 400
 _HOST = "127.0.0.1"
 
@@ -46,12 +47,12 @@ class NodeMeasurement:
     """Nanoseconds of processor time of a process node.
 
     Attributes:
-        packet: of each packet that comes or goes.
-        datagram: of each datagram that comes or goes with packets, its acknowledgement included.
-        slice: of one neuron's weights beside a task packet.
-        row: of a row that is computed, beside these.
-        hop: from one process to another through the kernel and the scheduler; elapsed time.
-        error: the largest relative difference of the fit from what was measured.
+        packet: cost of each received or sent packet.
+        datagram: cost of each received or sent datagram with packets, its acknowledgement included.
+        slice: cost of one neuron's weights for one task packet.
+        row: remaining cost of each computed row.
+        hop: elapsed time between two processes, through the kernel and the scheduler.
+        error: the largest relative difference between fit and measurement.
     """
 
     packet: float
@@ -62,10 +63,10 @@ class NodeMeasurement:
     error: float
 
     def toml(self, machine: str) -> str:
-        """A ``node.toml`` with these clocks, which are nanoseconds.
+        """Make a ``node.toml`` with these clocks, which are nanoseconds.
 
         Args:
-            machine: what it was measured on, for the source.
+            machine: description of the measured machine, for the source.
         """
         return (
             f'clock_mhz = 1000 # nanoseconds\nkind = "measured"\n'
@@ -83,11 +84,11 @@ def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) 
     """Measure a process node on this machine.
 
     Args:
-        shapes: inputs and classes of the models that it computes.
-        rows: of each, one after the other.
+        shapes: inputs and classes of the models to compute.
+        rows: rows of each model, computed one after another.
 
     Raises:
-        ClusterError: the ring did not run.
+        ClusterError: The ring did not run.
     """
     counts, seconds, slice_ = [], [], _slice_seconds()
     for shape in shapes:
@@ -100,6 +101,8 @@ def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) 
         counts.append([2 * into, 2 * grams_in, 0])
         seconds.append(_row_seconds(model, _all_on(model, 2, 2), rows))
     a, b = np.array(counts), np.array(seconds) * 1e9
+    # Dividing each equation by its measurement minimises relative errors: shapes differ in time
+    # by orders of magnitude. A cost cannot be negative.
     prices = _non_negative(a / b[:, None], np.ones(len(b)))
     error = float(np.max(np.abs(a @ prices / b - 1)))
     packet, datagram, row = (float(p) for p in prices)
@@ -107,7 +110,7 @@ def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) 
 
 
 def _slice_seconds() -> float:
-    """Processor time of one neuron's weights beside a task packet, in a large layer."""
+    """Measure the processor time of one neuron's weights per task packet, in a large layer."""
     inputs, neurons = SHAPES[-1]
     weights = np.random.default_rng(0).random((neurons, inputs)) < 0.5
     count = popcounter(Connections(weights))
@@ -122,7 +125,7 @@ def _slice_seconds() -> float:
 
 
 def _all_on(model: BinaryModel, nodes: int, owner: int) -> ModelPlacement:
-    """A layer that one node of a ring has."""
+    """Place a model's only layer on one node of a ring."""
     shares = (Share(owner, 0, model.shape[1]),)
     return ModelPlacement(
         model.digest, model.shape, nodes, (LayerPlacement(LayerSplit.OUTPUT, shares),)
@@ -136,7 +139,7 @@ def _non_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 
 
 def _row_seconds(model: BinaryModel, placement: ModelPlacement, rows: int) -> float:
-    """Processor time of the first node's thread for a row, rows one after the other."""
+    """Measure the first node's processor time per row, with rows one after another."""
     socks = [open_socket(_HOST) for _ in range(placement.nodes + 1)]
     ring = {i: sock.getsockname() for i, sock in enumerate(socks)}
     timing = LinkTiming()
@@ -169,12 +172,12 @@ def _row_seconds(model: BinaryModel, placement: ModelPlacement, rows: int) -> fl
         for thread in threads:
             thread.join()
     if took <= 0:
-        raise ClusterError("the node's thread took no time that this machine's clock could show")
+        raise ClusterError("the node's thread took too little time for this machine's clock")
     return float(took) / rows
 
 
 def _hop_seconds() -> float:
-    """Elapsed time of the fastest datagrams from process to process, one way."""
+    """Measure the elapsed one-way time of the fastest datagram between two processes."""
     with open_socket(_HOST) as here, open_socket(_HOST) as there:
         other = get_context("fork").Process(
             target=_echo, args=(there, here.getsockname()), daemon=True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated cluster consists of: nodes with their servers, and the work that they do."""
+"""Components of a simulated cluster: nodes with their servers, and their work."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from n3ic.systems.cluster.protocol import PACKET_BYTES
 from n3ic.systems.cluster.traffic import SLICE_BITS
 
 SLICE, MAC = "slice", "mac"
-"""Operations: a slice of one neuron's weights, as many as a node counts together; one
-multiplication and addition."""
+"""Operations: a slice of one neuron's weights that a node counts together, and a
+multiply-accumulate."""
 
 
 @dataclass(frozen=True)
 class SimNode:
-    """A node's times, in seconds.
+    """Times of a node, in seconds.
 
     Attributes:
-        name: for reports.
-        packet: from one packet that is handled to the next.
-        datagram: of a datagram, beside its packets.
-        classify: from arrival to the task being known.
-        forward: from arrival to departure of what is passed on.
-        stream: of the elements that a packet holds through the kernel, at least.
-        pipeline: from the last operation of a task to its result.
-        rates: operations a second, by kind.
-        memory_bps: bytes a second that RDMA reads.
-        link_bps: bits a second of its link.
-        latency: from its port to the next node's.
-        together: packets in a datagram at most.
-        serial: whether packets and operations take turns.
+        name: name for reports.
+        packet: time from one handled packet to the next.
+        datagram: time of a datagram, besides its packets.
+        classify: time from arrival until a task is classified.
+        forward: time from arrival to departure of a packet that is passed on.
+        stream: minimum time of a packet's elements in the kernel.
+        pipeline: time from the last operation of a task to its result.
+        rates: operations per second, by kind.
+        memory_bps: bytes per second that RDMA reads.
+        link_bps: speed of its link in bits per second.
+        latency: time from its port to the next node's port.
+        together: maximum packets per datagram.
+        serial: whether packets and operations take turns on one thread.
         slice_bits: weights of one neuron that are counted together.
-        core: of which processor's cores it needs one for all that it does; -1 for its own circuits.
+        core: processor whose cores run the node; -1 if it has its own circuits.
     """
 
     name: str
@@ -58,11 +58,11 @@ class SimNode:
     core: int = -1
 
     def slices(self, inputs: int) -> int:
-        """Operations that a neuron of so many inputs takes."""
+        """Number of operations of a neuron with ``inputs`` inputs."""
         return -(-inputs // self.slice_bits)
 
     def slowed(self, factor: float) -> SimNode:
-        """The same node, slower in everything but its link: a straggler."""
+        """Return a straggler: the same node, slower in everything but its link."""
         return replace(
             self,
             packet=self.packet * factor,
@@ -76,7 +76,7 @@ class SimNode:
 
 
 def sim_node(node: ClusterNode) -> SimNode:
-    """A node of a plan as the simulator has it."""
+    """Convert a node of a plan to the simulator's times."""
     f, seconds = node.figures, node.seconds
     return SimNode(
         name=node.name,
@@ -97,26 +97,26 @@ def sim_node(node: ClusterNode) -> SimNode:
 
 
 def sim_nodes(cluster: ClusterDescription) -> tuple[SimNode, ...]:
-    """The home and the nodes of a cluster."""
+    """Convert the home and the nodes of a cluster."""
     return tuple(sim_node(n) for n in (cluster.home, *cluster.nodes))
 
 
 def wire_seconds(packets: int, datagrams: int, sender: SimNode) -> float:
-    """How long a sender's link carries packets in so many datagrams."""
+    """Seconds that a sender's link needs for packets in ``datagrams`` datagrams."""
     return (packets * PACKET_BYTES + datagrams * EMPTY_BYTES) * 8 / sender.link_bps
 
 
 @dataclass(frozen=True)
 class PacketTrain:
-    """Equal task packets of one origin, and what they cause; node 0 is the home.
+    """Equal task packets of one origin, and the work that they cause; node 0 is the home.
 
     Attributes:
-        origin: who puts them on the ring.
-        packets: how many.
-        work: operations that they cause at each node whose data they concern.
-        kind: of operation.
-        fetch: packets of data that the work needs of other nodes: the tasks are frozen until they
-            have come.
+        origin: node that puts them on the ring.
+        packets: number of packets.
+        work: operations that they cause at each node that owns their data.
+        kind: kind of operation.
+        fetch: packets of data that the work needs from other nodes; the tasks are frozen until the
+            data has arrived.
     """
 
     origin: int
@@ -128,19 +128,19 @@ class PacketTrain:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One kernel's run on a cluster of ``n`` nodes, for both programming models.
+    """One run of a kernel on a cluster of ``n`` nodes, for both programming models.
 
     Attributes:
-        name: of the kernel.
-        flows: tasks of the data-centric model; a node starts those of the next stage when all work
-            of this stage that lies at it is done.
+        name: name of the kernel.
+        flows: tasks of the data-centric model. A node starts its flows of the next stage when its
+            own work of this stage is done.
         results: packets that each node sends home at the end, int64 array of shape ``(n + 1,)``.
         local: operations of each node in the compute-centric model, float64, same shape.
-        streamed: packets' worth of elements that they go through, float64, same shape.
-        gathered: bytes that each node gives to all others before it, float64, same shape.
-        halo: bytes that each node gives to each of its two neighbours, float64, same shape.
-        kind: of operation.
-        whole: the flows' packets only bring inputs; the kernel begins when all of them are there,
+        streamed: elements that these operations read, in packets, float64, same shape.
+        gathered: bytes that each node first sends to all others, float64, same shape.
+        halo: bytes that each node sends to each of its two neighbours, float64, same shape.
+        kind: kind of operation.
+        whole: whether the packets only bring inputs. The kernel then begins when all have arrived,
             with the operations of ``local``.
     """
 
@@ -157,29 +157,29 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Stages, one after the other."""
+    """Stages that run one after another."""
 
     name: str
     stages: tuple[Stage, ...]
 
     @property
     def operations(self) -> float:
-        """Of all stages and nodes."""
+        """Number of operations of all stages and nodes."""
         return float(sum(s.local.sum() for s in self.stages))
 
 
 @dataclass(frozen=True, eq=False)
 class RingTrace:
-    """What a simulation found.
+    """Results of a simulation.
 
     Attributes:
-        seconds: until the last result was home.
-        packets: on all links, acknowledgements aside.
-        handler: share of the time that each node's handlers were busy; home first.
-        kernel: the same of its kernels.
-        link: the same of its link.
-        frozen: most packets of tasks that waited for remote data at one node.
-        rows: when each row's last result was home, in seconds; empty where there are no rows.
+        seconds: time until the last result was home.
+        packets: packets on all links, without acknowledgements.
+        handler: fraction of the time that each node's handlers were busy; home first.
+        kernel: the same for its kernels.
+        link: the same for its link.
+        frozen: maximum number of task packets that waited for remote data at one node.
+        rows: seconds at which each row's last result was home; empty without rows.
     """
 
     seconds: float
@@ -192,5 +192,5 @@ class RingTrace:
 
 
 def nothing(nodes: int) -> NDArray[np.float64]:
-    """Zero of each node."""
+    """Return a zero for the home and for each node."""
     return np.zeros(nodes + 1)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulation: packets, or trains of them, on their way round a ring of nodes.
+"""Simulate packets, or trains of packets, that travel round a ring of nodes.
 
-The handlers are those of FCsN (Guo et al., section IV-B). A packet is classified; the part of its
-range that is local goes to the kernel, at once or, if it needs remote data, when an RDMA task has
-brought that out of its owner's memory; what is before and what is behind the local part goes on
-to the next node, a packet each. Each of the servers (handlers, kernel, memory, link) takes one
-after the other. Trains of equal packets move as one: ``train`` 1 is packet by packet.
+The handlers are those of FCsN (Guo et al., section IV-B). A node classifies each packet. The local
+part of its range goes to the kernel; if it needs remote data, it first waits for an RDMA task that
+reads the data from its owner's memory. The parts before and after the local part go on to the next
+node, one packet each. Each server (handlers, kernel, memory, link) serves one job after another.
+Equal packets move together in trains; ``train`` 1 simulates each packet.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ if TYPE_CHECKING:
     Steps = Generator[simpy.Event, Any, None]
 
 _BARRIER_PACKETS = 1
-_EVENTS = 20_000  # trains that a workload is cut into, about
-_WINDOW = 2048  # trains of one flow that are on the ring at once: a bound for memory alone
-_PIECES = 64  # trains of a node's data in an exchange, at most
+_EVENTS = 20_000  # approximate number of trains per workload
+_WINDOW = 2048  # maximum trains of one flow on the ring; only bounds memory
+_PIECES = 64  # maximum trains of a node's data in an exchange
 
 
 @dataclass
 class _Server:
-    """Takes one after the other; ``cores`` are shared with others."""
+    """Serves one job after another; ``cores`` are shared with other servers."""
 
     free: float = 0.0
     busy: float = 0.0
     cores: list[float] | None = None
 
     def enter(self, now: float, seconds: float) -> float:
-        """When work that comes now is done."""
+        """Return the time at which work that arrives now is done."""
         start = max(now, self.free)
         if self.cores is not None and seconds:
+            # The core that is free first; work starts when both the server and the core are free.
             i = min(range(len(self.cores)), key=self.cores.__getitem__)
             start = max(start, self.cores[i])
             self.cores[i] = start + seconds
@@ -59,7 +60,7 @@ class _Server:
 
 @dataclass(frozen=True)
 class _Train:
-    """Packets that move as one, and where they still have work."""
+    """Packets that move together, and the nodes where they still have work."""
 
     packets: int
     work: tuple[tuple[int, float], ...]
@@ -70,7 +71,7 @@ class _Train:
 
 @dataclass(eq=False)
 class _Job:
-    """A workload on its way: what of each stage is still open at each node, by stage and node."""
+    """A running workload, with its open packets by stage and node."""
 
     workload: Workload
     open: list[list[int]]
@@ -88,12 +89,12 @@ def simulate(
     """Simulate a workload.
 
     Args:
-        workload: what is computed.
+        workload: the work to simulate.
         nodes: the home, then the nodes in ring order.
-        train: packets that move as one; chosen by the number of packets where None.
-        barrier: the compute-centric model (exchange, barrier, kernel, barrier) instead of the
-            data-centric one.
-        cores: of the processor that all nodes with ``core`` 0 share.
+        train: packets per train; None chooses by the number of packets.
+        barrier: whether to use the compute-centric model (exchange, barrier, kernel, barrier)
+            instead of the data-centric one.
+        cores: number of cores that all nodes with ``core`` 0 share; 0 for no limit.
     """
     chosen = train or max(1, _hops(workload, len(nodes)) // _EVENTS)
     simulation = _Simulation(nodes, chosen, cores)
@@ -105,12 +106,12 @@ def simulate(
 def simulate_rows(
     rows: Sequence[Workload], nodes: Sequence[SimNode], *, slots: int, cores: int = 0
 ) -> RingTrace:
-    """Simulate rows that overlap; packets of a row that fit into a datagram move as one.
+    """Simulate rows that overlap; packets of a row that fit one datagram move together.
 
     Args:
-        rows: what each row is.
+        rows: workload of each row.
         nodes: the home, then the nodes in ring order.
-        slots: rows that are on their way at once.
+        slots: maximum rows in flight.
         cores: as in :func:`simulate`.
     """
     together = min(MAX_PACKETS, *(n.together for n in nodes))
@@ -140,7 +141,7 @@ class _Simulation:
         ]
         self.memories = [_Server() for _ in nodes]
         self.links = [_Server() for _ in nodes]
-        self.filling = [(0, 0.0) for _ in nodes]  # packets of the newest datagram, when it leaves
+        self.filling = [(0, 0.0) for _ in nodes]  # packets of the newest datagram; its departure
         self.packets = 0
         self.frozen: Counter[int] = Counter()
         self.most_frozen = 0
@@ -148,11 +149,11 @@ class _Simulation:
     # -- the data-centric model --------------------------------------------------------------
 
     def by_tasks(self, workloads: Sequence[Workload], slots: int) -> RingTrace:
-        """Tasks go round; a node goes on as soon as its own part of a stage is done.
+        """Run tasks round the ring; a node continues as soon as its part of a stage is done.
 
         Args:
-            workloads: that begin one after the other.
-            slots: of which so many are on their way at once.
+            workloads: workloads, started in this order.
+            slots: maximum workloads in flight.
         """
         done: list[float] = []
         self.env.run(self.env.process(self._jobs(workloads, slots, done)))
@@ -183,14 +184,14 @@ class _Simulation:
         done.append(float(self.env.now))
 
     def _at_home(self) -> Steps:
-        """A process that is the home begins and ends each row, as long as a node computes one."""
+        """Spend the home's time for the start or the end of a row, if it is a process."""
         home = self.nodes[0]
         if home.serial:
             at = self.handlers[0].enter(self.env.now, home.pipeline)
             yield self.env.timeout(at - self.env.now)
 
     def _node(self, node: int, job: _Job) -> Steps:
-        """A node's stages, one after the other, then its results."""
+        """Run a node's stages one after another, then send its results."""
         for number, stage in enumerate(job.workload.stages):
             sent = [
                 self.env.process(self._spawn(flow, number, job))
@@ -208,8 +209,8 @@ class _Simulation:
                 yield from self._send(node, results, 0)
 
     def _spawn(self, flow: PacketTrain, stage: int, job: _Job) -> Steps:
-        """Put a flow's packets on the ring, as fast as its node handles them."""
-        if not flow.packets:  # work on what lies at the node
+        """Put a flow's packets on the ring as fast as its node handles them."""
+        if not flow.packets:  # work on the node's own data
             train = _Train(0, flow.work, flow, stage, job)
             for node, operations in flow.work:
                 self.env.process(self._compute(node, train, operations))
@@ -227,7 +228,7 @@ class _Simulation:
                 yield ways.pop(0)
 
     def _classified(self, node: int, train: _Train) -> Steps:
-        """Split a train: what is local, what lies behind it, what lies before it."""
+        """Split a train into its local part and the parts before and after it."""
         parts = [train.work]
         for at, operations in train.work:
             if at == node:
@@ -243,13 +244,13 @@ class _Simulation:
             yield self.env.all_of(ways)
 
     def _pass_on(self, node: int, train: _Train) -> Steps:
-        """To the next node that the train concerns, through those that it does not."""
+        """Send a train on to the next node that has work for it."""
         target = min(train.work, key=lambda w: (w[0] - node) % len(self.nodes))[0]
         yield from self._send(node, train.packets, target)
         yield from self._classified(target, train)
 
     def _send(self, node: int, packets: int, target: int) -> Steps:
-        """From a node to another, round the ring; the handlers on the way take their time."""
+        """Send packets round the ring from one node to another, through the handlers between."""
         while node != target:
             after = (node + 1) % len(self.nodes)
             sender, receiver = self.nodes[node], self.nodes[after]
@@ -271,7 +272,7 @@ class _Simulation:
             node = after
 
     def _datagrams(self, node: int, packets: int, sender: SimNode, receiver: SimNode) -> int:
-        """New datagrams of packets that leave now: what waits at the sender fills one up."""
+        """Count the new datagrams of packets that leave now; a waiting datagram is filled first."""
         together = min(sender.together, receiver.together, MAX_PACKETS)
         held, leaves = self.filling[node]
         if self.env.now < leaves and held + packets <= together:
@@ -281,7 +282,7 @@ class _Simulation:
         return -(-packets // together)
 
     def _compute(self, node: int, train: _Train, operations: float) -> Steps:
-        """The kernel, after remote data that the task waits for has come."""
+        """Fetch the remote data of a task, then run the kernel."""
         count = train.packets or 1
         if train.flow.fetch:
             self.frozen[node] += count
@@ -296,7 +297,7 @@ class _Simulation:
             train.job.ready[train.stage][node].succeed()
 
     def _kernel(self, node: int, operations: float, streamed: float, kind: str) -> Steps:
-        """Operations on so many packets' worth of elements."""
+        """Run operations on the elements of ``streamed`` packets."""
         at = self.nodes[node]
         busy = max(operations / at.rates[kind], streamed * at.stream) if operations else 0.0
         after = at.pipeline if operations else 0.0
@@ -306,7 +307,7 @@ class _Simulation:
         yield self.env.timeout(done - self.env.now + after)
 
     def _fetch(self, node: int, owner: int, packets: int) -> Steps:
-        """An RDMA task to the owner, its memory, and the data back."""
+        """Send an RDMA task to the owner, read its memory, and send the data back."""
         yield from self._send(node, 1, owner)
         read = packets * PACKET_BYTES / self.nodes[owner].memory_bps
         done = self.memories[owner].enter(self.env.now, read)
@@ -316,7 +317,7 @@ class _Simulation:
     # -- the compute-centric model -----------------------------------------------------------
 
     def by_barriers(self, workload: Workload) -> RingTrace:
-        """Stage by stage: exchange, wait for all, compute, wait for all."""
+        """Run stage by stage: exchange, barrier, compute, barrier."""
         for stage in workload.stages:
             self._all(self._exchange(i, stage) for i in range(1, len(self.nodes)))
             self._barrier()
@@ -335,7 +336,7 @@ class _Simulation:
             self.env.run(self.env.all_of(started))
 
     def _exchange(self, node: int, stage: Stage) -> Steps:
-        """A node's data to all others, or to its neighbours."""
+        """Send a node's data to all other nodes, or to its neighbours."""
         count = len(self.nodes) - 1
         packets = -(-int(stage.gathered[node]) // PACKET_BYTES)
         for size, _ in _trains(packets, max(self.train, -(-packets // _PIECES))) if packets else ():
@@ -354,7 +355,7 @@ class _Simulation:
             yield from self._kernel(node, float(stage.local[node]), streamed, stage.kind)
 
     def _barrier(self) -> None:
-        """Everybody tells everybody: a packet goes round twice."""
+        """Pass a token round the ring twice: first it collects, then it releases all nodes."""
 
         def token() -> Steps:
             for _ in range(2):
@@ -382,7 +383,7 @@ class _Simulation:
 
 
 def _trains(packets: int, size: int) -> Iterator[tuple[int, float]]:
-    """Packets of each train, and the share of the flow that it is."""
+    """Yield the packets of each train and its fraction of the flow."""
     for at in range(0, packets, size):
         count = min(size, packets - at)
         yield count, count / packets

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps over kernels and numbers of nodes, and FCsN's speed-ups beside ours."""
+"""Sweeps over kernels and numbers of nodes, and FCsN's published speed-ups."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FCSN = Path(__file__).with_name("fcsn.toml")
 
 @dataclass(frozen=True)
 class NodeModel:
-    """What the nodes of a sweep are.
+    """The nodes of a sweep.
 
     Attributes:
-        target: their target.
-        link: their links' speed.
-        figures: their clocks, instead of the target's.
+        target: target of the nodes.
+        link: speed of their links.
+        figures: clocks of the nodes; None for those of the target.
     """
 
     target: str
@@ -31,7 +31,7 @@ class NodeModel:
     figures: NodeFigures | None = None
 
     def nodes(self, count: int) -> tuple[SimNode, ...]:
-        """So many of them behind a home of the same kind."""
+        """Make a home and ``count`` nodes of this kind."""
         return sim_nodes(like_coordinator(count, self.target, self.link, self.figures))
 
 
@@ -40,15 +40,15 @@ class Point:
     """One simulation of a sweep.
 
     Attributes:
-        kernel: its name.
-        nodes: how many.
+        kernel: name of the kernel.
+        nodes: number of nodes.
         data_s: seconds in the data-centric model.
         compute_s: seconds in the compute-centric model.
         one_s: seconds of one big node that holds everything.
-        packets: on all links, data-centric.
-        imbalance: the busiest kernel over the average, data-centric; 0 where none was busy.
-        link: share of the time that the busiest link was busy, data-centric.
-        frozen: most tasks that waited for remote data at a node.
+        packets: packets on all links, data-centric.
+        imbalance: busy time of the busiest kernel over the mean, data-centric; 0 if none was busy.
+        link: fraction of the time that the busiest link was busy, data-centric.
+        frozen: maximum number of tasks that waited for remote data at a node.
     """
 
     kernel: str
@@ -63,16 +63,17 @@ class Point:
 
     @property
     def speedup(self) -> float:
-        """Times as fast as one big node, data-centric; the efficiency of a problem that grew."""
+        """Speed-up over one big node, data-centric; in weak scaling, the efficiency."""
         return self.one_s / self.data_s
 
 
 def slower(points: Sequence[Point], weak: bool = False) -> tuple[Point, ...]:
-    """Rings of several nodes that take longer than one big node would, data-centric.
+    """Return the rings of several nodes that are slower than one big node, data-centric.
 
     Args:
-        points: of a sweep.
-        weak: whether the problems grew with the nodes: one node would take so many times longer.
+        points: points of a sweep.
+        weak: whether the problems grew with the nodes, so that one node would take
+            ``nodes`` times as long.
     """
     return tuple(p for p in points if p.nodes > 1 and p.speedup * (p.nodes if weak else 1) < 1)
 
@@ -90,13 +91,13 @@ def sweep(
     """Simulate kernels on several numbers of nodes.
 
     Args:
-        problems: the kernels.
+        problems: problems to simulate.
         counts: numbers of nodes.
-        card: what the nodes are.
-        weak: let the problem grow with the nodes; one node still has the problem as it is.
-        straggler: how many times slower the last node is.
-        train: packets that move as one; chosen where None.
-        progress: told how far it is, from 0 to 1, and at what.
+        card: the nodes.
+        weak: whether the problem grows with the nodes; the single node keeps the original one.
+        straggler: slow-down factor of the last node.
+        train: packets per train; None chooses by the number of packets.
+        progress: called with the completed fraction, 0 to 1, and the current step.
     """
     found: list[Point] = []
     slice_bits = card.nodes(1)[1].slice_bits
@@ -133,13 +134,13 @@ def _point(
 
 @dataclass(frozen=True)
 class Claim:
-    """A speed-up that FCsN states over MPI on 16 cores.
+    """A speed-up over MPI on 16 cores that FCsN reports.
 
     Attributes:
-        name: of its kernel, network or graph.
-        problem: ours of the same sizes, as far as its text says.
-        speedup: data-centric, over the CPU.
-        compute: compute-centric, over the CPU; 0 where the text has none.
+        name: name of the kernel, network or graph.
+        problem: our problem of the same sizes, as far as the publication states them.
+        speedup: data-centric speed-up over the CPU.
+        compute: compute-centric speed-up over the CPU; 0 if the publication gives none.
     """
 
     name: str
@@ -161,18 +162,18 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("CoauthorPhysics", KernelProblem("gnn", graph=GRAPHS["physics"]), 6.64, 5.08),
     Claim("Reddit", KernelProblem("gnn", graph=GRAPHS["reddit"]), 10.13, 8.5),
 )
-"""FCsN, section V-B. Matrices are 2048 x 2048; of sparse kernels the text gives the average of all
-three, of MLP and graph networks no sizes of layers: ours are the defaults of
+"""FCsN, section V-B. Matrices are 2048 x 2048. For the three sparse kernels the publication gives
+only an average. It gives no layer sizes of MLP and graph networks; ours are the defaults of
 :class:`KernelProblem`."""
 
 
 def fcsn_card() -> NodeModel:
-    """The card of FCsN behind a link of 100 Gb/s."""
+    """Return FCsN's card with links of 100 Gb/s."""
     return NodeModel("netfpga", "100G", figures_of(FCSN))
 
 
 def shrunk(problem: KernelProblem) -> KernelProblem:
-    """A graph network whose edges fit this machine: the same features, fewer nodes and edges."""
+    """Shrink a graph until its edges fit this machine: same features, fewer nodes and edges."""
     g, most = problem.graph, 2_000_000
     if problem.kernel != "gnn" or g.edges <= most:
         return problem

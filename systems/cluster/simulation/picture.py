@@ -17,7 +17,7 @@ _COLUMNS = 4
 
 @styled
 def scaling_figure(points: Sequence[Point], weak: bool) -> Figure:
-    """A panel a kernel: speed-up over one big node, or of weak scaling the efficiency."""
+    """Draw one panel per kernel: speed-up over one big node, or efficiency for weak scaling."""
     kernels = list(dict.fromkeys(p.kernel for p in points))
     columns = min(_COLUMNS, len(kernels))
     rows = -(-len(kernels) // columns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a placed binary model as the simulator has them."""
+"""Workloads of the rows of a placed binary model."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from n3ic.systems.cluster.traffic import SLICE_BITS, holders, results_of, slices
 
 
 def row_workload(placement: ModelPlacement, row: int, nodes: Sequence[SimNode]) -> Workload:
-    """What a row of a placed model is: a stage a layer, and one more for partial popcounts.
+    """Make the workload of a row: one stage per layer, and one more for partial popcounts.
 
     Args:
-        placement: where the layers lie.
-        row: its number.
-        nodes: the home, then the nodes in ring order: who counts how many weights together.
+        placement: placement of the model.
+        row: number of the row.
+        nodes: the home, then the nodes in ring order; their slice sizes are read.
     """
     stages: list[Stage] = []
     sources: Sequence[Share] = (Share(HOME, 0, placement.shape[0]),)
@@ -59,7 +59,7 @@ def row_workload(placement: ModelPlacement, row: int, nodes: Sequence[SimNode]) 
 def _input_flows(
     layer: LayerPlacement, source: Share, owners: Sequence[Share]
 ) -> list[PacketTrain]:
-    """The packets of one source's bits, together by those who take them."""
+    """Group the packets of one source's bits by the nodes that receive them."""
     packets: Counter[tuple[int, ...]] = Counter()
     if layer.split is LayerSplit.INPUT:
         for at in range(source.start, source.end, SLICE_BITS):

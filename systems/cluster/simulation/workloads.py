@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of neural networks on a ring of nodes: who spawns which tasks, who does what work.
+"""Neural-network kernels on a ring: the tasks that each node spawns and the work that it does.
 
-Data lie as in FCsN (Guo et al., section IV-C): of dense and sparse products the right-hand matrix
-is the data, divided by columns, and the left-hand matrix becomes tasks, so that no two nodes write
-to one output. Of a sparse matrix times a vector the vector is divided, and partial results go back
-to the owners of the rows. A convolution's rows are divided, with a halo by RDMA.
+Data is distributed as in FCsN (Guo et al., section IV-C). In dense and sparse products the
+right-hand matrix is the data, divided by columns, and the left-hand matrix becomes tasks, so that
+no two nodes write the same output. In a sparse matrix-vector product the vector is divided, and
+partial results go to the owners of the rows. A convolution is divided by rows; RDMA fetches halos.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from n3ic.systems.cluster.simulation.components import SLICE, PacketTrain, Stage
 from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
 ELEMENT_BYTES = 4
-ELEMENTS = BODY_BYTES // ELEMENT_BYTES  # of a dense matrix in a task packet
+ELEMENTS = BODY_BYTES // ELEMENT_BYTES  # dense elements per task packet
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class GraphSize:
-    """A graph's sizes. Edges are directed, an undirected one counts twice."""
+    """Sizes of a graph. Edges are directed; an undirected edge counts twice."""
 
     nodes: int
     edges: int
@@ -44,7 +44,7 @@ GRAPHS: Mapping[str, GraphSize] = {
     "physics": GraphSize(34_493, 495_924, 8_415, 5),
     "reddit": GraphSize(232_965, 114_615_892, 602, 41),
 }
-"""The graphs of FCsN's figure 7c, as PyTorch Geometric's documentation counts them."""
+"""The graphs of FCsN's figure 7c, with the counts of PyTorch Geometric's documentation."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class KernelProblem:
 
     Attributes:
         kernel: one of :data:`KERNELS`.
-        size: rows and columns of matrices, an image's edge, inputs of a binary layer.
+        size: rows and columns of matrices, edge of an image, or inputs of a binary layer.
         outputs: neurons of a binary layer.
-        density: share of non-zero elements of sparse matrices.
+        density: fraction of non-zero elements in sparse matrices.
         window: edge of a convolution's kernel.
-        shape: an MLP's.
+        shape: layer sizes of an MLP.
         batch: rows of an MLP or a binary layer.
-        graph: of an aggregation or a graph network.
-        columns: that an aggregation sums.
+        graph: graph of an aggregation or a graph network.
+        columns: columns that an aggregation sums.
         hidden: columns between the two layers of a graph network.
-        skew: exponent of Zipf's law by which columns of a sparse matrix are popular; 0: all alike.
-        seed: of the random sparse matrices.
+        skew: exponent of Zipf's law for the columns of a sparse matrix; 0 for uniform columns.
+        seed: seed of the random sparse matrices.
         slice_bits: weights of a binary neuron that a node counts together.
     """
 
@@ -82,7 +82,7 @@ class KernelProblem:
     slice_bits: int = SLICE_BITS
 
     def grown(self, nodes: int) -> KernelProblem:
-        """A problem with ``nodes`` times the work, for weak scaling."""
+        """Return a problem with ``nodes`` times the work, for weak scaling."""
         edge = {"gemm": cbrt(nodes)}.get(self.kernel, sqrt(nodes))
         g = self.graph
         size = self.size if self.kernel == "binary" else round(self.size * edge)
@@ -98,10 +98,10 @@ class KernelProblem:
 
 
 def workload(problem: KernelProblem, nodes: int) -> Workload:
-    """What a problem is on so many nodes.
+    """Make the workload of a problem on ``nodes`` nodes.
 
     Raises:
-        UsageError: the kernel is unknown.
+        UsageError: The kernel is unknown.
     """
     if problem.kernel not in KERNELS:
         known = ", ".join(KERNELS)
@@ -110,7 +110,7 @@ def workload(problem: KernelProblem, nodes: int) -> Workload:
 
 
 def _binary(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    """A binary layer, split by output: input bits go round from home, result bits come back."""
+    """Split a binary layer by output: input bits go round from the home, result bits return."""
     neurons, slices = _divided(problem.outputs, nodes), -(-problem.size // problem.slice_bits)
     work = tuple((i, float(n * slices * problem.batch)) for i, n in enumerate(neurons, 1) if n)
     results = np.array([0, *(problem.batch * slices_of(n) for n in neurons)], dtype=np.int64)
@@ -134,7 +134,7 @@ def _mlp(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
 
 
 def _dense(name: str, rows: int, spawned: Sequence[float], columns: int, nodes: int) -> Stage:
-    """A dense product: ``spawned`` columns of the left matrix are each node's, and go round."""
+    """Make a dense product: each node sends its ``spawned`` columns of the left matrix round."""
     owned = _divided(columns, nodes)
     flows = tuple(
         PacketTrain(
@@ -152,7 +152,7 @@ def _dense(name: str, rows: int, spawned: Sequence[float], columns: int, nodes: 
 
 
 def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    """Non-zeros go to the owner of the vector's element, partial results to that of the row."""
+    """Send non-zeros to the owner of the vector's element, partial results to the row's owner."""
     counts = non_zeros(problem, nodes)
     rows = problem.size / nodes
     tasks, back = [], []
@@ -186,7 +186,7 @@ def _aggregation(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
 
 
 def _aggregate(problem: KernelProblem, columns: int, nodes: int) -> Stage:
-    """Edges go round; each node adds up its columns of all of their rows."""
+    """Send edges round; each node sums its columns of all rows."""
     edges = non_zeros(problem, nodes).sum(axis=1)
     given = np.full(nodes, problem.graph.nodes / nodes * columns * ELEMENT_BYTES)
     return _sparse("aggregation", edges, columns, nodes, given, whole=True)
@@ -195,7 +195,7 @@ def _aggregate(problem: KernelProblem, columns: int, nodes: int) -> Stage:
 def _sparse(
     name: str, spawned: Array, columns: float, nodes: int, given: Array, *, whole: bool = False
 ) -> Stage:
-    """A sparse matrix of tasks against columns; ``whole`` columns are not divided further."""
+    """Make a sparse product with distributed columns; ``whole`` columns cannot be divided."""
     owned = _divided(int(columns), nodes) if whole else [columns / nodes] * nodes
     flows = tuple(
         PacketTrain(
@@ -212,7 +212,7 @@ def _sparse(
 
 
 def _conv2d(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    """Rows of the image; the tasks at its edges are frozen until the halo is there."""
+    """Divide the image by rows; tasks at the edges are frozen until the halo has arrived."""
     n, halo = problem.size, problem.window // 2
     area = problem.window**2
     packets = -(-halo * n // ELEMENTS)
@@ -232,10 +232,10 @@ def _conv2d(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
 
 
 def _graph_network(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    """Two layers of a graph convolution: features times weights, aggregation, and both again.
+    """Make two layers of graph convolution, each a product with weights and an aggregation.
 
-    The first product is local, as each node has the features of its rows and all weights. Its
-    result goes to the owners of its columns, who aggregate.
+    The first product is local, because each node has the features of its rows and all weights. Its
+    result goes to the owners of its columns, which aggregate it.
     """
     g, hidden = problem.graph, problem.hidden
     rows, columns = g.nodes / nodes, _divided(hidden, nodes)
@@ -274,11 +274,11 @@ KERNELS: Mapping[str, Callable[[KernelProblem, int], tuple[Stage, ...]]] = {
 
 
 def non_zeros(problem: KernelProblem, nodes: int) -> Array:
-    """Non-zero elements of a random sparse matrix by block of rows and block of columns.
+    """Count the non-zeros of a random sparse matrix by block of rows and block of columns.
 
     Args:
         problem: sizes, density, skew and seed.
-        nodes: blocks of rows, and of columns.
+        nodes: number of blocks of rows and of columns.
 
     Returns:
         float64 array of shape ``(nodes, nodes)`` of whole numbers.
@@ -290,7 +290,7 @@ def non_zeros(problem: KernelProblem, nodes: int) -> Array:
     ends = np.cumsum([0, *_divided(size, nodes)])
     blocks = np.add.reduceat(popular, ends[:-1]) if nodes <= size else np.ones(nodes)
     columns = blocks / blocks.sum()
-    # of a graph, who is linked often links often: rows are as skewed as columns
+    # In a graph, popular nodes also have many links, so rows are as skewed as columns.
     rows = columns if on_graph else np.full(nodes, 1 / nodes)
     shares = np.outer(rows, columns).ravel()
     counts = np.random.default_rng(problem.seed).multinomial(total, shares / shares.sum())
@@ -298,12 +298,12 @@ def non_zeros(problem: KernelProblem, nodes: int) -> Array:
 
 
 def _divided(size: int, nodes: int) -> list[int]:
-    """A size among nodes, as evenly as whole numbers allow."""
+    """Divide a size among nodes, as evenly as integers allow."""
     return [size * (i + 1) // nodes - size * i // nodes for i in range(nodes)]
 
 
 def _even(nodes: int, each: float) -> Array:
-    """The same for all but the home."""
+    """Return the same value for all nodes, and 0 for the home."""
     return np.array([0.0, *[float(each)] * nodes])
 
 

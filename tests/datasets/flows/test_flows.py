@@ -45,7 +45,7 @@ def written(path, lines):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, small_baselines):
     folder = tmp_path_factory.mktemp("own")
     data = written(folder / "flows.csv", flows(600, 1))
     lines = []
@@ -114,7 +114,7 @@ def test_another_table_is_refused_and_odd_cells_are_told(run, tmp_path):
         n3ic.evaluate(found.path)
 
 
-def test_it_is_exported_and_verified(run, tmp_path, compiler):
+def test_it_is_exported_and_verified(run, tmp_path, compiler, quick_build):
     found, data, _ = run
     n3ic.export(found.path, "host", tmp_path / "host")
     rows = describe(data, "Class")[0].load(data).features

@@ -30,10 +30,15 @@ def work():
 
 @pytest.fixture(scope="module")
 def cluster():
-    """The address of a scheduler with a worker on this machine."""
+    """The address of a scheduler with a worker in this process, which has imported all."""
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address=None,
     ) as found:
         yield found.scheduler_address
 

@@ -12,12 +12,11 @@ import pytest
 from n3ic.data.dataset import data_set_of
 from n3ic.data.split import protocols_of
 from n3ic.datasets.iscx_tor2016 import USECASE
-from n3ic.datasets.upc_aau import DATASET, SYNTHETIC, extraction, loader
+from n3ic.datasets.upc_aau import DATASET, SYNTHETIC, extract_stream, extraction, loader
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
-from n3ic.meter import extract_stream
 from n3ic.meter.specification import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.runs.experiment import train
@@ -263,9 +262,9 @@ def test_damaged_lines_are_counted_by_reason_and_never_guessed(data):
 
     bad = {
         "fewer than 8 fields": ["#".join(cells[:7]), "\0\0", lines[1][:30]],
-        "a time is none, or not in microseconds since 1970": [with_cell(1, "x")],
-        "an address is none": [with_cell(4, "999.1.1.1"), with_cell(3, "::g")],
-        "a port is none": [with_cell(5, "70000")],
+        "a time is invalid, or not in microseconds since 1970": [with_cell(1, "x")],
+        "an address is invalid": [with_cell(4, "999.1.1.1"), with_cell(3, "::g")],
+        "a port is invalid": [with_cell(5, "70000")],
         "ends before it starts": [with_cell(2, "1361750400000000")],
         "longer than 64 KiB": [lines[0] + "#" * (1 << 16)],
         "no label": [with_cell(9, " "), "#".join(cells[:8])],

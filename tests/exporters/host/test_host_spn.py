@@ -33,6 +33,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 
+pytestmark = pytest.mark.usefixtures("quick_build")  # tests/e2e/test_every_model.py optimises
 OPTIONS = EXPORTER.parse_options({}, verify=True)
 ARITHMETICS: list[Arithmetic] = [
     LogArithmetic.of(6),

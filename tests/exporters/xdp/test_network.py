@@ -86,10 +86,23 @@ def same(model, structure, host=None, features=None):
     return got
 
 
-@pytest.mark.parametrize("density", [None, 0.3])
 @pytest.mark.parametrize(
-    "hidden",
-    [(32, 16, 2), (16, 8, 2), (8, 2), (5, 3), (24, 7, 5), (2,), (3,), (40, 20, 7), (128, 64, 2)],
+    ("hidden", "density"),
+    [
+        pytest.param(hidden, density, marks=[pytest.mark.slow] if again and density else [])
+        for hidden, again in {
+            (32, 16, 2): False,
+            (16, 8, 2): True,
+            (8, 2): True,
+            (5, 3): False,
+            (24, 7, 5): True,
+            (2,): False,
+            (3,): True,
+            (40, 20, 7): False,
+            (128, 64, 2): True,
+        }.items()
+        for density in (None, 0.3)
+    ],
 )
 def test_every_shape_gives_the_models_scores(hidden, density):
     rng = np.random.default_rng(len(hidden) + hidden[0])
@@ -179,7 +192,13 @@ def with_hidden(model, **changes):
 
 
 @pytest.mark.parametrize("cuts", [249, 256])
-@pytest.mark.parametrize("threshold", [0, 1, 2, 128, 130, 248, 249, 250, 254, 255, 256, 257])
+@pytest.mark.parametrize(
+    "threshold",
+    [
+        *(0, 1, 128, 249, 250, 255, 256, 257),
+        *(pytest.param(t, marks=pytest.mark.slow) for t in (2, 130, 248, 254)),
+    ],
+)
 def test_extreme_thresholds_and_ranges(threshold, cuts):
     """Neurons of equal signs on a whole feature have the widest sums."""
     threshold = min(threshold, cuts + 1)

@@ -149,19 +149,19 @@ def test_a_task_waits_frozen_for_the_rows_of_another_node():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: GemmKernel(np.full((3, 2), 2**31)).held(1, 1), "below 2.32"),
+        (lambda: GemmKernel(np.full((3, 2), 2**31)).held(1, 1), "less than 2.32"),
         (lambda: GemmKernel(np.ones((3, 2))).held(1, 1), "matrix of integers"),
-        (lambda: SparseKernel((1, 1), combine=Combine.MAX, sparse=True), "are added up"),
+        (lambda: SparseKernel((1, 1), combine=Combine.MAX, sparse=True), "can only be summed"),
         (
             lambda: SparseKernel((1, 3)).job(1, np.full((1, 3), HIGH), np.ones((3, 1), int)),
             "beyond 64 bits",
         ),
         (lambda: SparseKernel((1, 1)).job(1, np.ones((2, 1), int), np.ones((1, 1), int)), "shape"),
         (lambda: SparseKernel((1, 1)).job(1, np.ones((1, 1)), np.ones((1, 1), int)), "integers"),
-        (lambda: SparseKernel((1, 1)).job(1, np.full((1, 1), 2**31), [[1]]), "beyond 32 bits"),
-        (lambda: SparseKernel((1, 1)).job(1, np.ones((1, 1), int), [[2**31]]), "beyond 32 bits"),
+        (lambda: SparseKernel((1, 1)).job(1, np.full((1, 1), 2**31), [[1]]), "exceeds 32 bits"),
+        (lambda: SparseKernel((1, 1)).job(1, np.ones((1, 1), int), [[2**31]]), "exceeds 32 bits"),
         (lambda: SparseKernel((1, 1)).job(1, np.ones((1, 1), int), [[1, 2]]), "of shape"),
-        (lambda: SparseKernel((1, 1)).job(1, np.ones(1, int), [[1]]), "a matrix expected"),
+        (lambda: SparseKernel((1, 1)).job(1, np.ones(1, int), [[1]]), "expected a matrix"),
         (lambda: SparseKernel((1, 2), sparse=True).job(1, [[1, 1]], [[1]]), "second matrix"),
         (lambda: Filters(np.ones((1, 1, 3, 3), int), (2, 5, 1)), "larger than"),
         (lambda: Filters(np.ones((1, 2, 3, 3), int), (5, 5, 1)), "of 2 channels"),
@@ -175,7 +175,7 @@ def test_a_task_waits_frozen_for_the_rows_of_another_node():
             lambda: ConvolutionKernel(
                 Filters(np.ones((1, 1, 3, 3), int), (5, 5, 1), binary=True)
             ).job(1, np.full((5, 5, 1), 2)),
-            "has bits",
+            "expected bits",
         ),
         (
             lambda: SparseKernel((1, 1), width=30_000).job(
@@ -215,9 +215,9 @@ def in_slices(packet):
     [
         (lambda: list(held_rows().read(replace(SLICE, start=0, end=1))), "never written"),
         (lambda: list(held_rows().arrived(replace(SLICE, start=7, end=8))), "not asked for"),
-        (lambda: list(held_rows().arrived(replace(SLICE, end=3))), "no slice"),
-        (lambda: list(held_rows().arrived(replace(SLICE, count=7))), "no slice"),
-        (lambda: list(held_rows().arrived(replace(SLICE, offset=1))), "no slice"),
+        (lambda: list(held_rows().arrived(replace(SLICE, end=3))), "not a slice"),
+        (lambda: list(held_rows().arrived(replace(SLICE, count=7))), "not a slice"),
+        (lambda: list(held_rows().arrived(replace(SLICE, offset=1))), "not a slice"),
         (lambda: in_slices(SLICE), "came twice"),
         (lambda: held_rows().take(SLICE), "takes no task"),
         (lambda: list(SparseKernel((4, 4)).held(1, 1)[1].take(task_of(0, 0))), "no whole"),
@@ -231,5 +231,5 @@ def test_data_that_cannot_be_is_an_error(wrong, message):
 def test_two_elements_of_one_row_in_a_task_are_refused():
     source, result = SparseKernel((4, 4)).held(1, 1)
     list(source.arrived(next(answer(0, 0, np.array([1]), 1))))
-    with pytest.raises(ProtocolError, match="of one row"):
+    with pytest.raises(ProtocolError, match="in the same row"):
         list(result.take(task_of(1, 0, 5, 1, 0, 6)))

@@ -57,7 +57,7 @@ def test_kernels_are_loaded_started_and_synchronised(cluster):
     assert np.array_equal(product, matrix @ vector)
     assert np.array_equal(dense, first @ second)
     assert np.array_equal(negative, -product)
-    with pytest.raises(ClusterError, match="'gemm' is loaded already"):
+    with pytest.raises(ClusterError, match="'gemm' is already loaded"):
         cluster.load("gemm", GemmKernel(second))
     with pytest.raises(ClusterError, match="'other' is not loaded; classify, gemm, spmv is"):
         cluster.check_kernel("other")
@@ -80,7 +80,7 @@ def test_a_module_gives_exact_scores_in_batches_that_overlap(cluster):
     streamed = list(module.stream(bits.float().split(7)))
     assert len(streamed) == 6
     assert torch.equal(torch.cat(streamed), want)
-    with pytest.raises(ModelError, match=r"0 and 1, or -1 and \+1 expected; got \[0.5"):
+    with pytest.raises(ModelError, match=r"expected 0 and 1, or -1 and \+1; got \[0.5"):
         module(bits * 0.5 + 0.5)
     with pytest.raises(ModelError, match="of shape"):
         module(bits[:, 1:])

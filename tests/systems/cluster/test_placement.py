@@ -69,7 +69,7 @@ def test_a_division_that_cannot_be(layer, message):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("version", 2, "version 2"),
+        ("version", 2, "version 1, got 2"),
         ("nodes", True, "integers"),
         ("nodes", 255, "1 to 254 nodes"),
         ("model", 3, "digest"),

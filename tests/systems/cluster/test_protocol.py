@@ -136,7 +136,7 @@ def test_any_bytes_are_a_datagram_or_an_error(data):
         (0, 0x11, "reserved bits"),
         (1, 0x00, "type 1 with identifier 0"),
         (1, 0x09, "type 1 with identifier 9"),
-        (4, 0xFF, "begins before it ends"),
+        (4, 0xFF, "expected a range with start below end"),
         (14, 0xD0, "a count of 13"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_packet_that_cannot_be(at, byte, message):
         ({"magic": 0}, "not a datagram of n3ic"),
         ({"version": 2}, "version 2"),
         ({"flags": 0x20}, "reserved bits"),
-        ({"flags": 0x01}, "a datagram of 1 packets has 26 bytes"),
+        ({"flags": 0x01}, "a datagram of 1 packets cannot have 26 bytes"),
         ({"flags": 23, "more": 23 * PACKET_BYTES}, "a datagram of 23 packets"),
         ({"acknowledge": 1}, "without its flag"),
         ({"selective": 1}, "without its flag"),
@@ -175,7 +175,7 @@ def test_a_datagram_cut_short():
     for size in range(len(data)):
         with pytest.raises(ProtocolError):
             Datagram.decode(data[:size])
-    with pytest.raises(ValueError, match="23 packets"):
+    with pytest.raises(ValueError, match="at most 22 packets, got 23"):
         Datagram(1, 1, 2, packets=(TASK,) * (MAX_PACKETS + 1)).encode()
 
 

@@ -191,5 +191,5 @@ def test_networks_side_by_side_read_the_columns_of_all_of_their_tables():
     assert merge_models({"a": a, "b": b.changed(table=None)}).table is None
     assert merge_models({"a": a.changed(table=None), "b": b}).table is None
     in_bits = network(TableRules({"size": ColumnRule(unit="bit")}, "app"), "size")
-    with pytest.raises(ClusterError, match="b reads the column 'size' in another way"):
+    with pytest.raises(ClusterError, match="b reads the column 'size' differently"):
         merge_models({"a": a, "b": in_bits})

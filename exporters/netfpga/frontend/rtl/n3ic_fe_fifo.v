@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First in, first out, in a memory that is read in a clock; the oldest word stands at the output.
+// A FIFO in a memory with a read latency of one clock; the oldest word is at the output.
 module n3ic_fe_fifo #(
     parameter WIDTH   = 8,
     parameter DEPTH_W = 5  // 2^DEPTH_W words

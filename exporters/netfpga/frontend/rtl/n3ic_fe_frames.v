@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers to Ethernet frames: headers from what is known of an answer, then its payload. Sources
-// take turns. A beat leaves a clock as long as an answer waits.
+// Turns answers into Ethernet frames: makes the headers and appends the payload. Sources take
+// turns. One beat leaves per clock while an answer waits.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_frames #(
     parameter W       = 64,
@@ -183,7 +183,7 @@ module n3ic_fe_frames #(
     assign free_b = !valid_b || free_c;
     assign free_a = !valid_a || free_b;
     assign beat_pop = send && needs ? source_c : {SOURCES {1'b0}};
-    // The payload is turned by what the header leaves of a beat: 42, 38, 54 or 58 bytes.
+    // The payload is rotated by the bytes that the header leaves in a beat: 42, 38, 54 or 58 bytes.
     wire [8*W-1:0]  current = needs ? now : {8*W {1'b0}};
     wire [16*W-1:0] pair = {current, index > split ? earlier : {8*W {1'b0}}};
     reg  [8*W-1:0]  body, heading;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ethernet frames to three queues: the beats of a frame up to the end of its IPv4 packet, what its
-// headers say, and, once the frame has ended, whether its checksums and lengths hold. It takes a
-// beat a clock, of any frame.
+// Parses Ethernet frames into three queues: the beats up to the end of the IPv4 packet, the header
+// fields, and, once a frame has ended, whether its checksums and lengths hold. It takes one beat
+// per clock of any frame.
 //
-// Frames that are not for the card leave with the kind 0: what follows drops their beats.
+// Frames for others leave with kind 0, and the next module drops their beats.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_parse #(
     parameter W       = 64,    // bytes of a beat: 8 or 64

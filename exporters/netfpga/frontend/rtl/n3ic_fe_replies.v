@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payload of answers, kept until they are whole: then it is known how long they are, what their
-// bytes add up to, and whether they are to be sent at all.
+// Keeps the payload of an answer until it is complete: only then its length, the sum of its bytes,
+// and whether it is sent at all are known.
 module n3ic_fe_replies #(
     parameter W       = 64,
     parameter CW      = 7,
@@ -41,7 +41,7 @@ module n3ic_fe_replies #(
     reg  [15:0]      length;
     wire [22:0]      sum2;
     n3ic_fe_sum #(.W(W)) words (.clk(clk), .data(in_data), .sum(sum2));
-    // A beat without bytes is not written, and holds none.
+    // A beat without bytes is not written.
     always @(posedge clk) begin
         if (write) beats[tail[BEATS_W-1:0]] <= in_data;
         valid1 <= take && !rst;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results to messages. A plan tells how many results belong to a message, and where one begins and
-// ends; results wait until their plan comes to its turn, so that executors need not wait.
+// Turns results into messages. A plan says how many results belong to a message, and where it begins
+// and ends. Results wait for their plan's turn, so executors need not wait.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_results #(
     parameter W        = 64,

@@ -3,8 +3,8 @@
 // to N rows of one go to N executors in a clock. What the results will belong to goes beside them,
 // in their order.
 //
-// A stream's segment may end within a message: what is left of it is kept in `remains` and given
-// back with the next segment of its session.
+// A stream's segment may end within a message. The rest is kept in `remains` and comes back with
+// the next segment of its session.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_rows #(
     parameter W        = 64,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP for a bounded number of sessions that others open. Data is taken in order alone: what comes
-// too early is dropped and asked for again. Results are kept as records, each a segment, until
-// they are acknowledged; a timer sends all of them again from the oldest one on.
+// TCP for a bounded number of sessions that peers open. Data is accepted only in order; a segment
+// that comes too early is dropped and requested again. Results are kept as records, each a segment,
+// until they are acknowledged; a timer resends all of them from the oldest on.
 //
-// A segment is taken only if there is room for the most results that it can ask for, and the
-// window says how many such segments there is room for, so that results never wait for room.
+// A segment is accepted only if there is room for the most results that it can request. The window
+// announces room for that many such segments, so results never wait for room.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_tcp #(
     parameter W         = 64,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets in, packets out: takes the input of an inference from packets that match and writes
-// the result into them; all others pass as they are. AXI4-Stream as in the NetFPGA-SUME
-// reference NIC, 32 bytes a beat, byte 0 in the low bits.
+// Takes the input of an inference from each matching packet and writes the result into it; all
+// other packets pass unchanged. The ports are AXI4-Streams as in the NetFPGA-SUME reference NIC:
+// 32 bytes per beat, byte 0 in the low bits.
 //
-// Packets wait in a FIFO while their inference runs; their order stays. A packet matches by
+// Packets wait in a FIFO while their inference runs and keep their order. A packet matches by
 // EtherType, or by UDP destination port (IPv4 without options, no fragment, no VLAN tag); it
-// must hold all bytes that are read and written, else it passes untouched.
+// must hold all bytes that are read and written; otherwise it passes unchanged.
 //
 // The result is ten bytes, big-endian: model (4), class (2), margin (4).
 module n3ic_axis #(
@@ -220,7 +220,7 @@ module n3ic_axis #(
             for (k = 0; k < 10; k = k + 1)
                 if ({24'd0, out_beat} == (RESULT_AT + k) / 32)
                     data[8*((RESULT_AT+k)%32) +: 8] = answer[8*(9-k) +: 8];
-            // The UDP checksum no longer holds; zero says that there is none.
+            // The UDP checksum no longer holds; zero means that there is none.
             if (UDP != 0 && out_beat == 8'd1) data[8*8 +: 16] = 16'd0;
         end
         if (desc_match && TO_USER != 0) user[80:32] = {1'b1, answer[31:0], answer[47:32]};

@@ -13,7 +13,7 @@ module n3ic_packet_fifo #(
     input  wire             out_ready,
     output reg  [WIDTH-1:0] out_data
 );
-    // Reads follow writes by a clock at least, so that they never meet (no_rw_check).
+    // Reads follow writes by at least one clock, so they never collide (no_rw_check).
     (* ram_style = "block", no_rw_check *)
     reg [WIDTH-1:0] words [0:(1 << DEPTH_W)-1];
     reg [DEPTH_W:0] head, tail;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Six bits to their number, registered. Truth tables, because sums written with + become
-// carry chains, which cost more than the three 6-input tables that this is.
+// Counts the ones among six bits, registered. It uses truth tables, because sums written with +
+// become carry chains, which cost more than three 6-input tables.
 module n3ic_compress (
     input  wire       clk,
     input  wire [5:0] bits,

@@ -24,7 +24,7 @@ module n3ic_memory #(
             assign wr_mask[g] = wr_en && wr_word == g;
         end
         // The style attribute must be a literal, so there are two copies of one description.
-        // Reads and writes never meet, as they go to different banks (no_rw_check).
+        // Reads and writes never collide, because they go to different banks (no_rw_check).
         if (BLOCK != 0) begin : g_block
             (* ram_style = "block", no_rw_check *)
             reg [32*WORDS-1:0] rows [0:(1 << ADDR_W)-1];

@@ -67,7 +67,7 @@ module n3ic_output #(
 
         if (ranks && (ranks_first || loser > second)) second <= loser;
         ranked <= done && !rst;
-        // Scores and class stand two clocks at least: the next ones come CLASSES clocks later.
+        // Scores and class are stable for at least two clocks: the next ones come CLASSES clocks later.
         if (done) begin
             out_scores <= scores;
             out_class  <= winner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number of ones among N bits as the paper counts them: a table of 256 entries an octet, then
-// a tree of adders, a register a level. Latency in clocks: 1 + clog2(ceil(N / 8)), at least 2.
+// Counts the ones among N bits as the paper does: a table of 256 entries per octet, then a tree of
+// adders with a register per level. Latency in clocks: 1 + clog2(ceil(N / 8)), at least 2.
 module n3ic_tables #(
     parameter N = 256,
     parameter W = 9  // bits of the result, at least clog2(N + 1)

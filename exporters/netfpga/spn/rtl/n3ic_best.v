@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best and the second best of two groups of scores, of which b holds the higher classes: a tie
-// goes to a. Two clocks. The larger number is the better score.
+// Finds the best and second best of two groups of scores in two clocks. The larger number is the
+// better score. Group b holds the higher classes, so a tie goes to a.
 module n3ic_best #(
     parameter W       = 8,
     parameter CLASS_W = 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The larger of two logarithms, and what log-add adds to it: log2(1 + 2^-distance). Four clocks.
+// The larger of two logarithms, and the term that log-add adds: log2(1 + 2^-distance). Four clocks.
 module n3ic_log_max #(
     parameter W      = 8,  // bits of an operand
     parameter SIGNED = 0,  // two's complement; else the larger number is the larger logarithm

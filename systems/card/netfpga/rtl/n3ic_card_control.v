@@ -82,7 +82,7 @@ module n3ic_card_control #(
         end
     endgenerate
 
-    // A region is reset when nothing is inside it any more: what is under way is never lost.
+    // A region is reset only when it is empty, so no packet in flight is lost.
     reg [REGIONS-1:0] reset, held1, held2;
     generate
         for (r = 0; r < REGIONS; r = r + 1) begin : g_region

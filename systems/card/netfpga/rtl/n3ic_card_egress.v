@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets leave, one a turn of the queues that have one ready, a beat a clock; the answer is
-// written into those that asked. Queues are read behind their packets' results, so that a tenant
-// whose results are late holds nobody else's packets.
+// Sends packets, one beat per clock. Queues with a ready packet take turns of one packet each, and
+// answers are written into requests. A queue is read only when its next packet has its results, so
+// a tenant whose results are late delays nobody else's packets.
 module n3ic_card_egress #(
     parameter QUEUES    = 3,   // the last one is that of packets that name no graph
     parameter QUEUE_W   = 2,
@@ -87,7 +87,7 @@ module n3ic_card_egress #(
             for (k = 0; k < 10 * RESULTS; k = k + 1)
                 if ({24'd0, beat_at} == (RESULT_AT + k) / 32)
                     data[8*((RESULT_AT+k)%32) +: 8] = text[8*(10*RESULTS-1-k) +: 8];
-            // The UDP checksum no longer holds; zero says that there is none.
+            // The UDP checksum no longer holds; zero means that there is none.
             if (UDP != 0 && beat_at == 8'd1) data[8*8 +: 16] = 16'd0;
             if (to != 8'd0) user[31:24] = to;
             user[31:24] = user[31:24] | copy;

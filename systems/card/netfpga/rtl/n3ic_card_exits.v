@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way from the regions back: one packet a clock, regions take turns.
+// The way back from the regions: one packet per clock, with regions in turn.
 module n3ic_card_exits #(
     parameter REGIONS = 2,
     parameter WIDTH   = 64

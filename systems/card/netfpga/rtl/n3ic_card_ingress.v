@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges packets: which graph each of them names, and the field that is its input. Takes a beat
-// every clock and never stalls. Beats leave in order, each packet's with its verdict.
+// Judges packets: finds the graph that each names, and its input field. Takes one beat per clock
+// and never stalls. Beats leave in order, each with its packet's verdict.
 //
 // A packet names its graph by a UID: in bytes 18-19 of a frame of EtherType 0x2323, by the VLAN
 // identifier of a tag before that type, or by its UDP destination port (IPv4 without options, no

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of admitted packets, under their sequence numbers; and what regions gave back of those
-// that go on elsewhere. Each has one writer, so that no write waits.
+// Stores the inputs of admitted packets by sequence number, and the intermediate data of packets
+// that go on in another region. Each memory has one writer, so no write waits.
 module n3ic_card_inputs #(
     parameter QUEUE_W  = 2,
     parameter SEQ_W    = 5,

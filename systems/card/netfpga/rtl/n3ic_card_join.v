@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a packet's branches become its answer: ten bytes each of model, class, margin.
-//   0 both: all of them, in the order of the branches
-//   1 vote: the class that most branches give, the lowest of those that tie; its margin is how
-//     many votes it has above the next one, its model that of the first branch that gives it
-//   2 most certain: the result of the largest margin, of the first branch of those that tie
+// Joins the results of a packet's branches to its answer: ten bytes each of model, class, margin.
+//   0 both: all results, in the order of the branches
+//   1 vote: the class of most branches, the lowest among ties; its margin is its lead in votes
+//     over the next class, its model that of the first branch with the class
+//   2 most certain: the result with the largest margin, the first branch among ties
 module n3ic_card_join #(
     parameter BRANCHES = 1,
     parameter RESULTS  = 1,  // ten bytes each

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results wait under their packet's sequence number until all branches of it have one, and the
-// packets before it left: the reorder buffer of each tenant.
+// The reorder buffer of each tenant: results wait by their packet's sequence number until all of
+// its branches have one and the packets before it have left.
 module n3ic_card_results #(
     parameter TENANTS  = 2,
     parameter QUEUE_W  = 2,
@@ -76,7 +76,7 @@ module n3ic_card_results #(
                 assign done_here[b] = all_done[QUEUES*b+q];
             end
             assign leave_next[(SEQ_W+1)*q +: SEQ_W+1] = first[q];
-            // What leaves now is not ready any more.
+            // A packet that leaves now is no longer ready.
             always @(posedge clk)
                 ready[q] <= first[q] != behind[q] && &done_here && !(leave && leave_queue == q);
         end

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends the inputs of admitted packets to regions, as SuperNIC's scheduler does (section IV-D):
-// where each task of a region's chain has a credit, all of them are reserved and the chain runs
-// as a whole; else the first task's credit alone is taken, and a packet that finds no credit
-// further on comes back and is scheduled again. A credit is a place in a task.
+// Sends the inputs of admitted packets to regions, as SuperNIC's scheduler does (section IV-D). If
+// each task of a region's chain has a credit, all credits are reserved and the packet runs through
+// the whole chain. Otherwise only the first task's credit is taken, and a packet that finds no
+// credit further on returns and is scheduled again. A credit is a place in a task.
 //
-// Each tenant has a head: the leg of its oldest packet that is next to be sent. Heads take turns,
-// so that a tenant waits for another one's head at most where both want the same region, and
-// nobody waits for a head that cannot go. Branches of a packet are sent one after the other.
+// Each tenant has a head: the leg of its oldest packet that is sent next. Heads take turns. So a
+// tenant waits for another tenant's head only if both want the same region, and never for a head
+// that cannot go. Branches of a packet are sent one after another.
 module n3ic_card_scheduler #(
     parameter TENANTS  = 2,
     parameter QUEUE_W  = 2,
@@ -166,7 +166,7 @@ module n3ic_card_scheduler #(
                 candidates = candidates | head_regions[j];
             end
     end
-    // Instances of a chain take turns, those where the whole of it is free before others.
+    // Instances of a chain take turns; those that are free as a whole come before others.
     wire               whole = |(candidates & all_free);
     wire [REGIONS-1:0] region;
     n3ic_card_turns #(.N(REGIONS)) region_turns (
@@ -228,7 +228,7 @@ module n3ic_card_scheduler #(
                 assign granted[r*TASKS+k] = 1'b0;
             end else begin : g_task
                 reg [CREDIT_W:0] credits;
-                // The scheduler comes first; who finds no credit inside a region comes back.
+                // The scheduler has priority; a packet inside a region that finds no credit comes back.
                 wire reserve = region[r] && (whole || k == 0);
                 assign some[k] = credits != {(CREDIT_W + 1) {1'b0}};
                 assign home[k] = credits == CREDITS[CREDIT_W:0];

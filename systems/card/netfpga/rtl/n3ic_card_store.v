@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packet store: a bounded queue of beats a tenant, and one of packets that name no graph.
+// The packet store: a bounded queue of beats per tenant, and one for packets that name no graph.
 //
-// A packet is admitted where its tenant's token bucket is not overdrawn and its queue has room,
-// else it is dropped whole: what one tenant sends takes no other's room. The bucket counts beats,
-// and a packet that it admits may overdraw it. An admitted packet has a sequence number of its
-// queue, under which its input, its results and its length are found.
+// A packet is admitted if its tenant's token bucket is not overdrawn and its queue has room;
+// otherwise the whole packet is dropped. So no tenant takes another tenant's room. The bucket
+// counts beats, and an admitted packet may overdraw it. The sequence number of an admitted packet
+// in its queue addresses its input, its results and its length.
 module n3ic_card_store #(
     parameter TENANTS = 2,  // queue TENANTS is that of the packets that name no graph
     parameter QUEUE_W = 2,  // clog2(TENANTS + 1)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user's own task behind a watchdog. The task reads a packet's input as an AXI4-Stream packet of
-// ceil(DATA_W / BITS) beats, low bits first, and answers each with a packet in the same order: the
-// next task's input. Where nothing comes after it, the low 16 bits are the class and the 32 above
-// them the margin.
+// ceil(DATA_W / BITS) beats, low bits first. It answers each with a packet in the same order, which
+// is the next task's input. For the last task, the low 16 bits are the class and the next 32 bits
+// the margin.
 //
-// A task that does not end a packet within LIMIT clocks is cut off: it is held in reset, and all
-// packets that it has or gets are decided by the host (class 65535), until `restart`.
+// A task that does not finish a packet within LIMIT clocks is cut off: it is held in reset, and the
+// host decides all packets that it has or gets (class 65535), until `restart`.
 module n3ic_card_stream #(
     parameter SIDE_W   = 16,
     parameter DATA_W   = 256,
@@ -112,7 +112,7 @@ module n3ic_card_stream #(
             out_result <= gives_up ? {{(RESULT_W - 16 - MARGIN_W) {1'b0}}, 16'hffff, {MARGIN_W {1'b0}}}
                 : {{(RESULT_W - 16 - MARGIN_W) {1'b0}}, as_result[15:0], as_result[16 +: MARGIN_W]};
         end
-        // Time stands still where the answer has nowhere to go.
+        // The watchdog pauses while the answer has nowhere to go.
         if (ends || !waits) clocks <= {TIME_W {1'b0}};
         else if (!cut && room) clocks <= clocks + 1'b1;
         if (clocks == LIMIT[TIME_W-1:0]) cut <= 1'b1;

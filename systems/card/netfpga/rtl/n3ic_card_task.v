@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in a region's chain: a queue in front of a task, and the way around it for packets that
-// skip it. What is inside holds a credit each, so that the queue and the task's answers always
-// have room.
+// A place in a region's chain: a queue in front of a task, and a bypass for packets that skip it.
+// Every packet inside holds a credit, so the queue and the task's answers always have room.
 module n3ic_card_task #(
     parameter SIDE_W   = 16,
     parameter DATA_W   = 256,

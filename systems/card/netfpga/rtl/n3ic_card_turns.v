@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is among those that ask: round robin.
+// Round-robin arbiter.
 module n3ic_card_turns #(
     parameter N = 2
 ) (

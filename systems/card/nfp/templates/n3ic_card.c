@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several owners' networks in one firmware. An island keeps some of them in its CLS, and each of
- * its contexts serves one of them: it answers what is asked in its slot of a mailbox in IMEM, and
- * nothing else. Who asks one network fast keeps the contexts of no other one busy.
+ * Networks of several owners in one firmware. An island keeps some of them in its CLS. Each of its
+ * contexts serves one network and answers only the requests in its slot of a mailbox in IMEM. So
+ * frequent requests for one network never occupy the contexts of another.
  */
 #include "n3ic_port.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 of Ethernet (reflected 0x04C11DB7) over 64 bits more, of which bit 0 goes first. Each
-// output bit is one parity: the carries of 64 steps are known beforehand.
+// Advances the CRC-32 of Ethernet (reflected 0x04C11DB7) by 64 bits, bit 0 first. The CRC is
+// linear, so each output bit is the parity of fixed bits of state and word.
 module n3ic_cluster_crc (
     input  wire [31:0] crc,
     input  wire [63:0] word,  // byte 0 in the low bits
@@ -9,7 +9,7 @@ module n3ic_cluster_crc (
     function [31:0] step(input [31:0] x);
         step = {1'b0, x[31:1]} ^ (x[0] ? 32'hedb88320 : 32'd0);
     endfunction
-    // Which bits of the word an output bit depends on: bit j takes 63 - j steps to the end.
+    // The bits of the word on which an output bit depends: bit j is followed by 63 - j steps.
     function [63:0] mask(input [4:0] bit_);
         integer    j;
         reg [31:0] k;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The responder's first half: a UDP payload is a datagram of the cluster with none or one packet,
-// or it is dropped. Header of 22 bytes, packet of 64, CRC-32; docs/reference/cluster-protocol.md.
-// Numbers have their first byte highest.
+// The responder's first half: drops every UDP payload that is not a datagram of the cluster with
+// at most one packet. A datagram has a header of 22 bytes, packets of 64 bytes and a CRC-32
+// (docs/reference/cluster-protocol.md). Numbers are big-endian.
 module n3ic_cluster_datagram (
     input  wire          clk,
     input  wire          rst,
@@ -23,7 +23,7 @@ module n3ic_cluster_datagram (
     output reg  [31:0]   acknowledge,
     output reg  [31:0]   selective,
     output reg  [511:0]  packet,
-    output reg           bad          // a clock for each that is dropped
+    output reg           bad          // one clock for each dropped payload
 );
     localparam [3:0] SHORT = 4'd3, LONG = 4'd11;  // words of 8 bytes under the CRC
 
@@ -47,8 +47,8 @@ module n3ic_cluster_datagram (
                          && (has_packet || head[95:64] == 32'd0)
                          && (!head[151] || (has_packet && head[95:64] == 32'd0));
 
-    // Two bytes of zeros go first, which change nothing as the register begins with 0; the first
-    // four of the datagram are inverted, as a register that begins with ones would do it.
+    // Two zero bytes go first to fill whole words; they leave the register's initial 0 unchanged.
+    // Inverting the first four bytes of the datagram equals starting the register with ones.
     reg          busy;
     reg  [3:0]   at;
     reg  [31:0]  crc;
@@ -57,7 +57,7 @@ module n3ic_cluster_datagram (
     wire [63:0]  word   = summed[64*at +: 64];
     n3ic_cluster_crc step (.crc(crc), .word(word), .next(crc_next));
     wire [31:0]  sent   = has_packet ? in_payload[719:688] : in_payload[207:176];
-    // The last four bytes have the most significant one first.
+    // The four bytes of the CRC are big-endian.
     wire         fits   = {sent[7:0], sent[15:8], sent[23:16], sent[31:24]} == ~crc;
     wire         judge  = busy && at == words && !out_valid;
     assign in_taken = judge;

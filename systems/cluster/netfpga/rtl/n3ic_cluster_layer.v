@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The neurons that a card owns of a binary layer: a slice of one neuron's weights each clock,
-// XNOR, popcount, sum over the slices, threshold. Rows of weights lie neuron by neuron; the
-// input's slices were written before the question. Pad bits are 1 in weights and 0 in inputs.
+// Computes the card's neurons of a binary layer, one slice of one neuron's weights per clock:
+// XNOR, popcount, sum over the slices, threshold. Rows of weights are stored neuron by neuron. The
+// slices of the input are written before the request. Pad bits are 1 in weights and 0 in inputs,
+// so they never match.
 //
-// Results come in the order of the neurons, one every `ask_slices` clocks. Neurons begin while
-// `room` holds; at most PIPELINE results come after it falls.
+// Results come in the order of the neurons, one every `ask_slices` clocks. A neuron starts only
+// while `room` is high; at most PIPELINE results follow after it falls.
 module n3ic_cluster_layer #(
-    parameter SLICE    = 512,  // bits a clock, a multiple of 32
+    parameter SLICE    = 512,  // bits per clock, a multiple of 32
     parameter ROW_W    = 12,   // address bits of a row of weights
-    parameter NEURON_W = 10,   // address bits of a threshold, less than ROW_W or as many
+    parameter NEURON_W = 10,   // address bits of a threshold, at most ROW_W
     parameter INPUT_W  = 9,    // address bits of an input slice
-    parameter SLICE_W  = 5,    // bits of a number of slices
-    parameter MASKED   = 0     // 1: a mask says which inputs count
+    parameter SLICE_W  = 5,    // bits of the number of slices
+    parameter MASKED   = 0     // 1: a mask selects the inputs that count
 ) (
     input  wire                clk,
     input  wire                rst,
-    // Words of inputs, which may begin in one slice and end in the next
+    // Input words, which may start in one slice and end in the next
     input  wire [SLICE/32-1:0] in_en,
-    input  wire [SLICE/32-1:0] in_next,     // the word's row is in_next_row, else in_row
+    input  wire [SLICE/32-1:0] in_next,     // 1: the word's row is in_next_row; 0: in_row
     input  wire [INPUT_W-1:0]  in_row,
     input  wire [INPUT_W-1:0]  in_next_row,
     input  wire [SLICE-1:0]    in_bits,
-    // Questions: so many neurons (1 or more), of so many slices (1 or more)
+    // Requests: ask_count neurons (at least 1) of ask_slices slices each (at least 1)
     input  wire                ask_valid,
     output wire                ask_ready,
     input  wire [ROW_W-1:0]    ask_row,     // first row of the first neuron
@@ -32,7 +33,7 @@ module n3ic_cluster_layer #(
     // Results
     input  wire                room,
     output reg                 out_valid,
-    output reg                 out_last,    // of the question
+    output reg                 out_last,    // last result of the request
     output reg                 out_fires,   // sum >= threshold
     output reg  [31:0]         out_sum,
     output reg  [31:0]         out_score,   // sum + bias

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of a cluster: takes task packets from its predecessor, computes the neurons whose weights
-// it holds, and sends the rest and its results to its successor. AXI4-Stream of 256 bits as in the
-// NetFPGA-SUME reference NIC. What it holds is written through wr_*: bits 31:28 of the address say
-// what; docs/reference/cluster-node.md.
+// A cluster node. It receives task packets from its predecessor, computes the neurons whose weights
+// it holds, and sends other packets and its results to its successor. The ports are AXI4-Streams of
+// 256 bits, as in the NetFPGA-SUME reference NIC. The driver writes settings and weights through
+// wr_*; bits 31:28 of the address select the kind (docs/reference/cluster-node.md).
 module n3ic_cluster_node #(
     parameter ROW_W    = 12,  // 2^ROW_W rows of 512 weights
     parameter NEURON_W = 10,  // 2^NEURON_W thresholds
@@ -13,9 +13,9 @@ module n3ic_cluster_node #(
 ) (
     input  wire         axis_aclk,
     input  wire         axis_resetn,
-    input  wire         tick,        // a clock each millisecond
+    input  wire         tick,        // high for one clock each millisecond
     output wire         idle,        // nothing moves until a frame or a tick comes
-    output wire [255:0] counters,    // 8 of 32 bits, the first lowest: see below
+    output wire [255:0] counters,    // 8 of 32 bits, the first lowest (listed at the end)
     input  wire         wr_en,
     /* verilator lint_off UNUSEDSIGNAL */
     input  wire [31:0]  wr_addr,
@@ -39,8 +39,8 @@ module n3ic_cluster_node #(
     always @(posedge clk) rst <= !axis_resetn;
 
     // --- what the driver writes -----------------------------------------------------------------
-    // 16 words of settings, then the STATUS packet, which says what share this is, then the nodes
-    // that take turns with the layer behind.
+    // 16 words of settings, then the STATUS packet, which describes the share, then the nodes that
+    // take the rows of the next layer in turn.
     reg [31:0] settings [0:15];
     reg [31:0] share [0:15];
     reg [7:0]  replicas [0:15];
@@ -59,8 +59,8 @@ module n3ic_cluster_node #(
     wire [31:0] timeout        = settings[10];  // ticks
     wire [31:0] leaving        = settings[11];  // identifier, destination, array, mode
     wire [31:0] out_end        = settings[12];
-    wire [31:0] neurons        = settings[13];  // that are computed of a row
-    wire [31:0] turns          = settings[15];  // nodes that take turns behind, 0 for none
+    wire [31:0] neurons        = settings[13];  // computed for each row
+    wire [31:0] turns          = settings[15];  // replicas of the next layer, 0 for none
     wire [31:0] place          = share[3];
     wire [31:0] words          = share[14];     // of an input
     /* verilator lint_on UNUSEDSIGNAL */
@@ -132,7 +132,7 @@ module n3ic_cluster_node #(
         .ask_row(complete_row), .release_(row_done), .release_slot(row[SLOT_W-1:0])
     );
 
-    // --- rows that are complete are computed, one after the other -----------------------------------
+    // --- complete rows are computed one after another -----------------------------------------------
     reg             computing;
     wire [SLOT_W:0] waiting;
     wire            ask = waiting != {(SLOT_W + 1) {1'b0}} && !computing;
@@ -213,7 +213,7 @@ module n3ic_cluster_node #(
         .predecessor_at(predecessor_at), .successor(successor), .successor_at(successor_at),
         .arp(arp), .arp_to({from_mac, from_ip}), .ack(reply), .expected(expected),
         .arrived(arrived),
-        // While a session begins, what is offered is still the old one's.
+        // While a session begins, the offered packet still belongs to the old session.
         .send_valid(send_valid && !clear), .send_taken(send_taken),
         .send_sequence(send_sequence), .send_packet(send_packet), .idle(reply_idle), .out_valid(tx_valid),
         .out_ready(tx_ready), .out_arp(tx_arp), .out_to(tx_to), .out_length(tx_length),
@@ -230,8 +230,8 @@ module n3ic_cluster_node #(
                && waiting == {(SLOT_W + 1) {1'b0}} && send_idle && reply_idle && tx_ready
                && !reply && !status && !clear && !arp && !acknowledged;
 
-    // Dropped frames, dropped datagrams, strays, taken before, refused, packets that cannot be,
-    // stored, sent again.
+    // Dropped frames, dropped datagrams, strays, duplicates, refused packets, impossible packets,
+    // stored tasks, resent datagrams.
     wire [7:0] events = {
         resent, stored, task_bad, refused, again, stray, datagram_bad, rx_bad
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simple dual-port RAM: a write port, and a read that takes two clocks (address, output register).
-// What is read while it is written is unknown: who reads waits for a clock after the write.
+// Simple dual-port RAM: a write port and a read port of two clocks (address, output register).
+// A read in the clock of a write to the same address returns an unknown value, so readers wait
+// one clock after the write.
 module n3ic_cluster_ram #(
     parameter WIDTH  = 480,
     parameter ADDR_W = 9

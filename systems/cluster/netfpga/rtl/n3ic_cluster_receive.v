@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The responder's second half: the link from the predecessor. Keeps what comes out of turn, hands
-// packets on in the order of their sequence, acknowledges, begins sessions, and hands on what the
-// successor acknowledges.
+// The responder's second half: the link from the predecessor. It keeps packets that arrive out of
+// order, delivers them in sequence, acknowledges them, begins sessions, and passes on the
+// acknowledgements of the successor.
 //
 // A packet that the task handler refuses stays here and is offered again.
 module n3ic_cluster_receive (
@@ -21,35 +21,35 @@ module n3ic_cluster_receive (
     input  wire [7:0]   receiver,
     input  wire [31:0]  sequence_,
     input  wire [511:0] in_packet,
-    // Packets in order, each until it is done
+    // Packets in order; each is held until it is done
     output wire         task_valid,
     output wire [511:0] packet,
     input  wire         task_done,
     input  wire         task_refused,
     // The session
     output reg  [31:0]  session,
-    output reg          clear,        // a clock, before its first packet
-    output reg          status,       // a clock, after it: a STATUS packet is due
+    output reg          clear,        // one clock before the session's first packet
+    output reg          status,       // one clock after it: a STATUS packet is due
     output wire         idle,
     // To the predecessor
     output reg  [31:0]  expected,
-    output wire [31:0]  selective,    // bit i: expected + 1 + i is here
-    output reg          reply,        // a clock: acknowledge
+    output wire [31:0]  selective,    // bit i: expected + 1 + i has arrived
+    output reg          reply,        // one clock: acknowledge
     // From the successor
-    output reg          acknowledged, // a clock
-    output reg          stray,        // a clock for each: of another session or another node
-    output reg          again,        // a clock for each: it is here already, or much too early
-    output reg          refused       // a clock for each packet that has to wait
+    output reg          acknowledged, // one clock
+    output reg          stray,        // one clock each: from another session or another node
+    output reg          again,        // one clock each: a duplicate, or beyond the window
+    output reg          refused       // one clock for each packet that must wait
 );
     localparam [2:0] IDLE = 3'd0, BEGIN = 3'd1, READ = 3'd2, READ2 = 3'd3, TASK = 3'd4;
 
     reg [2:0]  state;
     reg        active, waits;
-    reg [31:0] here;  // packets by the low bits of their sequence: from `expected` on, 32 of them
+    reg [31:0] here;  // by the low bits of the sequence: arrived, of the 32 from `expected` on
     wire from_before = receiver == node && sender == predecessor && carries;
     wire from_behind = receiver == node && sender == successor && acknowledges;
     wire current     = active && in_session == session;
-    // A session begins with START alone: a control packet, identifier 1.
+    // Only START, a control packet with identifier 1, begins a session.
     wire fresh = from_before && begins && (!active || in_session > session)
               && in_packet[511:496] == 16'h0401;
     wire first = state == IDLE && in_valid;
@@ -73,7 +73,7 @@ module n3ic_cluster_receive (
         clear        <= 1'b0;
         status       <= 1'b0;
         refused      <= 1'b0;
-        reply        <= link && ahead != 32'd0;  // else when it is done
+        reply        <= link && ahead != 32'd0;  // the expected one is acknowledged when it is done
         again        <= link && !takes;
         acknowledged <= first && from_behind && current;
         stray        <= first && !fresh && !(from_before && current) && !(from_behind && current);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves: answers to ARP, acknowledgements to the predecessor, packets to the successor, one
-// a datagram, each with its CRC-32.
+// Makes the leaving frames: answers to ARP, acknowledgements to the predecessor, and packets to the
+// successor, one per datagram, each with its CRC-32.
 module n3ic_cluster_reply (
     input  wire         clk,
     input  wire         rst,
@@ -11,11 +11,11 @@ module n3ic_cluster_reply (
     input  wire [95:0]  predecessor_at,
     input  wire [7:0]   successor,
     input  wire [95:0]  successor_at,
-    input  wire         arp,          // a clock; an answer that still waits is replaced
+    input  wire         arp,          // one clock; replaces an answer that still waits
     input  wire [79:0]  arp_to,       // {MAC, IPv4}
-    input  wire         ack,          // a clock; one that still waits is sent with the later number
+    input  wire         ack,          // one clock; one that still waits is sent with the new number
     input  wire [31:0]  expected,
-    input  wire [31:0]  arrived,      // bit i: expected + 1 + i is here
+    input  wire [31:0]  arrived,      // bit i: expected + 1 + i has arrived
     input  wire         send_valid,
     output wire         send_taken,
     input  wire [31:0]  send_sequence,
@@ -46,7 +46,7 @@ module n3ic_cluster_reply (
     assign send_taken  = sends;
     assign idle        = free && !arp_waits && !ack_waits;
 
-    // As in n3ic_cluster_datagram: two bytes of zeros, the first four inverted.
+    // As in n3ic_cluster_datagram: two zero bytes first, and the first four bytes inverted.
     wire [703:0] summed = {out_payload[687:32], ~out_payload[31:0], 16'd0};
     wire [63:0]  word   = summed[64*at +: 64];
     wire [31:0]  crc_next;
@@ -82,7 +82,7 @@ module n3ic_cluster_reply (
     assign out_arp    = is_arp;
     assign out_to     = to;
     assign out_length = long ? 16'd90 : 16'd26;
-    // Bytes change their order: the first one is the lowest.
+    // The byte order is reversed: the first byte becomes the lowest.
     wire [719:0] bytes = {head, long ? {body, ~crc} : {~crc, 512'd0}};
     genvar g;
     generate

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packager: what the layer computes of a row becomes packets. Bits go to the layer behind, 384
-// a packet; scores go home, 12 of 32 bits; partial popcounts go to those who add them up, 16 of 16
-// bits from a multiple of 16 on.
+// The packager: turns the layer's results of a row into packets. A packet holds 384 bits for the
+// next layer, or 12 scores of 32 bits for the home, or 16 partial popcounts of 16 bits for the
+// reducers, starting at a multiple of 16.
 module n3ic_cluster_results (
     input  wire         clk,
     input  wire         rst,          // of a session
-    // What leaves: 0 bits, 1 scores, 2 partial popcounts
+    // Kind of the packets: 0 bits, 1 scores, 2 partial popcounts
     input  wire [1:0]   mode,
     input  wire [7:0]   array,        // of this share
     input  wire [31:0]  start,
@@ -13,7 +13,7 @@ module n3ic_cluster_results (
     input  wire [7:0]   out_identifier,
     input  wire [7:0]   out_destination,
     input  wire [7:0]   out_array,
-    input  wire [31:0]  out_end,      // neurons of the layer behind
+    input  wire [31:0]  out_end,      // neurons of the next layer
     input  wire [15:0]  row,          // of the results, held until the last packet is pushed
     // Results
     input  wire         in_valid,
@@ -30,12 +30,12 @@ module n3ic_cluster_results (
     localparam [1:0] BITS = 2'd0, SCORES = 2'd1;
     localparam [3:0] BODY = 4'd12;    // words
 
-    reg  [31:0]  unit;     // the word that fills
-    reg  [4:0]   filled;   // its bits, or its halves
+    reg  [31:0]  unit;     // the word being filled
+    reg  [4:0]   filled;   // its filled bits or halves
     reg  [383:0] body;
-    reg  [3:0]   words;    // of the body that are filled
-    reg  [4:0]   results;  // in the body, where they are no bits
-    reg  [31:0]  at;       // first word or first result of the packet, from 0
+    reg  [3:0]   words;    // filled words of the body
+    reg  [4:0]   results;  // scores or popcounts in the body
+    reg  [31:0]  at;       // index of the packet's first word or first result
     reg          last, padding, ready;
     reg  [3:0]   left;     // words to pad
     wire         take  = in_valid && in_ready;
@@ -44,7 +44,7 @@ module n3ic_cluster_results (
                        : (mode == SCORES) ? in_value : {unit[15:0], in_value[15:0]};
     wire         whole = in_last || mode == SCORES
                       || filled == ((mode == BITS) ? 5'd31 : 5'd1);
-    // A half that is alone stands in front.
+    // A single half goes into the upper half, which is first on the wire.
     wire [31:0]  word  = (mode[1] && filled == 5'd0) ? {in_value[15:0], 16'd0} : now;
     wire [3:0]   limit = mode[1] ? 4'd8 : BODY;
     wire         ends  = whole && (in_last || words + 4'd1 == limit);
@@ -63,7 +63,7 @@ module n3ic_cluster_results (
             end
         end
         if (padding) begin
-            // Words behind the last one are 0.
+            // Words after the last one are 0.
             if (left != 4'd0) body <= {body[351:0], 32'd0};
             else begin
                 padding <= 1'b0;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes frames from an AXI4-Stream port and gives what is for this node: ARP requests and UDP
-// datagrams whose lengths and checksums hold. All else is dropped: counted as `bad` where it is
-// IPv4 for this node's address, else not at all.
+// Takes frames from an AXI4-Stream port and delivers those for this node: ARP requests, and UDP
+// datagrams with correct lengths and checksums. It drops all other frames. Of these it counts IPv4
+// for this node's address as `bad`.
 //
-// IPv4 without options and fragments (DF may be set), no VLAN tag; a UDP checksum may be left out.
-// A frame has BEATS beats at most. Byte b of a frame stands in frame[8*b +: 8].
+// Accepts IPv4 without options, fragments (DF may be set) or a VLAN tag; a UDP checksum may be
+// absent. A frame has at most BEATS beats. Byte b of a frame is frame[8*b +: 8].
 module n3ic_cluster_rx #(
     parameter BEATS = 5
 ) (
     input  wire                clk,
     input  wire                rst,
-    input  wire [47:0]         mac,   // this node's, the first byte highest, as all fields here
+    input  wire [47:0]         mac,   // of this node; big-endian, as all fields here
     input  wire [31:0]         ip,
     input  wire [15:0]         port,
     input  wire [255:0]        s_axis_tdata,
@@ -18,7 +18,7 @@ module n3ic_cluster_rx #(
     input  wire                s_axis_tvalid,
     output wire                s_axis_tready,
     input  wire                s_axis_tlast,
-    // One of the two is valid until it is taken
+    // At most one of the two is valid, until it is taken
     output reg                 arp_valid,
     output reg                 udp_valid,
     input  wire                taken,
@@ -26,12 +26,12 @@ module n3ic_cluster_rx #(
     output wire [31:0]         from_ip,
     output wire [15:0]         length,    // bytes of a UDP payload
     output wire [256*BEATS-1:0] frame,
-    output reg                 bad,       // a clock for each
+    output reg                 bad,       // one clock for each
     output wire                idle
 );
     reg  [256*BEATS-1:0] bytes;
-    reg  [3:0]  at;        // beats that came, BEATS + 1 for more than fit
-    reg  [15:0] size;      // bytes that came
+    reg  [3:0]  at;        // received beats; stops at BEATS
+    reg  [15:0] size;      // received bytes
     reg         hole;      // in tkeep
     reg  [3:0]  judging;   // clocks since the last beat, one-hot
     reg         waiting;   // for the receiver
@@ -43,7 +43,7 @@ module n3ic_cluster_rx #(
 
     // --- collect ------------------------------------------------------------------------------
     reg  [5:0] ones;
-    integer b, m, w, k;  // each block has its own: they are wires and registers
+    integer b, m, w, k;  // one for each block, because the blocks run concurrently
     always @* begin
         ones = 6'd0;
         for (b = 0; b < 32; b = b + 1) ones = ones + {5'd0, s_axis_tkeep[b]};
@@ -96,7 +96,7 @@ module n3ic_cluster_rx #(
     assign length    = udp_length - 16'd8;
 
     // --- checksums ----------------------------------------------------------------------------
-    // Of beat 0 the addresses count, from byte 26 on; of the last one what the length covers.
+    // Beat 0 counts from byte 26, where the addresses start; the last beat up to the UDP length.
     wire [15:0] told  = (at_q == 4'd1) ? swap2(beat_q[8*6 +: 16]) : udp_length;
     wire [15:0] begin_at = {7'd0, at_q, 5'd0};
     wire [15:0] end_at   = told + 16'd34;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The link to the successor: packets wait here until they are acknowledged. At most 32 are on
-// their way; after TIMEOUT ticks without a new acknowledgement they are sent again from the oldest,
-// without those that the successor names.
+// The link to the successor. Packets stay here until they are acknowledged, with at most 32 in
+// flight. After `timeout` ticks without a new acknowledgement they are resent from the oldest on,
+// except those that the successor has acknowledged selectively.
 module n3ic_cluster_send #(
     parameter DEPTH_W = 8  // 2^DEPTH_W packets
 ) (
@@ -12,7 +12,7 @@ module n3ic_cluster_send #(
     input  wire         push,
     input  wire [511:0] push_packet,
     output wire         room,          // for four packets
-    output wire         idle,          // nothing is to be sent now
+    output wire         idle,          // nothing to send now
     // From the successor
     input  wire         ack,
     input  wire [31:0]  ack_sequence,  // what it expects next
@@ -22,11 +22,11 @@ module n3ic_cluster_send #(
     input  wire         out_taken,
     output wire [31:0]  out_sequence,
     output wire [511:0] out_packet,
-    output reg          resent         // a clock for each
+    output reg          resent         // one clock for each
 );
     localparam [1:0] IDLE = 2'd0, READ = 2'd1, READ2 = 2'd2, OFFER = 2'd3;
 
-    // Sequence numbers: first not acknowledged, next to send, first never sent, end of the queue.
+    // Sequence numbers: oldest unacknowledged, next to send, first never sent, end of the queue.
     reg [31:0] oldest, next, fresh, tail;
     reg [31:0] selective;     // bit i: oldest + 1 + i has arrived
     reg [15:0] waited;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sum of the 16-bit big-endian words of a beat, bytes without a mask bit as 0: the first step of
-// an Internet checksum (RFC 1071). A clock.
+// Sums the 16-bit big-endian words of a beat, with bytes outside the mask as 0: the first step of
+// an Internet checksum (RFC 1071). Takes one clock.
 module n3ic_cluster_sum (
     input  wire         clk,
     input  wire [255:0] beat,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The task handler: classifier, splitter, and the input words of rows that wait until they are
-// complete. Each packet is done by itself: what concerns another node is passed on, what is left
-// of a range to both sides too, the words that are local are stored.
+// The task handler: classifier, splitter, and the input words of incomplete rows. It handles one
+// packet at a time: it stores local words, and passes on packets for other nodes and the parts of
+// a range on both sides of its own.
 //
-// Rows have slots by their number. A packet is refused, and comes again, where the queue of the
-// successor is full or the slot still holds a row that is being computed.
+// The low bits of a row's number choose its slot. A packet is refused, and offered again later, if
+// the successor's queue is full or the slot holds a row that is still being computed.
 module n3ic_cluster_tasks #(
     parameter SLOT_W  = 5,   // 2^SLOT_W slots
-    parameter WORDS_W = 7    // 2^WORDS_W input words each, 5 at least
+    parameter WORDS_W = 7    // 2^WORDS_W input words each, at least 5
 ) (
     input  wire          clk,
     input  wire          rst,          // of a session
@@ -16,29 +16,29 @@ module n3ic_cluster_tasks #(
     input  wire [7:0]    array,
     input  wire [31:0]   start,
     input  wire [31:0]   end_,
-    input  wire          by_inputs,    // its range are inputs, else neurons
+    input  wire          by_inputs,    // 1: its range counts inputs; 0: neurons
     input  wire [11:0]   first_word,   // of its inputs
     input  wire [11:0]   words,        // of its inputs
-    input  wire [31:0]   pad,          // bits of the last of them that are no inputs
+    input  wire [31:0]   pad,          // pad bits of the last input word
     // Packets: done a few clocks later
     input  wire          in_valid,
     input  wire [511:0]  packet,
     output reg           done,
     output reg           refused,
-    output reg           bad,          // a clock for each: a packet that cannot be, home is told
-    output reg           stored,       // a clock for each that had local words
+    output reg           bad,          // one clock for each impossible packet; the home is told
+    output reg           stored,       // one clock for each packet with local words
     // To the successor's queue
     input  wire          room,
     output reg           push,
     output reg  [511:0]  push_packet,
-    // Input words, by bank: 16 in a row; those marked `next` go to the row behind
+    // Input words, by bank: 16 in a row; those marked `next` go to the following row
     output reg  [15:0]   in_en,
     output reg  [15:0]   in_next,
     output reg  [SLOT_W+WORDS_W-5:0] in_row,
     output reg  [SLOT_W+WORDS_W-5:0] in_next_row,
     output reg  [511:0]  in_bits,
-    // Complete rows, and those that were computed
-    output reg           ask_valid,    // a clock
+    // Complete rows, and rows that have been computed
+    output reg           ask_valid,    // one clock
     output reg  [15:0]   ask_row,
     input  wire          release_,
     input  wire [SLOT_W-1:0] release_slot
@@ -59,14 +59,14 @@ module n3ic_cluster_tasks #(
     // --- classifier and splitter ----------------------------------------------------------------
     reg  [2:0]  state;
     reg         torn, mine, left, right;
-    reg  [12:0] low, high;      // words that are local, in the vector of the layer
+    reg  [12:0] low, high;      // local words, counted in the layer's input
     wire        meets  = from < end_ && to > start;
     wire        direct = destination == node;
     wire        split_word = from[4:0] != 5'd0 || to[4:0] != 5'd0;
     /* verilator lint_off UNUSEDSIGNAL */
     wire [31:0] lower  = (direct || from > start) ? from : start;
     wire [31:0] upper  = (direct || to < end_) ? to : end_;
-    wire [12:0] stop   = {1'b0, offset} + {9'd0, count};  // behind the last word that is carried
+    wire [12:0] stop   = {1'b0, offset} + {9'd0, count};  // one past the last carried word
     wire [31:0] upper_word = (upper + 32'd31) >> 5;
     /* verilator lint_on UNUSEDSIGNAL */
 
@@ -79,12 +79,12 @@ module n3ic_cluster_tasks #(
     reg  [WORDS-1:0]   had;
     reg  [11:0]        lacks;
     reg                same_row;
-    reg                outside;  // words that the share has not, parts of words, pad bits
-    reg  [WORDS-1:0]   bits;     // the words that came
-    reg  [3:0]         number;   // of them
+    reg                outside;  // words outside the share, parts of words, or pad bits
+    reg  [WORDS-1:0]   bits;     // the words of this packet
+    reg  [3:0]         number;   // how many they are
     /* verilator lint_off UNUSEDSIGNAL */
     wire [12:0]        at     = {1'b0, offset} - {1'b0, first_word};  // position of body word 0
-    wire [12:0]        place  = low - {1'b0, first_word};             // of the first that is local
+    wire [12:0]        place  = low - {1'b0, first_word};             // of the first local word
     wire [12:0]        some   = high - low;
     /* verilator lint_on UNUSEDSIGNAL */
     wire [15:0]        ones   = (16'd1 << some[3:0]) - 16'd1;
@@ -93,7 +93,7 @@ module n3ic_cluster_tasks #(
     wire               full   = lacks == {8'd0, number};
     wire               wrong  = torn || (mine && (outside || (filling[slot] && !same_row) || twice));
 
-    // Body word i goes to bank (at + i) mod 16: the body turns by 1s, 2s, then by 4s.
+    // Body word i goes to bank (at + i) mod 16: the body rotates by 0 to 3 words, then by fours.
     wire [511:0] body;
     wire [15:0]  local_;
     wire [11:0]  padded;
@@ -123,7 +123,7 @@ module n3ic_cluster_tasks #(
     /* verilator lint_on UNUSEDSIGNAL */
     wire [WORDS_W-5:0] in_line = at[WORDS_W-1:4];
 
-    // ERROR: code 2, a packet that cannot be; this node tells, and it is in question.
+    // ERROR with code 2, an impossible packet; this node reports it and is the node in question.
     wire [511:0] complaint = {
         32'h04040000, 64'd0, {8'd0, node}, 16'd0, 32'd2, {24'd0, node}, "a packet that cannot be",
         136'd0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of so many takes a row: row mod count, a bit of the row a clock.
+// Chooses the replica that takes a row: row mod count, by long division of one bit per clock.
 module n3ic_cluster_turn (
     input  wire        clk,
     input  wire        rst,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends UDP datagrams with their checksums, and answers to ARP, on an AXI4-Stream port.
-// Byte b of a payload stands in payload[8*b +: 8]; what lies behind its length must be 0.
+// Sends UDP datagrams with checksums, and answers to ARP, on an AXI4-Stream port.
+// Byte b of a payload is payload[8*b +: 8]; bytes beyond its length must be 0.
 module n3ic_cluster_tx #(
     parameter BEATS = 5
 ) (
     input  wire                clk,
     input  wire                rst,
-    input  wire [47:0]         mac,       // this node's, the first byte highest, as all fields here
+    input  wire [47:0]         mac,       // of this node; big-endian, as all fields here
     input  wire [31:0]         ip,
     input  wire [15:0]         port,
     input  wire                in_valid,
@@ -46,7 +46,7 @@ module n3ic_cluster_tx #(
     // --- frames -------------------------------------------------------------------------------
     wire [15:0] total = in_length + 16'd28;
     wire [15:0] udp   = in_length + 16'd8;
-    // Of the header all words but the checksum: version, length, DF, TTL 64, UDP, addresses.
+    // All words of the IPv4 header but the checksum: version, length, DF, TTL 64, UDP, addresses.
     wire [23:0] header = 24'h004500 + {8'd0, total} + 24'h004000 + 24'h004011
                        + {8'd0, ip[31:16]} + {8'd0, ip[15:0]}
                        + {8'd0, in_ip[31:16]} + {8'd0, in_ip[15:0]};
@@ -63,7 +63,7 @@ module n3ic_cluster_tx #(
     };
 
     // --- sum, then send -----------------------------------------------------------------------
-    // The frame turns by a beat a clock: once around for the sum, once more to leave.
+    // The frame rotates by one beat per clock: once around for the sum, once more to be sent.
     reg                  summing, sending, arp, summed, ready;
     reg  [256*BEATS-1:0] bytes;
     reg  [3:0]           beat;
@@ -102,7 +102,7 @@ module n3ic_cluster_tx #(
             end
             if (gone && m_axis_tlast) sending <= 1'b0;
         end else if (sending && !ready && !summed) begin
-            // Zero would say that there is no checksum.
+            // A checksum of zero would mean that there is none (RFC 768), so it is sent as ones.
             if (!arp) bytes[8*40 +: 16] <= (check == 16'd0) ? 16'hffff : swap2(check);
             ready <= 1'b1;
         end

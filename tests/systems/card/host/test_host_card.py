@@ -22,6 +22,7 @@ from n3ic.systems.card.host.verify import check_answer, shape_of, verify_card
 from n3ic.systems.card.host.write import write_card
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
+pytestmark = pytest.mark.usefixtures("quick_build")
 ALPHA, BETA = 0, 1
 SECOND = 10**9
 

@@ -24,7 +24,10 @@ from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import RequestFrame, joined, results_of, traffic, words_of
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
-pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("make"), reason="needs make"),
+    pytest.mark.usefixtures("quick_build"),
+]
 FRAMES = 30  # of each graph, a phase of the traffic
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from n3ic.families.binary.coverage import Coverage, coverage, deciding_vectors
 from n3ic.model.bits import pack
 from n3ic.model.boundary import margin_vectors, verification_vectors
-from n3ic.model.coverage import Coverage, coverage, deciding_vectors
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model

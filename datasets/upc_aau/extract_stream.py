@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extracts the flows of a long capture, or of the pieces of one, and resumes when interrupted.
+"""Extract the flows of a long capture, or of the pieces of one; resume after an interruption.
 
 At intervals the flows so far are written to a part (:mod:`n3ic.meter.checkpoints`) and the meter's
 state to a file beside it. A later run reads the newest state, skips the packets that it covers,
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 BATCH_PACKETS = 1 << 16
 STEP_PACKETS = 1 << 24
-"""Packets between two states; at 5 million a second, some seconds of work."""
+"""Packets between two saved states: some seconds of work at 5 million packets a second."""
 _PROGRESS, _STATE = "progress.json", "state"
 _OWN = re.compile(r"[0-9a-f]{64}\.(flows|counted)|progress\.json|state-[01]")
 
 
 @dataclass(frozen=True)
 class _Progress:
-    """How far it came.
+    """Progress of an extraction.
 
     Attributes:
         key: digest of captures, specification and code.
-        capture: index of the capture that was read.
-        packets: of that capture, those that were counted.
-        parts: parts that are written.
+        capture: index of the present capture.
+        packets: packets of that capture that were counted.
+        parts: number of written parts.
         state: SHA-256 of the meter's state.
     """
 
@@ -59,13 +59,13 @@ class _Progress:
 
 @dataclass(frozen=True)
 class StreamExtraction:
-    """What came of captures.
+    """Results of an extraction.
 
     Attributes:
-        flows: rows that were written.
+        flows: number of rows written.
         counters: see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
         damaged: a line about each capture that ends early.
-        passed: packets that had been counted at an earlier time.
+        passed: packets that an earlier run counted.
     """
 
     flows: int
@@ -83,8 +83,8 @@ def extract_stream(
         captures: pieces of one capture, in the order of their packets.
         out: a CSV file, or a Parquet file where the name ends in ``.parquet``.
         spec: what a flow is and which integers are kept of it.
-        folder: where parts and states wait; made where it does not exist, and removed in the end.
-            A state in it is trusted: it must lie where nobody else can write.
+        folder: folder of parts and states, made if missing and removed at the end. States in it
+            are trusted, so nobody else may be able to write there.
 
     Raises:
         DataError: a capture cannot be read or has changed, or the captures have different link
@@ -112,7 +112,7 @@ class _Steps:
         self.passed = 0
 
     def tables(self, stack: ExitStack) -> Iterator[pa.Table]:
-        """All tables, parts being written on the way."""
+        """All tables; parts are written on the way."""
         pending: list[pa.Table] = []
         meter: CompiledMeter | None = None
         counted = last = 0
@@ -152,7 +152,7 @@ class _Steps:
         yield from pending
 
     def _pass_over(self, capture: Capture, meter: CompiledMeter, number: int) -> int:
-        """Pass over the packets of a capture that the state has; gives how many."""
+        """Skip the packets of a capture that the state covers; return their number."""
         packets = self.progress.packets if number == self.progress.capture else 0
         handler, left = _handler(meter, "meter_skip"), packets
         while left:
@@ -165,7 +165,8 @@ class _Steps:
     def _step(
         self, meter: CompiledMeter, number: int, packets: int, pending: list[pa.Table]
     ) -> None:
-        """Write the flows since the last step, and the meter's state; progress is told last."""
+        """Write the flows since the last step and the meter's state, and last the progress."""
+        # Until the progress is written, a later run starts from the step before.
         parts, state = self.progress.parts, meter.save()
         write_checkpoint(self._part(parts), iter(pending), lambda: (meter.counters(), ""))
         write_atomic(self._state(parts + 1), state)

@@ -5,7 +5,7 @@ A vector decides a weight bit if an executor whose bit is wrong gives another re
 neuron at its threshold stops firing where a bit that agrees is flipped, and one just below it fires
 where a bit that disagrees is flipped; so an input at the threshold and one that differs from it in
 one agreeing bit decide every bit of the neuron between them, if the neuron's output is seen. Where
-an executor tells scores alone, that output must make a difference to them.
+an executor reports only scores, that output must change them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from n3ic.model.boundary import at_threshold, boundary_vectors
 from n3ic.model.layers import HiddenLayer
 from n3ic.model.network import BinaryModel
 
-_ROWS = 1024  # rows that are looked at together
+_ROWS = 1024  # rows of one batch
 _ROUNDS = 48
 _IDLE_ROUNDS = 6  # rounds without progress after which the rest counts as out of reach
-_SOUGHT = 4  # later neurons a layer that a round makes inputs for
-_MAX_SOUGHT = 1 << 26
+_SOUGHT = 4  # neurons of each later layer for which a round makes inputs
+_MAX_SOUGHT = 1 << 26  # weights x inputs that a descent visits, at most
 _CELLS = 1 << 24  # rows x weight words of a round, at most
 
 
@@ -69,12 +69,12 @@ class Coverage:
 
 
 def coverage(model: BinaryModel, words: Words, *, hidden: bool) -> Coverage:
-    """Which weight bits of a network are decided by vectors; exact.
+    """Which weight bits of a network some vectors decide; exact.
 
     Args:
         model: the network.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-        hidden: whether hidden bits are compared, and not the scores alone.
+        hidden: whether hidden bits are compared, too.
     """
     left = _connections(model)
     for start in range(0, len(words), _ROWS):
@@ -92,13 +92,13 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
     """A few vectors that decide as many weight bits as can be reached.
 
     Neurons of the first layer are put at their thresholds; those of later layers are reached by
-    inputs drawn at random, by changing inputs that were of use or came near, and by inputs made
-    for them layer by layer. What is not reached in some rounds is left: :func:`coverage` tells it.
+    random inputs, by changes of inputs that were useful or came near, and by inputs made for them
+    layer by layer. After some rounds the search ends; :func:`coverage` reports what it missed.
 
     Args:
         model: the network.
-        seed: of what is drawn.
-        hidden: whether hidden bits are compared, and not the scores alone.
+        seed: seed of the search.
+        hidden: whether hidden bits are compared, too.
 
     Returns:
         Packed inputs, uint32 array of shape ``(rows, n_words)``.
@@ -108,7 +108,7 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
     useful = boundary_vectors(model, rng)
     found = [useful[_strike(model, pack(useful), left, hidden)]]
     cells = sum(layer.n_outputs * layer.n_words for layer in model.layers)
-    rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))
+    rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))  # fewer for large networks: bounded time
     near = useful
     distance, idle = sum(layer.n_inputs * layer.n_outputs for layer in model.layers), 0
     for _ in range(_ROUNDS):
@@ -134,6 +134,7 @@ def _candidates(
     parts = [rng.random((rows // 4, n)) < rng.random((rows // 4, 1))]
     for parents in (useful, near):
         chosen = parents[rng.integers(0, len(parents), rows // 4)]
+        # 1 to 16 flips on average: small steps refine, larger ones leave a plateau.
         flips = rng.random((rows // 4, n)) < rng.choice([1, 2, 4, 16], (rows // 4, 1)) / n
         parts.append(chosen ^ flips)
     layer = model.layers[0]
@@ -162,12 +163,12 @@ def _sought(model: BinaryModel, left: list[Words], rng: np.random.Generator) -> 
 
 
 def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits:
-    """An input on which a layer gives wanted outputs, or nearly: flips what misses the least.
+    """An input on which a layer gives wanted outputs, or nearly, found by greedy flips of bits.
 
     Args:
         layer: the layer.
         wanted: bool array of shape ``(outputs,)``.
-        rng: draws where to begin, and between equals.
+        rng: draws the start, and one of equal flips.
 
     Returns:
         bool array of shape ``(inputs,)``.
@@ -178,10 +179,12 @@ def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits
     if layer.mask is not None:
         sides = sides * layer.mask
     popcounts = layer.popcounts(pack(x[None, :]))[0]
+    # Flips that each neuron still needs; 0 or less where its output is as wanted.
     lacks = np.where(wanted, layer.thresholds - popcounts, popcounts - layer.thresholds + 1)
-    for _ in range(2 * layer.n_inputs):
+    for _ in range(2 * layer.n_inputs):  # a greedy descent may cycle
         if (lacks <= 0).all():
             break
+        # A flip of input k adds column k of `sides` to the needs; at 0, +1 spoils the output.
         weight = (lacks > 0).astype(np.int64)
         cost = weight @ sides + (lacks == 0).astype(np.int64) @ (sides > 0)
         k = int(np.argmin(cost + rng.random(layer.n_inputs)))
@@ -192,7 +195,7 @@ def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits
 
 
 def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, int]:
-    """For each later neuron with bits to decide, the input that comes nearest to its threshold.
+    """The inputs nearest to the thresholds of the later neurons that have bits to decide.
 
     Returns:
         Those inputs, and the sum of their distances.
@@ -204,6 +207,7 @@ def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, i
         popcounts = layer.popcounts(x)
         if i:
             wanted = left[i].any(axis=1)
+            # Measured from halfway: at the threshold and one below it are equally near.
             distances = np.abs(2 * (popcounts - layer.thresholds) + 1)[:, wanted]
             best.append(np.argmin(distances, axis=0))
             total += int(distances.min(axis=0).sum())
@@ -217,7 +221,7 @@ def _connections(model: BinaryModel) -> list[Words]:
 
 
 def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -> NDArray[Any]:
-    """Strike out of ``left`` what the vectors decide; the rows that struck out something."""
+    """Clear the bits of ``left`` that the vectors decide; indices of the rows that were needed."""
     hits: list[NDArray[Any]] = [np.empty(0, dtype=np.int64)]
     x = words
     for i, layer in enumerate(model.hidden):
@@ -225,6 +229,7 @@ def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -
         out = pack(popcounts >= layer.thresholds)
         over = popcounts - layer.thresholds
         for j in np.flatnonzero(left[i].any(axis=1)):
+            # One wrong bit moves a popcount by one: it shows at the threshold and one below only.
             rows = np.flatnonzero((over[:, j] == 0) | (over[:, j] == -1))
             agree = ~(x[rows] ^ layer.weight_words[j])
             bits = np.where(over[rows, j, None] == 0, agree, ~agree) & left[i][j]
@@ -232,7 +237,7 @@ def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -
             if not hidden:
                 new[new] = _seen(model, i, int(j), out[rows[new]])
             rows, bits = rows[new], bits[new]
-            if len(rows):
+            if len(rows):  # the rows with the most bits first, so that few are needed
                 order = np.argsort(-np.bitwise_count(bits).sum(axis=1), kind="stable")
                 struck = np.bitwise_or.accumulate(bits[order], axis=0)
                 grew = np.concatenate([[True], (struck[1:] != struck[:-1]).any(axis=1)])
@@ -259,5 +264,6 @@ def _seen(model: BinaryModel, layer: int, neuron: int, outputs: Words) -> Bits:
     both = np.concatenate([outputs, flipped])
     for following in model.hidden[layer + 1 :]:
         both = following.fire(both)
+    # Only the scores count: a change that later neurons absorb is not seen.
     scores = model.output.scores(both)
     return np.asarray((scores[: len(outputs)] != scores[len(outputs) :]).any(axis=1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core's own family: binary networks."""
+"""What the core asks of binary networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from n3ic.model.passes import Simplified
     from n3ic.util.display import TextTable
 
-_MAX_FOLLOWED = 1 << 21  # weight bits of networks whose neurons are followed to the scores
+_MAX_FOLLOWED = 1 << 21  # weight bits; following every neuron of more to the scores takes minutes
 
 
 class BinaryFamily(Family):
@@ -27,29 +27,30 @@ class BinaryFamily(Family):
 
     @property
     def model(self) -> type[BinaryModel]:
-        """The class of its models."""
+        """The class of the family's models."""
         from n3ic.model.network import BinaryModel
 
         return BinaryModel
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
-        """Inputs that decide weight bits, those at the neurons' thresholds, then random ones."""
+        """Inputs that decide weight bits, inputs at the neurons' thresholds, then random ones."""
         import numpy as np
 
+        from n3ic.families.binary.coverage import deciding_vectors
         from n3ic.model.bits import pack, unpack
         from n3ic.model.boundary import verification_vectors
-        from n3ic.model.coverage import deciding_vectors
 
         deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
         source = network.source.input
+        # Bits that the simplified network does not read make no difference: they are random.
         bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
         bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
         further = verification_vectors(network.source, count - len(deciding), seed)
         return np.concatenate([pack(bits), further])
 
     def decided(self, model: BinaryModel, inputs: Words, got: Inference) -> Decided:
-        """Which weight bits some inputs decide."""
-        from n3ic.model.coverage import coverage
+        """Count the weight bits that some inputs decide."""
+        from n3ic.families.binary.coverage import coverage
 
         hidden = len(got.hidden) == len(model.hidden)
         if not hidden and _is_large(model):
@@ -58,7 +59,7 @@ class BinaryFamily(Family):
         return Decided("weight bits", known.total, known.decided, tuple(known.lines(model)))
 
     def summary_of(self, model: BinaryModel) -> tuple[TextTable, tuple[str, ...]]:
-        """Its layers, and the bytes of their parts."""
+        """The model's layers, and the bytes of their parts."""
         from n3ic.model.layers import HiddenLayer
         from n3ic.util.display import TextTable
 
@@ -117,14 +118,14 @@ class BinaryFamily(Family):
         )
 
     def random(self, rng: np.random.Generator) -> BinaryModel:
-        """A network of 64 bits, 16 neurons and 3 classes, with extremes."""
+        """A network of 64 bits, 16 neurons and 3 classes; some neurons are constant."""
         from n3ic.model.random_models import random_model
 
         return random_model((64, 16, 3), rng)
 
 
 def _is_large(model: BinaryModel) -> bool:
-    """Whether it takes minutes to follow single neurons to the scores."""
+    """Whether following single neurons to the scores takes minutes."""
     return sum(int(layer.fan_in.sum()) for layer in model.layers) > _MAX_FOLLOWED
 
 
