@@ -64,18 +64,15 @@ def show_recipe(case: str, recipe: Recipe) -> None:
     """The values that matter for the recipe's family, by the options that replace them."""
     from n3ic.training.recipe import Recipe, Training, recipe_values
 
+    def shown(value: Any) -> str:
+        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
     owners = Recipe, Training if recipe.settings is None else type(recipe.settings)
     rows = [
-        [f"--{v.typed_name}", _text(recipe.value(v.name)), v.help]
+        [f"--{v.typed_name}", shown(recipe.value(v.name)), v.help]
         for v in recipe_values().values()
         if v.owner in owners
     ]
     title = f"recipe {recipe.name} of {case}: {recipe.summary}"
     table(title, ["option", "value", "what it is"], rows, left=3)
     print_result(f"n3ic train {case} --recipe {recipe.name} --OPTION VALUE replaces a value")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -66,7 +66,7 @@ def rows(text):
 def test_each_value_of_a_recipe_is_shown(n3ic):
     anomaly, paper = use_case("anomaly"), use_case("anomaly").recipes["paper"]
     found = rows(n3ic("recipes", "show", "paper", "anomaly").stdout)
-    assert found["--ste"] == paper.training.ste and found["--batch-norm"] == "no"
+    assert found["--ste"] == paper.training.ste and found["--batch-norm"] == "False"
     assert found["--hidden"] == ",".join(map(str, paper.training.hidden))
     assert "--leaf-cuts" not in found
     told = json.loads(n3ic("recipes", "show", "published", "--json").stdout)

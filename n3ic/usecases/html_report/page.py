@@ -71,15 +71,6 @@ class NetworkSection:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is asked first: a figure, what it is, and what it is to be compared with."""
-
-    value: str
-    name: str
-    beside: str
-
-
-@dataclass(frozen=True)
 class AccuracyBar:
     """A classifier's share of right rows, 0 to 1, and whether it is the run's own."""
 
@@ -108,7 +99,7 @@ class HtmlReport:
     """The values of the template ``page.html.j2``."""
 
     title: str
-    answers: tuple[Answer, ...]
+    answers: tuple[tuple[str, str, str], ...]  # a figure, its name, what it is compared with
     bars: tuple[AccuracyBar, ...]
     verdicts: tuple[Verdict, ...]
     line: str
@@ -204,31 +195,22 @@ def verdict(row: TargetRow) -> Verdict:
 
 def _answers(
     models: Mapping[str, Classifier], bars: Sequence[AccuracyBar], verdicts: Sequence[Verdict]
-) -> tuple[Answer, ...]:
+) -> tuple[tuple[str, str, str], ...]:
     """How right, how large, and where it runs."""
     own = next((bar for bar in bars if bar.own), None)
     others = [bar for bar in bars if not bar.own]
     beside = [f"best baseline {bar.text} ({bar.name})" for bar in others[:1]]
     beside += [f"majority {bar.text}" for bar in others[1:] if bar.name == "majority"]
     memory = [memory_of(model) for model in models.values()]
-    size, real = (
-        sum(part.get(key, 0) for part in memory) for key in ("weight_bytes", "float_weight_bytes")
-    )
-    cuts = sum(part["input_bytes"] for part in memory)
-    good = sum(found.good for found in verdicts)
+    keys = "weight_bytes", "float_weight_bytes", "input_bytes"
+    size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
     what = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
+    known = f"{sum(found.good for found in verdicts)} of {len(verdicts)}"
+    of = f"and {cuts:,} B of input cuts" + (f"; {real:,} B as float32" if real else "")
     return (
-        Answer(own.text if own else "unknown", what, ", ".join(beside)),
-        Answer(
-            f"{size:,} B",
-            "of weights" if real else "of parameters",
-            f"and {cuts:,} B of input cuts" + (f"; {real:,} B as float32" if real else ""),
-        ),
-        Answer(
-            f"{good} of {len(verdicts)}",
-            "targets verified",
-            "run on vectors: scores equal the model's",
-        ),
+        (own.text if own else "unknown", what, ", ".join(beside)),
+        (f"{size:,} B", "of weights" if real else "of parameters", of),
+        (known, "targets verified", "run on vectors: scores equal the model's"),
     )
 
 
