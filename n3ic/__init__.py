@@ -98,7 +98,10 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'n3ic' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE_OF[name]), name)
+    from n3ic.errors import needed
+
+    with needed(f"n3ic.{name}"):
+        value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

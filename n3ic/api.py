@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Union
 
 from n3ic.data.user_table import OWN
-from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.errors import UsageError, needed
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
 from n3ic.model.network import BinaryModel
@@ -55,6 +55,7 @@ def load(path: str | Path, task: str = "") -> Classifier:
     return load_model(found[task])
 
 
+@needed("n3ic.train")
 def train(
     use_case: Any = None,
     *,
@@ -109,6 +110,7 @@ def train(
     return train_use_case(train_request(config, use_case=use_case, **request), progress)
 
 
+@needed("n3ic.sweep")
 def sweep(
     use_case: str,
     axes: Mapping[str, Sequence[Any]] | None = None,
@@ -185,6 +187,7 @@ def predict(
     return predict_flows(_model(model), flows, dataset, units, feature_names)
 
 
+@needed("n3ic.evaluate")
 def evaluate(
     model: ModelLike,
     flows: Any = None,
@@ -219,6 +222,7 @@ def evaluate(
     return evaluate_flows(_source(model), flows, dataset=dataset, label=column_of(label))
 
 
+@needed("n3ic.extract")
 def extract(
     captures: str | Path | Sequence[str | Path],
     spec: MeterSpec | str | Path | None = None,
@@ -257,16 +261,12 @@ def extract(
         table = read_table(out)
     if not as_frame:
         return table
-    try:
-        frame = table.to_pandas()
-    except ImportError as error:
-        raise MissingDependencyError(
-            "a DataFrame needs pandas: pip install 'n3ic[train]', or say as_frame=False"
-        ) from error
+    frame = table.to_pandas()
     frame.attrs[METER_KEY.decode()] = table.schema.metadata[METER_KEY].decode()
     return frame
 
 
+@needed("n3ic.shunt")
 def shunt(
     model: str | Path,
     flows: str | Path | None = None,
@@ -369,6 +369,7 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
     return verify_directory(directory, **arguments)
 
 
+@needed("n3ic.bench")
 def bench(
     target: str,
     model: ModelLike | None = None,

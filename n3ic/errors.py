@@ -3,6 +3,17 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import requires
+from itertools import chain
+
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "dask": "distributed"}
+"""What installs a library, where that has another name."""
+
 
 class N3icError(Exception):
     """A mistake in what the user gave; the CLI prints its text and no traceback.
@@ -54,3 +65,52 @@ class MissingDependencyError(N3icError):
 
 class N3icWarning(UserWarning):
     """Something that the user should know, though the work goes on."""
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """A question that names what is spelt most like it, for an error; empty where nothing is."""
+    by_text = {name.lower().replace("_", "-"): name for name in known}
+    near = difflib.get_close_matches(wrong.lower().replace("_", "-"), by_text, n=1)
+    return f"did you mean {by_text[near[0]]!r}? " if near else ""
+
+
+def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyError | None:
+    """The error that names the extra which installs what was not found; None if none does.
+
+    Of a library that several extras install, it is the extra of the system whose code is running
+    (``n3ic.systems.card`` is that of ``card``), else the first that pyproject.toml lists.
+
+    Args:
+        error: what an import raised.
+        by: what needs the library, such as ``choosing input bits``.
+    """
+    library = (error.name or "").partition(".")[0]
+    name = _DISTRIBUTIONS.get(library, library.replace("_", "-"))
+    pattern = rf"""{re.escape(name)}\b(?!-).*extra == ['"](?!all|dev|docs)(\w+)['"]"""
+    extras = [m[1] for line in requires("n3ic") or () if (m := re.match(pattern, line))]
+    if not extras:
+        return None
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    callers = [frame for frame, _ in traceback.walk_stack(frames[0])] if frames else []
+    modules = [frame.f_globals.get("__name__", "") for frame in chain(callers[::-1], frames)]
+    systems = [module.split(".")[2] for module in modules if module.startswith("n3ic.systems.")]
+    extra = next((system for system in systems if system in extras), extras[0])
+    return MissingDependencyError(
+        f"{by} needs {library}, which is not installed: pip install 'n3ic[{extra}]'"
+    )
+
+
+@contextmanager
+def needed(by: str) -> Iterator[None]:
+    """Around an import, or a function: says what to install where a library is missing.
+
+    Raises:
+        MissingDependencyError: a library that an extra installs is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        found = missing_library(error, by)
+        if found is None:
+            raise
+        raise found from error

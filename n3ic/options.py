@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, nearest
 
 OptionValue = str | int | float | bool
 Options = Mapping[str, OptionValue]
@@ -85,7 +85,9 @@ def parse_options(
     for name in given:
         if name not in names:
             listed = ", ".join(f"--{n}" for n in names) or "none of its own"
-            raise UsageError(f"{owner} has no option --{name}; it has {listed}")
+            raise UsageError(
+                f"{owner} has no option --{name}; {nearest(name, names)}it has {listed}"
+            )
     values = {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
     for option in known:
         if option.name in given and not option.applies(values):

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.errors import MissingDependencyError, UsageError, missing_library, nearest
 
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
@@ -70,16 +69,15 @@ def load(group: str, name: str) -> Any:
     """
     points = _entry_points(group)
     if name not in points:
-        near = difflib.get_close_matches(name, points, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
         known = ", ".join(points) or "none installed"
+        hint = nearest(name, points)
         raise UsageError(f"unknown {_noun(group)} {name!r}: {hint}known: {known}")
     try:
         return points[name].load()
     except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"the {_noun(group)} {name!r} needs {error.name}, which is not installed "
-            "(pip install 'n3ic[all]')"
+        needs = f"the {_noun(group)} {name!r}"
+        raise missing_library(error, needs) or MissingDependencyError(
+            f"{needs} needs {error.name}, which is not installed"
         ) from error
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the {_noun(group)} {name!r} is broken: {error}") from error

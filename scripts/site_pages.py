@@ -39,6 +39,7 @@ from n3ic.usecases.base import UseCase
 ROOT = Path(__file__).resolve().parent.parent
 # What is typed after a command so that its options of all plug-ins are there.
 WORDS = {"export": ("--target", "all"), "data": ("generate",)}
+WORDS |= dict.fromkeys(("train", "sweep", "decide"), ("--help-recipe",))
 # What a plug-in is written with, beside what `import n3ic` offers.
 FURTHER = (
     *("n3ic.options", "n3ic.targets.device", "n3ic.targets.figures", "n3ic.evaluation.metrics"),

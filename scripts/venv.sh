@@ -32,29 +32,48 @@ apt_install() {
 # install VENV CONSTRAINTS ARGUMENT...: what `pip install` does with these arguments, by uv where
 # that can be had: it takes seconds, pip minutes. uv gets the indices that pip is set to use.
 install() {
-    local venv=$1 constraints=$2 set links more index cert
+    local venv=$1 constraints=$2 set links more index cert quiet=--quiet
     shift 2
+    ! [ -t 2 ] || quiet='' # a person sees what is downloaded, how much, and how far it is
     set=$("$venv/bin/python" -m pip config list 2>/dev/null || true)
     pip_set() { sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" <<<"$set" | head -n 1 | sed 's/\\n/ /g'; }
     links=$(pip_set find-links) more=$(pip_set extra-index-url) index=$(pip_set index-url) cert=$(pip_set cert)
+    # PyPI's PyTorch for Linux brings some gigabytes of CUDA, which nothing here uses.
+    [ -n "$links$more$index" ] || local -x UV_TORCH_BACKEND=${UV_TORCH_BACKEND:-cpu}
     if "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --constraint constraints.txt uv; then
         env ${links:+UV_FIND_LINKS="$(tr -s ' ' , <<<"$links")"} ${more:+UV_INDEX="$more"} \
             ${index:+UV_DEFAULT_INDEX="$index"} ${cert:+SSL_CERT_FILE="$cert"} \
-            "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" \
+            "$venv/bin/uv" pip install $quiet --python "$venv/bin/python" \
             --index-strategy unsafe-best-match --constraint "$constraints" "$@" && return
     fi
     echo "uv did not install it; pip takes some minutes" >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "$venv/bin/python" -m pip install $quiet --disable-pip-version-check \
         --constraint "$constraints" "$@"
+}
+
+# installed EXTRAS: whether n3ic is in .venv with these extras, or with more.
+installed() {
+    local stamp have one
+    for stamp in .venv/.installed-*; do
+        [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ] || continue
+        have=,${stamp#*.installed-},
+        for one in ${1//,/ }; do
+            case $have in
+            *,"$one",*) ;;
+            *,all,*) [ "$one" != dev ] || continue 2 ;;
+            *) continue 2 ;;
+            esac
+        done
+        return 0
+    done
+    return 1
 }
 
 # make_venv EXTRAS: install n3ic with these extras into .venv, if that has not been done yet.
 make_venv() {
-    local extras=$1 stamp=".venv/.installed-$1" python
-    if [ -f "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ]; then
-        return
-    fi
+    local extras=$1 python
+    ! installed "$extras" || return 0
     python=$(find_python)
     if ! [ -x .venv/bin/python ]; then
         echo "creating .venv with $python" >&2
@@ -65,7 +84,8 @@ make_venv() {
     fi
     echo "installing n3ic[$extras] into .venv" >&2
     install .venv constraints.txt --editable ".[$extras]"
-    touch "$stamp"
+    touch ".venv/.installed-$extras"
+    echo "installed: $(du -sm .venv | cut -f 1) MB in .venv" >&2
 }
 
 # compile_once VENV: compilers that keep what they compiled in build/compiled come first on the PATH.

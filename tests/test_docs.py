@@ -84,6 +84,18 @@ def test_the_terminal_of_the_readme_is_real(repository, tmp_path):
         assert {NUMBER.sub("N", line) for line in lines} <= said, typed
 
 
+@pytest.mark.slow
+def test_the_notebook_of_the_readme_does_what_the_demo_does(repository, tmp_path):
+    (block,) = blocks(repository / "README.md", "python")
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    accuracy, verified = done.stdout.splitlines()
+    assert float(accuracy) > 0.9 and "equal scores on" in verified
+    assert (tmp_path / "runs/anomaly/model.n3ic").is_file()
+
+
 def test_links_between_pages_lead_somewhere(repository):
     pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
     broken = [

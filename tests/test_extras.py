@@ -15,9 +15,13 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+import n3ic
+from n3ic.cli.main import main
+from n3ic.errors import MissingDependencyError, needed
 from n3ic.model.random_models import random_model
 
-PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = ROOT / "pyproject.toml"
 HOOK = """
 import sys
 from importlib.machinery import PathFinder
@@ -101,6 +105,69 @@ def alone(tmp_path):
     return run
 
 
+def imports():
+    """The libraries that n3ic imports, those of type checkers included, and words that are none."""
+    roots = ("n3ic", "datasets", "exporters", "families", "systems")
+    for path in chain.from_iterable((ROOT / root).rglob("*.py") for root in roots):
+        yield from re.findall(r"^ *(?:from|import) (\w+)", path.read_text("utf-8"), re.M)
+
+
+def test_every_optional_import_is_of_an_extra_that_is_named():
+    project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
+    base = {normal(Requirement(line).name) for line in project["dependencies"]}
+    extras = {
+        extra: {normal(Requirement(line).name) for line in lines}
+        for extra, lines in project["optional-dependencies"].items()
+        if extra not in ("all", "dev", "docs")
+    }
+    modules = {
+        name: {file.parts[0].partition(".")[0] for file in distribution(name).files or ()}
+        for name in {*base, *chain.from_iterable(extras.values())}
+    }
+    checked = set()
+    for library in sorted({*imports()} - sys.stdlib_module_names - {"n3ic"}):
+        brought = {name for name, tops in modules.items() if library in tops}
+        if not brought or brought & base:  # what is no dependency, such as nfstream
+            continue
+        with pytest.raises(MissingDependencyError) as told, needed("it"):
+            raise ModuleNotFoundError(name=library)
+        (extra,) = re.findall(r"pip install 'n3ic\[(\w+)\]'", str(told.value))
+        assert brought & extras[extra], library
+        checked.add(library)
+    assert {"torch", "sklearn", "scipy", "onnx", "simpy", "distributed", "mpi4py"} <= checked
+    with pytest.raises(ModuleNotFoundError, match="none of ours"), needed("it"):
+        raise ModuleNotFoundError("none of ours", name="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "words"),
+    [
+        ("simpy", "card", ["card", "simulate", "--experiment", "scheduling"]),
+        ("simpy", "cluster", ["cluster", "simulate", "--kernel", "conv2d", "--size", "64"]),
+    ],
+)  # fmt: skip
+def test_of_what_several_extras_bring_it_names_that_of_the_command(
+    library, extra, words, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["n3ic", *words])
+    for name in [m for m in sys.modules if m.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr().err
+    assert left.value.code == 4
+    assert f"needs {library}, which is not installed: pip install 'n3ic[{extra}]'" in said
+
+
+def test_a_verb_of_python_names_the_extra_too(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(MissingDependencyError, match=re.escape("pip install 'n3ic[train]'")):
+        n3ic.train("anomaly", overrides={"epochs": 1, "polish": 0})
+
+
 @pytest.mark.slow
 def test_the_plain_installation_predicts_exports_and_verifies(alone, tmp_path):
     assert "score_class0" in alone("", "-m", "n3ic", "predict", "--model", "m.n3ic", "t.csv")
@@ -139,7 +206,7 @@ def test_cluster_plans_and_simulates(alone):
     plan = ("-m", "n3ic", "cluster", "plan", "--shape", "64-32-2")
     assert "this plan" in alone("", *plan)
     words = ("-m", "n3ic", "cluster", "simulate", "--kernel", "conv2d", "--size", 64, "-n", 1)
-    assert "pip install 'n3ic[card]'" in alone("", *words, expect=4)
+    assert "pip install 'n3ic[cluster]'" in alone("", *words, expect=4)
     assert "one big node" in alone("cluster", *words)
 
 

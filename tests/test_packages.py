@@ -18,8 +18,6 @@ BETWEEN_TARGETS = {("qonnx", "onnx"), ("host", "onnx"), ("p4_netfpga", "p4"), ("
 ORDINARY = {"binary", "binary-network", "card", "cluster", "flows", "host", "metered"}
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {
-    ("n3ic/cli/main.py", "onnx"),  # libraries and who installs them
-    ("n3ic/cli/main.py", "qonnx"),
     ("n3ic/cli/data.py", "upc-aau"),  # labels are written like those of that data set
     ("n3ic/meter/labels.py", "upc-aau"),
     ("n3ic/api.py", "netfpga"),  # whose estimates a sweep takes where no target is named

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.errors import VerifyError, needed
 from n3ic.model.classifier import SHUNT, Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
@@ -30,13 +30,8 @@ def require(module: str) -> Any:
     """
     from importlib import import_module
 
-    try:
+    with needed("this"):
         return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingDependencyError(
-            f"this needs {package}, which is not installed: pip install 'n3ic[onnx]' ({error})"
-        ) from error
 
 
 class GraphBuilder:

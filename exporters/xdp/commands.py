@@ -15,6 +15,7 @@ import typer
 COMMANDS = typer.Typer(
     help="Meter, network and verdict in the Linux kernel: load, watch, update, unload.",
     no_args_is_help=True,
+    rich_help_panel="Deploy",
 )
 InterfaceName = Annotated[str, typer.Argument(metavar="INTERFACE", help="A network interface.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
-from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.errors import UsageError, needed
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
@@ -81,12 +81,8 @@ def train_forest(
             teacher.
         MissingDependencyError: scikit-learn is not installed.
     """
-    try:
+    with needed("training trees"):
         from sklearn.ensemble import RandomForestRegressor
-    except ImportError as error:
-        raise MissingDependencyError(
-            "trees need scikit-learn; install it with: pip install 'n3ic[train]'"
-        ) from error
     # Of the labels alone, the squared error is the Gini impurity.
     wanted = np.eye(len(classes))[label]
     if config.distill:

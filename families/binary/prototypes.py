@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import MissingDependencyError
+from n3ic.errors import needed
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
@@ -62,12 +62,8 @@ def prototype_network(
     Returns:
         The network; the same for the same rows, on any number of cores.
     """
-    try:
+    with needed("training"):
         from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise MissingDependencyError(
-            "training needs threadpoolctl; install it with: pip install 'n3ic[train]'"
-        ) from error
     cells, counts = _cells(bits, label, len(classes))
     with threadpool_limits(1):  # parallel sums of floats would depend on the number of cores
         balls = _boosted(cells, counts, neurons)

@@ -13,6 +13,7 @@ from n3ic.cli.console import print_json, print_result, table, training_bar
 from n3ic.cli.data import CacheFlows, IdleTimeout, LabelColumn, LabelsFormat, MeterJobs
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
+from n3ic.cli.train import HELP_RECIPE, RECIPE
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 
@@ -25,7 +26,8 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         words: what was typed; it says whether the options of recipes are needed, too.
     """
     owners = [("the recipe", recipe_options())] if "decide" in words[:1] else []
-    app.command("decide")(with_options(decide, owners))
+    hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners]
+    app.command("decide", epilog=RECIPE)(with_options(decide, owners, hidden))
 
 
 def decide(

@@ -160,7 +160,9 @@ def targets(
 
 
 def export(
-    target: Annotated[str, typer.Option("--target", "-t", help="A target, or all.")],
+    target: Annotated[
+        str, typer.Option("--target", "-t", help="A target, or all; without one, they are listed.")
+    ] = "",
     model: ModelOption = None,
     out: Annotated[
         Path | None,
@@ -197,6 +199,9 @@ def export(
     from n3ic.targets.batch import export_item, export_plan, failure
     from n3ic.targets.colocation_report import write_set_report
 
+    if not target:
+        targets()
+        raise UsageError("name a target with --target, or all of them: --target all")
     if target != "all":
         exporter(target)  # reports a mistyped target before a missing run
     source, models, metrics = open_models(model)

@@ -16,7 +16,7 @@ import typer
 
 from n3ic import plugins
 from n3ic.cli.console import print_error, print_note
-from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
+from n3ic.errors import N3icError, N3icWarning, missing_library
 from n3ic.util.signals import ending_signals
 
 _PLUG_INS = "n3ic.commands"
@@ -31,12 +31,17 @@ _COMMANDS = {
     "deploy": ("targets", "export", "verify", "bench", "simulate"),
     "report": ("report",),
     "data": ("data",),
+    "recipes": ("recipes",),
 }
-"""The modules of this folder in the order of the help, and the commands of each."""
-_EXTRAS = dict.fromkeys(
-    ("torch", "brevitas", "sklearn", "matplotlib", "joblib", "threadpoolctl"), "train"
-) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
-_EXTRAS |= dict.fromkeys(("scipy", "simpy"), "card") | {"distributed": "cluster"}
+"""The modules of this folder, and the commands of each."""
+_PANELS = {
+    "Most used": ("train", "predict", "export", "verify", "report"),
+    "Train and use": ("sweep", "decide", "evaluate", "replay", "shunt", "import"),
+    "Look": ("inspect", "features", "recipes"),
+    "Deploy": ("targets", "bench", "simulate"),
+    "Data": ("data",),
+}
+"""What the help shows together; a plug-in's command is of Deploy, its group of what it says."""
 
 
 def _version(shown: bool) -> None:
@@ -84,7 +89,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
 
 
 def _without_options(app: typer.Typer) -> None:
-    """Leave the commands their names and texts, which are all that the help of ``n3ic`` shows."""
+    """Leave the commands their names, texts and panels: all that the help of ``n3ic`` shows."""
 
     def bare(function: Callable[..., Any]) -> Callable[[], None]:
         def command() -> None:
@@ -93,12 +98,18 @@ def _without_options(app: typer.Typer) -> None:
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         return command
 
+    panels = {name: panel for panel, commands in _PANELS.items() for name in commands}
     for info in app.registered_commands:
+        info.rich_help_panel = panels.get(str(info.name), "Deploy")
         if info.callback is not None:
             info.callback = bare(info.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
+            said = group.typer_instance.rich_help_panel
+            said = said if isinstance(said, str) else "Systems"
+            group.rich_help_panel = panels.get(str(group.name), said)
             group.typer_instance = typer.Typer(help=group.typer_instance.info.help)
+    app.registered_commands.sort(key=lambda info: [*panels, info.name].index(info.name))
 
 
 def _add_command(app: typer.Typer, name: str, called: str) -> None:
@@ -154,14 +165,9 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, N3icError):
         print_error(str(error))
         return error.exit_code
-    if isinstance(error, ModuleNotFoundError):
-        library = (error.name or "").partition(".")[0]
-        if library not in _EXTRAS:
-            raise error
-        print_error(
-            f"this needs {library}, which is not installed: pip install 'n3ic[{_EXTRAS[library]}]'"
-        )
-        return MissingDependencyError.exit_code
+    if isinstance(error, ModuleNotFoundError) and (told := missing_library(error, "this")):
+        print_error(str(told))
+        return told.exit_code
     if isinstance(error, BrokenPipeError):
         # The reader of the output has closed the pipe: end quietly, as other Unix tools do.
         _drop_output()

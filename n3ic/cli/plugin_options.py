@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +16,16 @@ Owned = tuple[str, Sequence[Option]]  # owner for the help, and its options
 _PARAMETER = "given"
 
 
-def with_options(function: Callable[..., None], owners: Iterable[Owned]) -> Callable[..., None]:
+def with_options(
+    function: Callable[..., None], owners: Iterable[Owned], hidden: Container[str] = ()
+) -> Callable[..., None]:
     """Wrap a command so that its parameter ``given`` is filled from plug-ins' options.
 
     Args:
         function: a command; its ``given`` maps the typed options' names to values.
         owners: owners and their options. Several may share a name; the addressed one checks the
             value.
+        hidden: owners whose options work, but are not in the help.
 
     Raises:
         UsageError: a plug-in's option has the name of one of the command's own.
@@ -37,7 +40,10 @@ def with_options(function: Callable[..., None], owners: Iterable[Owned]) -> Call
             raise UsageError(f"{found[0][0]}: its option --{name} is one of the command's own")
         names[key] = name
         added[key] = inspect.Parameter(
-            key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name, found)
+            key,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=_annotation(name, found, hidden),
         )
 
     def command(**values: Any) -> None:
@@ -72,7 +78,9 @@ def _by_name(owners: Iterable[Owned]) -> dict[str, list[tuple[str, Option]]]:
     return out
 
 
-def _annotation(name: str, found: Sequence[tuple[str, Option]]) -> Any:
+def _annotation(name: str, found: Sequence[tuple[str, Option]], hidden: Container[str]) -> Any:
+    shown = [(owner, option) for owner, option in found if owner not in hidden]
+    found = shown or found
     flag = all(isinstance(option.default, bool) for _, option in found)
     declaration = f"--{name}/--no-{name}" if flag else f"--{name}"
     panel = f"Options of {', '.join(dict.fromkeys(owner for owner, _ in found))}"
@@ -83,6 +91,7 @@ def _annotation(name: str, found: Sequence[tuple[str, Option]]) -> Any:
         rich_help_panel=panel,
         metavar=None if flag else "|".join(found[0][1].choices) or "VALUE",
         show_default=False,
+        hidden=not shown,
     )
     return Annotated[bool | None if flag else str | None, option]
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, training_bar
-from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import case_options
 from n3ic.cli.train import (
     MAX_SEED,
@@ -22,7 +21,7 @@ from n3ic.cli.train import (
     DatasetOption,
     JobsOption,
     ProtocolOption,
-    option_owners,
+    add,
 )
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
@@ -40,7 +39,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         app: the command line.
         words: what was typed; it says whether the options of recipes and use cases are needed, too.
     """
-    app.command("sweep")(with_options(sweep, option_owners(words) if "sweep" in words[:1] else ()))
+    add(app, "sweep", sweep, words)
 
 
 def sweep(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,25 +13,32 @@ import typer
 from n3ic.cli.console import list_options, print_json, print_note, print_result, table, training_bar
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.cli.recipe_options import case_options, recipe_options, recipe_overrides
+from n3ic.cli.recipes import show_recipe
 from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
+HELP_RECIPE = "--help-recipe"
+RECIPE = "Each value of the recipe is an option, too: n3ic recipes show NAME lists them."
+_CASE = "A use case brings options of its own: name it before --help."
 MAX_SEED = 2**32 - 1  # limit of numpy's and scikit-learn's generators
 DataOption = Annotated[
-    Path | None, typer.Option(help="Files or a folder; default: the embedded sample.")
+    Path | None, typer.Option(help="Files or a folder.", show_default="the embedded sample")
 ]
 DatasetOption = Annotated[
-    str | None, typer.Option(help="Another data set than the use case's own.")
+    str | None,
+    typer.Option(help="A data set that reads them.", show_default="the use case's own"),
 ]
 ProtocolOption = Annotated[
     Literal["random", "partition", "time", "conversation"] | None,
-    typer.Option(help="How rows are split."),
+    typer.Option(help="How rows are split.", show_default="the use case's own"),
 ]
 JobsOption = Annotated[
-    int | None, typer.Option(help="Networks trained at once; default: one per core.", min=1)
+    int | None,
+    typer.Option(help="Networks trained at once.", min=1, show_default="one per core"),
 ]
 DaskOption = Annotated[
-    str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
+    str | None,
+    typer.Option(help="Dask scheduler whose workers train.", show_default="this machine"),
 ]
 
 
@@ -42,7 +49,19 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         app: the command line.
         words: what was typed; it says whether the options of recipes and use cases are needed, too.
     """
-    app.command("train")(with_options(train, option_owners(words) if "train" in words[:1] else ()))
+    add(app, "train", train, words)
+
+
+def add(app: typer.Typer, name: str, function: Callable[..., None], words: Sequence[str]) -> None:
+    """Add a command that takes the options of recipes and use cases.
+
+    Its help shows those of the use case that is named, or of a table of one's own: the others work
+    as well.
+    """
+    owners = option_owners(words) if words[:1] == [name] else []
+    shown = {*words[1:], "flows"}
+    hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners if owner not in shown]
+    app.command(name, epilog=f"{RECIPE} {_CASE}")(with_options(function, owners, hidden))
 
 
 def _own(name: str) -> tuple[Option, ...]:
@@ -86,7 +105,9 @@ def train(
     budget_bytes: Annotated[
         int | None,
         typer.Option(
-            help="Bytes of weights: chooses input bits and hidden layers. Cuts come on top.", min=1
+            help="Bytes of weights: chooses input bits and hidden layers. Cuts come on top.",
+            min=1,
+            show_default="the recipe's shape",
         ),
     ] = None,
     input_of: Annotated[
@@ -104,22 +125,30 @@ def train(
         int | None,
         typer.Option(help="Report mean and deviation over N seeds.", min=1, show_default="1"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder.", show_default="runs/USE_CASE")
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,
     jobs: JobsOption = None,
     dask: DaskOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    help_recipe: Annotated[
+        bool, typer.Option(HELP_RECIPE, help="Print each value of the recipe, and end.")
+    ] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
     """Train a model (a binary network, or another --family) and write a run: metrics, pictures."""
+    from n3ic.data.user_table import OWN
     from n3ic.runs.report import warnings_of
     from n3ic.usecases.base import use_case as named
     from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
 
     if use_case is None and data is None and config is None:
-        list_use_cases()
-        return
+        if not help_recipe:
+            list_use_cases()
+            return
+        use_case = OWN
     typed = given or {}
     request = train_request(
         config,
@@ -139,6 +168,9 @@ def train(
         jobs=jobs,
         dask=dask,
     )
+    if help_recipe:
+        show_recipe(request.use_case, request.chosen_recipe(named(request.use_case)))
+        return
     with training_bar(quiet=json) as progress:
         run = train_use_case(request, progress)
     if json:

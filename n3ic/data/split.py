@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable
-from n3ic.errors import DataError, MissingDependencyError
+from n3ic.errors import DataError, needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,13 +113,8 @@ def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
     Raises:
         MissingDependencyError: scikit-learn is not installed.
     """
-    try:
+    with needed("splitting by conversation"):
         from sklearn.model_selection import StratifiedGroupKFold
-    except ImportError as error:
-        raise MissingDependencyError(
-            "splitting by conversation needs scikit-learn; install it with: "
-            f"pip install 'n3ic[train]' ({error})"
-        ) from error
     out = np.zeros(len(table), dtype=np.int64)
     with warnings.catch_warnings():  # scikit-learn warns of classes with fewer rows than folds
         warnings.simplefilter("ignore", UserWarning)

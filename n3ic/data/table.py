@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import DataError
+from n3ic.errors import DataError, nearest
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
@@ -188,8 +188,8 @@ class FlowTable(Displayed):
         ones = self.members(name)
         if not 0 < len(ones) < len(self.classes):
             raise DataError(
-                f"{self.name}: no class {name!r} to tell from others; the classes are "
-                f"{', '.join(self.classes)}"
+                f"{self.name}: no class {name!r} to tell from others; "
+                f"{nearest(name, self.classes)}the classes are {', '.join(self.classes)}"
             )
         label = np.isin(self.label, ones).astype(np.int64)
         return replace(self, label=label, classes=(f"not {name}", name))

@@ -34,7 +34,7 @@ from n3ic.data.files import TABLE_SUFFIXES, printable
 from n3ic.data.inference import infer
 from n3ic.data.naming import is_label_name
 from n3ic.data.table import FlowTable
-from n3ic.errors import DataError, ModelError, UsageError
+from n3ic.errors import DataError, ModelError, UsageError, nearest
 from n3ic.model.columns import TableRules
 
 OWN = "flows"  # the data set and the use case of any table, on the command line
@@ -375,4 +375,6 @@ def _label(wanted: str, header: Sequence[str], names: Sequence[str], source: str
     if found:
         raise UsageError(f"{source}: {len(found)} columns are called {wanted!r}; rename one")
     listed = ", ".join(printable(h) for h in header[:60])
-    raise UsageError(f"{source}: no column {wanted!r}; its columns are {listed}")
+    raise UsageError(
+        f"{source}: no column {wanted!r}; {nearest(wanted, header)}its columns are {listed}"
+    )

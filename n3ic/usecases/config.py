@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.data.user_table import OWN
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, nearest
 from n3ic.options import Option
 from n3ic.training.recipe import recipe_values
 from n3ic.training.values import Value
@@ -163,8 +162,8 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(key: str, value: object, known: Iterable[str]) -> str:
     """The message about a key that no option has."""
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)
-    hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+    hint = nearest(key, (name.replace("_", "-") for name in known))
+    hint = f"; {hint}".rstrip("; ")
     if isinstance(value, dict):
         hint = f"; options stand side by side, not in a table{hint}"
     return f"unknown option {key.replace('_', '-')!r:.60}{hint}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, nearest
 from n3ic.model.families import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
@@ -140,8 +140,8 @@ class TrainRequest:
         recipe = self.recipe
         if not isinstance(recipe, Recipe):
             if recipe not in case.recipes:
-                known = ", ".join(case.recipes)
-                raise UsageError(f"{case.name} has no recipe {recipe!r}; it has {known}")
+                known, hint = ", ".join(case.recipes), nearest(recipe, case.recipes)
+                raise UsageError(f"{case.name} has no recipe {recipe!r}; {hint}it has {known}")
             recipe = case.recipes[recipe]
         given = {name for name, value in self.overrides.items() if value is not None}
         recipe = recipe.with_options(self.overrides)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
-from n3ic.errors import MissingDependencyError, N3icError
+from n3ic.errors import N3icError, needed
 from n3ic.util.signals import check, held
 
 T = TypeVar("T")
@@ -118,14 +118,10 @@ def _client(address: str) -> Iterator[Any]:
 
     What goes wrong is told as an error of ours, so its own log is silent meanwhile.
     """
-    try:
+    with needed("a Dask cluster"):
         import dask
         from distributed import Client
         from distributed.utils import silence_logging_cmgr
-    except ImportError as error:
-        raise MissingDependencyError(
-            "a Dask cluster needs distributed; install it with: pip install 'n3ic[cluster]'"
-        ) from error
     # Pass tables with the calls, so that they do not vanish with a worker that dies.
     large = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
     with silence_logging_cmgr(logging.CRITICAL + 1), large:

@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from n3ic.errors import MissingDependencyError
+from n3ic.errors import needed
 from n3ic.util.display import visible
 
 if TYPE_CHECKING:
@@ -114,12 +114,8 @@ def style() -> Iterator[None]:
     Raises:
         MissingDependencyError: matplotlib is not installed.
     """
-    try:
+    with needed("a picture"):
         from matplotlib.style import context
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"pictures need matplotlib; install it with: pip install 'n3ic[train]' ({error})"
-        ) from error
     with context(["default", _STYLE]):
         yield
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from n3ic.errors import CardError
+from n3ic.errors import CardError, nearest
 from n3ic.systems.card.description import RATE_UNITS, Rate, RateUnit
 from n3ic.systems.card.toml_lines import Where, line_of
 
@@ -56,8 +55,7 @@ class TomlTable:
         """Refuse unknown keys."""
         for key in self.values:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = f"; {nearest(key, known)}".rstrip("; ")
                 what = ", ".join(known)
                 raise self.error(f"unknown key {key!r}, expected one of {what}{hint}", key)
 

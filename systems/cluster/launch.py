@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from n3ic.errors import ClusterError, MissingDependencyError
+from n3ic.errors import ClusterError, needed
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.binary import held_by
 from n3ic.systems.cluster.endpoint import Endpoint
@@ -354,12 +354,8 @@ def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
         ClusterError: No scheduler answers.
         MissingDependencyError: distributed is not installed.
     """
-    try:
+    with needed("a ring of processes"):
         from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise MissingDependencyError(
-            "a ring of processes needs distributed; install it with: pip install 'n3ic[cluster]'"
-        ) from error
     if dask is not None:
         try:
             client = Client(dask, timeout="10s")

@@ -211,7 +211,7 @@ def test_bad_tables_are_named(tmp_path, text, message):
         (["train", "anomaly", "--encoding", "x"], 2, "encoding must be binary"),
         (["train", "anomaly", "--queue", "3"], 2, "No such option: --queue"),
         (["inspect", "/nowhere"], 1, "cannot read the model /nowhere: No such file"),
-        (["export"], 2, "Missing option '--target'"),
+        (["export"], 2, "name a target with --target"),
         (["export", "--target"], 2, "--target"),
         (["export", "--target", "nfpp"], 2, "did you mean 'nfp'?"),
         (["export", "--target", "nfp"], 2, "there is no run below runs/"),

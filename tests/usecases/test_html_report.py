@@ -5,6 +5,8 @@ import html
 import json
 import re
 import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +31,7 @@ from n3ic.usecases.html_report.charts import (
     roc_figure,
 )
 from n3ic.usecases.html_report.flows import confidence, explained_flows, margins
-from n3ic.usecases.html_report.page import bits_table, html_report
+from n3ic.usecases.html_report.page import Verdict, accuracy_bars, bits_table, html_report, verdict
 from n3ic.usecases.shunt_study import ShuntStudy, ThresholdObjective
 from n3ic.util.pictures import png
 
@@ -42,9 +44,14 @@ document.getElementById("f").onload = function () {{
     .filter(e => !e.className && e.getBoundingClientRect().height < 16);
   const seen = page.querySelector("nav a");
   seen.focus();
+  const first = page.querySelector("#answers").getBoundingClientRect().bottom;
+  page.querySelectorAll("details").forEach(e => e.open = true);
+  const boxes = [...page.querySelectorAll(".wide")];
   document.title = [root.scrollWidth, root.clientWidth, small.length,
     this.contentWindow.getComputedStyle(page.body).backgroundColor,
-    page.activeElement === seen, page.querySelectorAll("table").length].join("|");
+    page.activeElement === seen, page.querySelectorAll("table").length, Math.ceil(first),
+    boxes.filter(e => e.scrollWidth > e.clientWidth).length,
+    Math.max(...boxes.map(e => e.getBoundingClientRect().right))].join("|");
 }};
 </script>"""
 NAME = "<script>alert(1)</script>\"'>&"  # what a model may be called
@@ -125,6 +132,95 @@ def test_it_says_what_it_should(written):
     assert len(written) < 400_000
 
 
+class Folds(HTMLParser):
+    """Captions of tables, and whether each table lies in a part that is folded."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self._deep, self._caption = {}, 0, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self._deep += tag == "details"
+        self._caption |= tag == "caption"
+        assert (tag, "open") not in [(tag, name) for name, _ in attrs]
+
+    def handle_endtag(self, tag):
+        self._deep -= tag == "details"
+        self._caption &= tag != "caption"
+
+    def handle_data(self, data):
+        if self._caption:
+            self.tables.setdefault(data.strip(), self._deep > 0)
+
+
+def test_the_answers_come_first_and_tables_are_folded(written):
+    text = Page(written).text
+    order = ["75.0 %", " B", "1 of 2", "Right on test rows", "21.9 ns e", "What it was trained on"]
+    places = [text.index(said) for said in order]
+    assert places == sorted(places)
+    assert "best baseline 50.0 %" in text
+    unfolded = [name for name, folded in Folds(written).tables.items() if not folded]
+    assert unfolded == [
+        "Right on test rows, beside its baselines",
+        "Targets",
+        "(m measured, s simulated, e estimated)",
+    ]
+    assert len(Folds(written).tables) > 10
+    bars = [a["style"] for tag, a in Page(written).tags if tag == "div" and "style" in a]
+    assert bars == ["width: 75.00%", "width: 50.00%"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "good", "word", "why"),
+    [
+        ({}, True, "verified", "20 B, 21.9 ns e"),
+        ({"shown": ("checked", "tested"), "bytes": None}, True, "verified", "21.9 ns e"),
+        ({"shown": ("FAILED",)}, False, "differs from the model", "20 B, 21.9 ns e"),
+        ({"shown": ("not run",), "remarks": ("no verilator",)}, False, "not run", "no verilator"),
+        ({"shown": ("not verified",)}, False, "not verified", "20 B, 21.9 ns e"),
+        ({"fitting": 0, "shown": (), "remarks": ("shunts",)}, False, "refused", "shunts"),
+        ({"fitting": 0, "remarks": ("a", "b")}, False, "does not fit", "a; b"),
+        (
+            {"networks": 2, "fitting": 2, "together": False},
+            False,
+            "does not fit",
+            "20 B, 21.9 ns e",
+        ),
+        ({"networks": 2, "fitting": 2, "together": True}, True, "verified", "20 B, 21.9 ns e"),
+    ],
+)
+def test_a_verdict_is_what_is_known(changes, good, word, why):
+    row = replace(ROWS[0], **changes)
+    assert verdict(row) == Verdict("host", good, word, why)
+
+
+def test_bars_are_of_what_is_a_share():
+    odd: list[Any] = [{"accuracy": 7.0}, {}, {"accuracy": "x"}, {"accuracy": float("nan")}, []]
+    baselines = {"majority": {"accuracy": 0.5}, "a_b": {"accuracy": 0.75}}
+    baselines |= {str(i): part for i, part in enumerate(odd)}
+    found = accuracy_bars({"test": {"accuracy": 0.75}, "baselines": baselines})
+    assert [(bar.name, bar.text, bar.own) for bar in found] == [
+        ("binary network", "75.0 %", True), ("a b", "75.0 %", False), ("majority", "50.0 %", False)
+    ]  # fmt: skip
+    assert accuracy_bars({}) == ()
+
+
+def test_the_roc_of_a_run_is_shown_beside_its_baselines_where_the_rows_are_the_runs(
+    run, monkeypatch
+):
+    folder, model, metrics = run
+    (folder / "plots" / "roc.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    other = make_flows(model)
+    mine = replace(other, model=model.changed(provenance={
+        "data_sha256": other.table.sha256, "protocol": "random", "seed": "0"}))  # fmt: skip
+    for flows, own in ((other, 1), (mine, 0)):
+        monkeypatch.setattr(page, "labelled_flows", lambda *_, flows=flows: {"": flows})
+        text = Page(html_report(folder, {"": model}, metrics, ROWS)).text
+        assert text.count("ROC of class") == own
+        assert "ROC beside its baselines" in text
+
+
 def test_it_is_read_without_a_mouse_and_without_seeing(written):
     found = Page(written)
     assert found.all("html")[0]["lang"] == "en"
@@ -155,6 +251,7 @@ def test_its_colours_have_the_contrast_of_wcag(written):
     for colours in schemes:
         for ink, paper in (
             ("ink", "paper"), ("soft", "paper"), ("accent", "paper"), ("ink", "shade"),
+            ("good", "paper"), ("bad", "paper"),
         ):  # fmt: skip
             pair = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
             assert (pair[0] + 0.05) / (pair[1] + 0.05) >= 4.5, (ink, paper)
@@ -303,13 +400,16 @@ def test_the_bits_in_words_have_their_rates():
     assert rows[3][1] == f"{NAME} >= 4" and bits_table(spec).rows[3][2] == ""
 
 
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize(("scheme", "paper"), [(1, "rgb(255, 255, 255)"), (0, "rgb(21, 23, 27)")])
 def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, scheme, paper):
     model = make_model()
     model.save(tmp_path / "model.n3ic")
     monkeypatch.setattr(page, "labelled_flows", lambda *_: {"": make_flows(model)})
-    text = page.html_report(tmp_path / "model.n3ic", {"": model}, None, ROWS)
+    rest = {f"tree_depth_{i}": {"accuracy": 0.9 - i / 99} for i in range(7)}
+    metrics = {"test": {"accuracy": 0.95}, "baselines": rest}
+    targets = [replace(ROWS[0], target=f"target-{i}") for i in range(8)]
+    text = page.html_report(tmp_path / "model.n3ic", {"": model}, metrics, targets)
     frame = tmp_path / "frame.html"
     frame.write_text(MEASURE.format(width=width, page=html.escape(text, quote=True)))
     done = subprocess.run(
@@ -323,3 +423,6 @@ def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, sche
     told = re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
     assert int(told[0]) <= int(told[1]) <= width
     assert told[2:5] == ["0", paper, "true"] and int(told[5]) > 10
+    assert int(told[6]) <= (900 if width > 500 else 844)  # a laptop's first screen, a telephone's
+    assert float(told[8]) <= width  # what is wider than the page scrolls in its box
+    assert width > 500 or int(told[7]) > 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from n3ic.errors import MissingDependencyError
+from n3ic.errors import needed
 from n3ic.exporters.xdp.tools.status import ProgramStatus
 
 if TYPE_CHECKING:
@@ -20,13 +20,8 @@ def registry(status: Callable[[], ProgramStatus]) -> CollectorRegistry:
     Raises:
         MissingDependencyError: prometheus-client is not installed.
     """
-    try:
+    with needed("serving figures"):
         from prometheus_client.registry import Collector, CollectorRegistry
-    except ImportError as error:
-        raise MissingDependencyError(
-            "figures for Prometheus need prometheus-client; install it with: "
-            f"pip install 'n3ic[xdp]' ({error})"
-        ) from error
 
     class Figures(Collector):
         def collect(self) -> Iterable[Metric]:

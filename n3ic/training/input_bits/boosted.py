@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, needed
 from n3ic.model.inputs import UINT32_MAX, Field
 from n3ic.training.input_bits.columns import (
     Columns,
     Cut,
     matrix_of,
-    no_scikit_learn,
     thermometer_fields,
 )
 from n3ic.training.input_bits.quantile import spare_cuts
@@ -51,11 +50,9 @@ def boosted_trees(
         leaves: largest number of leaves per tree.
         seed: seed of the boosting.
     """
-    try:
+    with needed("choosing input bits"):
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise no_scikit_learn() from error
     _, matrix = matrix_of(columns, label)
     trees = HistGradientBoostingClassifier(
         max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=seed

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import UsageError
-from n3ic.training.input_bits.columns import Columns, matrix_of, no_scikit_learn
+from n3ic.errors import UsageError, needed
+from n3ic.training.input_bits.columns import Columns, matrix_of
 
 
 def chi2_scores(columns: Columns, label: NDArray[np.int64]) -> dict[str, float]:
@@ -20,10 +20,8 @@ def chi2_scores(columns: Columns, label: NDArray[np.int64]) -> dict[str, float]:
     Returns:
         The statistic per feature, in the order of ``columns``; 0 for a column of zeros.
     """
-    try:
+    with needed("choosing input bits"):
         from sklearn.feature_selection import chi2
-    except ImportError as error:
-        raise no_scikit_learn() from error
     names, matrix = matrix_of(columns, label)
     clean = np.zeros(len(names))
     used = matrix.any(axis=0)  # chi2 divides by the sum of a column

@@ -9,18 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
-from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.errors import UsageError
 from n3ic.model.inputs import Field
 
 Columns = Mapping[str, NDArray[np.int64]]
 Cut = tuple[str, int]  # a feature and the integer that its value is compared with
-
-
-def no_scikit_learn() -> MissingDependencyError:
-    """The error of an installation without scikit-learn."""
-    return MissingDependencyError(
-        "choosing input bits needs scikit-learn; install it with: pip install 'n3ic[train]'"
-    )
 
 
 def matrix_of(

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, needed
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, Field
 from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees, collapsed
-from n3ic.training.input_bits.columns import Columns, no_scikit_learn, thermometer_fields
+from n3ic.training.input_bits.columns import Columns, thermometer_fields
 from n3ic.training.input_bits.quantile import spare_cuts
 from n3ic.training.input_bits.tree import tree_cuts
 
@@ -167,10 +167,8 @@ class _CellTable:
 
     def _sums(self, cells: int, of_row: NDArray[np.intp]) -> csr_matrix:
         """Matrix whose product with bits of the rows counts them by cell and class."""
-        try:
+        with needed("choosing input bits"):
             from scipy.sparse import csr_matrix
-        except ImportError as error:
-            raise no_scikit_learn() from error
         group = of_row[self.row] * self.classes + self.label
         places = (group, np.arange(len(group)))
         return csr_matrix((self.weight, places), shape=(cells * self.classes, len(group)))

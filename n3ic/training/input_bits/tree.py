@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, needed
 from n3ic.model.inputs import UINT32_MAX, Field
 from n3ic.training.input_bits.columns import (
     Columns,
     Cut,
     matrix_of,
-    no_scikit_learn,
     thermometer_fields,
 )
 from n3ic.training.input_bits.quantile import spare_cuts
@@ -38,10 +37,8 @@ def tree_cuts(
         Up to ``count`` cuts in the order of the splits; fewer if all leaves are pure before. The
         decision tree of the same cuts is a function of these bits.
     """
-    try:
+    with needed("choosing input bits"):
         from sklearn.tree import DecisionTreeClassifier
-    except ImportError as error:
-        raise no_scikit_learn() from error
     names, matrix = matrix_of(columns, label)
     # scikit-learn compares float32, in which large integers are equal: their ranks are not.
     values, ranks = [], np.empty(matrix.shape, dtype=np.float32)

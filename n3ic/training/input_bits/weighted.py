@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
-from n3ic.errors import MissingDependencyError
+from n3ic.errors import needed
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.training.input_bits.boosted import boosted_fields
 from n3ic.training.input_bits.columns import Columns, thermometer_fields
@@ -56,13 +56,8 @@ def weighted_fields(
     fields = boosted_fields(columns, label, candidates, seed=seed, trees=trees, catalogue=catalogue)
     if not fields:
         return ()
-    try:
+    with needed("choosing input bits by weight"):
         from n3ic.training.importance import bit_importance
-    except ImportError as error:
-        raise MissingDependencyError(
-            "choosing input bits by weight needs PyTorch; install it with: "
-            f"pip install 'n3ic[train]' ({error})"
-        ) from error
     encoded = InputSpec(fields).encode(columns)
     weight = bit_importance(encoded, label, hidden=hidden, seed=seed)
     copies = share_bits(weight, bits, most_copies)

@@ -33,6 +33,7 @@ _WIDTH, _HEIGHT = 4.4, 3.9  # inches; of 12 points, type is 13 pixels high on a 
 _BARS = 12
 _NAME = 16  # characters of a feature's name
 _POINTS = 200
+ROC = "ROC"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Chart:
 
 def roc_chart(curve: RocCurve, words: str) -> Chart:
     """A ROC with its band, from a false positive rate of 1/negatives on, logarithmic."""
-    return Chart("ROC", words, png_url(roc_figure(curve)))
+    return Chart(ROC, words, png_url(roc_figure(curve)))
 
 
 def calibration_chart(groups: Sequence[MarginGroup], words: str) -> Chart:
@@ -126,8 +127,8 @@ def importance_figure(found: Sequence[FeatureImportance]) -> Figure:
     left.set_yticks(at, [plain(f.feature, _NAME) for f in shown])
     left.set_ylim(len(shown) - 0.4, -0.6)
     left.axvline(0, color=INK, linewidth=1)
-    left.set_xlabel("points lost")
-    right.set_xlabel("best bit")
+    left.set_xlabel("points of accuracy\nlost if permuted")
+    right.set_xlabel("best bit alone\n(chi²/rows)")
     left.xaxis.set_major_locator(MaxNLocator(2))
     most = max((f.phi2 for f in shown), default=0.0)
     right.set_xticks([0, most] if most > 0 else [0], ["0", f"{most:.2g}"][: 1 + (most > 0)])

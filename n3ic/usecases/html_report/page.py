@@ -11,17 +11,19 @@ from typing import Any
 
 from n3ic import __version__
 from n3ic.errors import N3icError
-from n3ic.evaluation.held_out import HeldOut, held_out
+from n3ic.evaluation.held_out import HeldOut, held_out, known_split
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
+from n3ic.runs.report import memory_of, model_text
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
-from n3ic.usecases.html_report.charts import Chart
+from n3ic.usecases.html_report.charts import ROC, Chart
 from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
 from n3ic.usecases.shunt_study import ShuntStudy
 from n3ic.util.display import HTML, TextTable, visible
+from n3ic.util.markdown import percent
 from n3ic.util.templates import render_html
 
 _FLOWS = 5  # explained for a single network
@@ -49,7 +51,7 @@ class NetworkSection:
         bits: the input bits in words.
         confusion: confusion on the test rows; None if unknown.
         charts: ROC, calibration and importance on held-out rows.
-        picture: the run's picture of the ROC as a data URL, for a section without charts.
+        picture: the run's ROC beside its baselines as a data URL.
         sureness: the charts' figures as tables, and the study of shunting.
         flows: explained decisions.
         no_flows: why there are none.
@@ -69,10 +71,37 @@ class NetworkSection:
 
 
 @dataclass(frozen=True)
+class AccuracyBar:
+    """A classifier's share of right rows, 0 to 1, and whether it is the run's own."""
+
+    name: str
+    share: float
+    own: bool
+
+    @property
+    def text(self) -> str:
+        """The share in per cent."""
+        return percent(self.share)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of a target: whether its artefacts were run and agree with the model."""
+
+    target: str
+    good: bool
+    word: str
+    why: str
+
+
+@dataclass(frozen=True)
 class HtmlReport:
     """The values of the template ``page.html.j2``."""
 
     title: str
+    answers: tuple[tuple[str, str, str], ...]  # a figure, its name, what it is compared with
+    bars: tuple[AccuracyBar, ...]
+    verdicts: tuple[Verdict, ...]
     line: str
     warnings: tuple[str, ...]
     data: tuple[TextTable, ...]
@@ -113,9 +142,13 @@ def html_report(
     )
     shown = next(iter(flows.values())).table.view() if flows else None
     view = run.view()
+    bars, verdicts = accuracy_bars(run.metrics), tuple(map(verdict, rows))
     page = HtmlReport(
         title=f"Report of {source.name}",
-        line=view.line,
+        answers=_answers(models, bars, verdicts),
+        bars=bars,
+        verdicts=verdicts,
+        line=view.line.removeprefix(f"{source}: "),
         warnings=_warnings(run.metrics),
         data=(*view.tables[1:], *(shown.tables if shown else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
@@ -126,6 +159,59 @@ def html_report(
     )
     folders = (Path(__file__).parent, HTML)
     return visible(render_html(folders, "page.html.j2", {"page": page}))
+
+
+def accuracy_bars(metrics: Mapping[str, Any]) -> tuple[AccuracyBar, ...]:
+    """The run's accuracy on test rows and that of its baselines, the best first."""
+    own = model_text(metrics) if metrics else "network"
+    parts = {own: _part(metrics, "test")}
+    baselines = _part(metrics, "baselines")
+    parts |= {name.replace("_", " "): _part(baselines, name) for name in baselines}
+    bars = [AccuracyBar(n, part["accuracy"], n == own) for n, part in parts.items() if _share(part)]
+    return tuple(sorted(bars, key=lambda bar: (-bar.share, not bar.own)))
+
+
+def _share(figures: Mapping[str, Any]) -> bool:
+    """Whether there is an accuracy; a file may say anything."""
+    found = figures.get("accuracy")
+    return isinstance(found, int | float) and 0 <= found <= 1
+
+
+def verdict(row: TargetRow) -> Verdict:
+    """What a row of the targets comes to."""
+    figures = [f"{row.bytes:,} B"] if row.bytes is not None else []
+    figures += [str(row.latency)] if row.latency is not None else []
+    whole = row.fitting == row.networks and row.together is not False
+    if "FAILED" in row.shown:
+        word = "differs from the model"
+    elif not whole:
+        word = "does not fit" if row.shown else "refused"
+    elif "tested" in row.shown:
+        return Verdict(row.target, True, "verified", ", ".join(figures))
+    else:
+        word = row.shown[0] if row.shown else "not verified"
+    return Verdict(row.target, False, word, "; ".join(row.remarks) or ", ".join(figures))
+
+
+def _answers(
+    models: Mapping[str, Classifier], bars: Sequence[AccuracyBar], verdicts: Sequence[Verdict]
+) -> tuple[tuple[str, str, str], ...]:
+    """How right, how large, and where it runs."""
+    own = next((bar for bar in bars if bar.own), None)
+    others = [bar for bar in bars if not bar.own]
+    beside = [f"best baseline {bar.text} ({bar.name})" for bar in others[:1]]
+    beside += [f"majority {bar.text}" for bar in others[1:] if bar.name == "majority"]
+    memory = [memory_of(model) for model in models.values()]
+    keys = "weight_bytes", "float_weight_bytes", "input_bytes"
+    size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
+    what = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
+    known = f"{sum(found.good for found in verdicts)} of {len(verdicts)}"
+    of = f"and {cuts:,} B of input cuts" + (f"; {real:,} B as float32" if real else "")
+    return (
+        (own.text if own else "unknown", what, ", ".join(beside)),
+        (f"{size:,} B", "of weights" if real else "of parameters", of),
+        (known, "targets verified", "run on vectors: scores equal the model's"),
+    )
 
 
 def _flows(
@@ -157,6 +243,11 @@ def _network(
             why = f"No flows to look at: {error}"
     view = model.view()
     charts, tables = confidence(found) if found and len(found.rows) else ((), ())
+    picture = "" if task else _picture(source / "plots" / "roc.png")
+    if found and picture and known_split(found.model, found.table)[2]:
+        charts = tuple(
+            chart for chart in charts if chart.title != ROC
+        )  # the run's is of these rows
     return NetworkSection(
         task=task,
         line=view.line,
@@ -165,7 +256,7 @@ def _network(
         bits=bits_table(model.input),
         confusion=_confusion(_test(metrics, task).get("confusion"), model.classes),
         charts=charts,
-        picture="" if task else _picture(source / "plots" / "roc.png"),
+        picture=picture,
         sureness=(*tables, *(study.tables if study else ())),
         flows=explained_flows(found, 1 if task else _FLOWS) if found else (),
         no_flows=why or "No flows to look at.",
