@@ -79,7 +79,7 @@ class Prepared:
         test: rows to evaluate on once.
         unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
         teacher: class probabilities of the training rows from boosted trees; None where the
-            recipe distils from none, or their boosting collapsed.
+            recipe distils from none, or the trees have a fault.
         baselines: figures of the baselines that have no shape.
         baseline_scores: their scores on the test rows, of those that have scores.
         notes: what is to be said of the boosted trees, as sentences.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
 
 TREE_DEPTHS = (3, 6, 9)
+MAJORITY = "majority"
+BOOSTED = "hist_gradient_boosting"
 TREE_OF_CUTS = "tree_same_cuts"
 """The baseline that compares as often as the network: a tree of as many distinct cuts."""
 
@@ -73,7 +75,7 @@ def non_neural_baselines(
     from sklearn.tree import DecisionTreeClassifier
 
     majority = int(np.bincount(train.label, minlength=n_classes).argmax())
-    yield Prediction("majority", np.full(len(test.label), majority, dtype=np.int64), None)
+    yield Prediction(MAJORITY, np.full(len(test.label), majority, dtype=np.int64), None)
     for depth in TREE_DEPTHS:
         tree = DecisionTreeClassifier(max_depth=depth, random_state=seed)
         tree.fit(train.bits, train.label)
@@ -82,7 +84,7 @@ def non_neural_baselines(
         tree = best_first_tree(train.columns, train.label, cuts, seed)
         yield _prediction(TREE_OF_CUTS, tree.predict_proba(test.columns), tree, n_classes)
     odds = boosted.predict_proba(test.columns)
-    yield _prediction("hist_gradient_boosting", odds, boosted, n_classes)
+    yield _prediction(BOOSTED, odds, boosted, n_classes)
 
 
 def best_first_tree(

@@ -50,6 +50,18 @@ def evaluate_flows(
         N3icWarning: a network was trained on some of these flows, or on flows that were metered
             otherwise.
     """
+    found = evaluate_beside_majority(model, data, dataset=dataset)
+    return {task: network for task, (network, _) in found.items()}
+
+
+def evaluate_beside_majority(
+    model: str | Path, data: str | Path | None, *, dataset: str | None = None
+) -> dict[str, tuple[Evaluation, Evaluation]]:
+    """Figures of every network, and of always saying the most frequent class of the same rows.
+
+    Arguments, errors and warnings are those of :func:`evaluate_flows`. Other baselines of a run
+    are not kept: they cannot be had of other rows than its test rows.
+    """
     return {task: _evaluate(found) for task, found in labelled_flows(model, data, dataset).items()}
 
 
@@ -168,20 +180,21 @@ def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
     return labels_of(network, table)
 
 
-def _evaluate(flows: LabelledFlows) -> Evaluation:
+def _evaluate(flows: LabelledFlows) -> tuple[Evaluation, Evaluation]:
     network = flows.model
     if network.provenance.get("data_sha256") == flows.table.sha256:
         warnings.warn(
             f"{network.name} was trained on some of these flows and flatters itself on them; the "
             "figures of its test rows are those of its run, and n3ic report RUN --html shows them",
             N3icWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     found = predict(network, network.encode(flows.table.features))
-    return evaluate(
-        flows.label,
-        found.classes,
-        found.scores.astype(np.float64),
-        len(network.classes),
-        positive=flows.positive,
+    classes, said = len(network.classes), np.bincount(flows.label).argmax()
+    most = np.full_like(flows.label, said), np.zeros((len(flows.label), classes))
+    own = found.classes, found.scores.astype(np.float64)
+    mine, majority = (
+        evaluate(flows.label, predicted.astype(np.int64), scores, classes, positive=flows.positive)
+        for predicted, scores in (own, most)
     )
+    return mine, majority

@@ -13,7 +13,7 @@ from n3ic.data.table import Feature
 from n3ic.errors import UsageError
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, Field
-from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees, collapsed
+from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees, fault_of
 from n3ic.training.input_bits.columns import Columns, no_scikit_learn, thermometer_fields
 from n3ic.training.input_bits.quantile import spare_cuts
 from n3ic.training.input_bits.tree import tree_cuts
@@ -40,7 +40,7 @@ def greedy_fields(
     """Thermometer fields of cuts that are chosen for what they tell together.
 
     Candidates are the cuts that save gradient-boosted trees most, and the first of a best-first
-    tree; of the tree alone where boosting collapsed. :func:`joint_choice` picks from them.
+    tree; of the tree alone where boosting has a fault. :func:`joint_choice` picks from them.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -57,7 +57,7 @@ def greedy_fields(
     if bits < 1:
         raise UsageError(f"{bits} input bits asked for; take at least 1")
     trees = trees or boosted_trees(columns, label, seed=seed)
-    gains = {} if collapsed(trees) else boosted_cuts(tuple(columns), trees)
+    gains = {} if fault_of(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]
     grown = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
     pool = list(dict.fromkeys([*grown, *best]))
