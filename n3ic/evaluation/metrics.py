@@ -57,8 +57,8 @@ class Evaluation:
         return {
             name: {
                 "rows": rows[i],
-                "precision": matrix[i, i] / called[i] if called[i] else None,
-                "recall": matrix[i, i] / rows[i] if rows[i] else None,
+                "precision": float(matrix[i, i] / called[i]) if called[i] else None,
+                "recall": float(matrix[i, i] / rows[i]) if rows[i] else None,
             }
             for i, name in enumerate(classes)
         }

@@ -70,9 +70,10 @@ class TrainingResult:
     def no_better_than(self) -> str:
         """The most frequent class, where saying it of all test rows is as good; else empty.
 
-        Empty for a model that learned no class but what is normal.
+        Empty for a model that learned no class but what is normal, and where another figure than
+        accuracy was asked for.
         """
-        if not self.model.learned_all:
+        if not self.model.learned_all or not self.recipe.training.for_accuracy:
             return ""
         counts = np.bincount(self.test_label, minlength=len(self.model.classes))
         share = counts.max() / max(1, counts.sum())

@@ -159,7 +159,7 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
     return noted + [
         f"{f'{task}: ' if task else ''}no better than always saying {one['no_better_than']} "
         f"({percent(one['test']['accuracy'])} of the test rows); give it more bits, more neurons "
-        "or columns that tell more"
+        "or columns that tell more; --class-weight and --false-alarms find more of a rare class"
         for task, one in networks.items()
         if one.get("no_better_than")
     ]

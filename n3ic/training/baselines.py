@@ -88,7 +88,11 @@ def non_neural_baselines(
 
 
 def best_first_tree(
-    columns: NDArray[np.int64], label: NDArray[np.int64], cuts: int, seed: int
+    columns: NDArray[np.int64],
+    label: NDArray[np.int64],
+    cuts: int,
+    seed: int,
+    weight: NDArray[np.floating] | None = None,
 ) -> DecisionTreeClassifier:
     """A decision tree that always splits the leaf which gains most, of a number of comparisons.
 
@@ -97,6 +101,7 @@ def best_first_tree(
         label: class index of each row, shape ``(rows,)``.
         cuts: most distinct pairs of a feature and a threshold; a tree may use one many times.
         seed: which of equally good splits is taken.
+        weight: what each row counts, shape ``(rows,)``; as much as any other where None.
 
     Returns:
         The largest such tree.
@@ -106,7 +111,7 @@ def best_first_tree(
     leaves = 2 * cuts
     while True:
         grown = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
-        nodes = grown.fit(columns, label).tree_
+        nodes = grown.fit(columns, label, weight).tree_
         # Both children of a split are appended as it is made: their number is its place in line.
         splits = np.flatnonzero(nodes.children_left >= 0)
         seen: set[tuple[int, float]] = set()
@@ -114,7 +119,7 @@ def best_first_tree(
             seen.add((int(nodes.feature[node]), float(nodes.threshold[node])))
             if len(seen) > cuts:
                 smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
-                return smaller.fit(columns, label)
+                return smaller.fit(columns, label, weight)
         if len(splits) + 1 < leaves:
             return grown
         leaves *= 2

@@ -31,6 +31,7 @@ PROTOTYPES: Mapping[str, Any] = {
 MANY_BYTES = 1024
 """From so many bytes of weights on, all bits of the recipe are worth having."""
 SECOND_LAYER = 16
+_NOT_OF_GRADIENTS = {"hidden", "polish", "class_weight", "false_alarms"}
 
 
 def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
@@ -51,7 +52,7 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
         return recipe
     few = recipe.bits <= FEW_BITS
     follows: dict[str, Any] = {}
-    gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
+    gradient = {f.name for f in fields(Training)} - _NOT_OF_GRADIENTS
     if recipe.bits <= FEWER_BITS:
         if {"encoding", "features", "hidden", "polish", *gradient}.isdisjoint(given):
             follows["tree_bytes"] = TREE_BYTES
