@@ -16,6 +16,7 @@ from n3ic.cli.recipe_options import case_options, recipe_options, recipe_overrid
 from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
+_HEAD = ("accuracy", "dedup.", "macro F1", "FPR", "ROC AUC", "PR AUC")
 _CLASSES = 20  # shown; report.md and the JSON have all
 MAX_SEED = 2**32 - 1  # limit of numpy's and scikit-learn's generators
 DataOption = Annotated[
@@ -201,10 +202,10 @@ def show(metrics: Any, group: str) -> None:
     else:
         rows = [[model_text(metrics), *(percent(metrics["test"][k]) for k in FIGURES)]]
         rows += [
-            [name.replace("_", " "), *(percent(m[k]) for k in FIGURES)]
+            [name.removeprefix("hist_").replace("_", " "), *(percent(m[k]) for k in FIGURES)]
             for name, m in metrics["baselines"].items()
         ]
-        table(title, ["test rows", *FIGURES.values()], rows)
+        table(title, ["test rows", *_HEAD], rows)
         show_classes(metrics["classes"])
     kind = "median accuracy" if group and group in metrics else "accuracy"
     for name, m in metrics["protocols"].items():
