@@ -86,11 +86,11 @@ def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStu
     parts = split(table, protocol, seed)
     columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
     names = candidates(table, columns)
-    (own, label), held = (
+    known, held = (
         ({n: table.features[n][rows] for n in names}, flows.label[rows])
         for rows in (parts.train, parts.validation)
     )
-    trees = boosted_trees(own, label, held=held, seed=seed)
+    trees = boosted_trees(*known, held=held, seed=seed)
     if fault_of(trees):
         warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
     columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
