@@ -47,6 +47,7 @@ def fit_network(
     validation: tuple[Bits, NDArray[np.int64]] | None = None,
     teacher: NDArray[np.floating] | None = None,
     sample_weight: NDArray[np.floating] | None = None,
+    class_weight: NDArray[np.floating] | None = None,
     progress: EpochCallback | None = None,
 ) -> Trained:
     """Train a binarized MLP; the same arguments give the same network.
@@ -60,6 +61,8 @@ def fit_network(
         validation: rows that choose the epoch, never trained on; None keeps the last epoch.
         teacher: class probabilities of shape ``(rows, classes)``, for distillation.
         sample_weight: weight of each row, shape ``(rows,)``.
+        class_weight: weight of each class, shape ``(classes,)``, also where the epoch is chosen;
+            None for none, whatever ``config`` says.
         progress: called after every epoch with it and the number of epochs.
 
     Raises:
@@ -69,7 +72,10 @@ def fit_network(
         raise UsageError("distillation needs the teacher's probabilities")
     with deterministic(seed):
         x, y = signs(bits), class_indices(label)
-        weight = _row_weights(y, n_classes, config, sample_weight)
+        of_class = None if class_weight is None else _floats(class_weight)
+        weight = None if sample_weight is None else _floats(sample_weight)
+        if of_class is not None:
+            weight = of_class[y] if weight is None else weight * of_class[y]
         soft = None if teacher is None else torch.from_numpy(teacher.astype(np.float32))
         network = BinaryMLP(x.shape[1], n_classes, config)
 
@@ -98,9 +104,9 @@ def fit_network(
             validation=None
             if validation is None
             else (signs(validation[0]), class_indices(validation[1])),
-            validation_loss=partial(generalized_cross_entropy, q=config.bounded_by)
+            validation_loss=partial(generalized_cross_entropy, q=config.bounded_by, weight=of_class)
             if config.bounded_by
-            else nn.functional.cross_entropy,
+            else partial(nn.functional.cross_entropy, weight=of_class),
             before_epoch=lambda epoch: _prune(network, config, epoch),
             after_step=network.clip_weights,
             progress=progress,
@@ -119,19 +125,12 @@ def _optimizer(network: BinaryMLP, config: Training) -> torch.optim.Optimizer:
             return torch.optim.SGD(parameters, lr=config.learning_rate, momentum=0.9)
 
 
-def _row_weights(
-    y: Tensor, n_classes: int, config: Training, given: NDArray[np.floating] | None
-) -> Tensor | None:
-    weight = None if given is None else torch.from_numpy(given.astype(np.float32))
-    if config.class_weight == "balanced":
-        counts = torch.bincount(y, minlength=n_classes).clamp(min=1)
-        balanced = (len(y) / (n_classes * counts.float()))[y]
-        weight = balanced if weight is None else weight * balanced
-    return weight
+def _floats(weight: NDArray[np.floating]) -> Tensor:
+    return torch.from_numpy(np.asarray(weight, dtype=np.float32))
 
 
 def generalized_cross_entropy(
-    logits: Tensor, y: Tensor, q: float, reduction: str = "mean"
+    logits: Tensor, y: Tensor, q: float, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """``(1 - p^q) / q`` of the probability p of the own class; at most 1/q.
 
@@ -144,9 +143,12 @@ def generalized_cross_entropy(
         y: class indices, shape ``(rows,)``.
         q: in (0, 1].
         reduction: ``mean``, or ``none`` for the loss of each row.
+        weight: weight of each class in the mean, shape ``(classes,)``; None for equal weights.
     """
     rows = nn.functional.cross_entropy(logits, y, reduction="none")
     rows = -torch.expm1(-q * rows) / q  # 1 - p^q without cancellation where p is near 1
+    if weight is not None:
+        return (rows * weight[y]).sum() / weight[y].sum()
     return rows.mean() if reduction == "mean" else rows
 
 

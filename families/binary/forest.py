@@ -52,6 +52,7 @@ def train_forest(
     *,
     seed: int,
     teacher: NDArray[np.floating] | None = None,
+    class_weight: NDArray[np.floating] | None = None,
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel:
@@ -69,6 +70,7 @@ def train_forest(
             even number of trees and two classes, the first wins a tie.
         seed: of the choice of bits.
         teacher: class probabilities of shape ``(rows, classes)``, for distillation.
+        class_weight: what a row of each class counts, shape ``(classes,)``; 1 where None.
         name: the model's name.
         provenance: where it comes from.
 
@@ -98,11 +100,11 @@ def train_forest(
         n_jobs=1,
     )
     # Equal rows are merged into one with their mean and weight: the same trees, sooner.
-    _, first, which, counts = np.unique(
-        pack(bits), axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
+    _, first, which = np.unique(pack(bits), axis=0, return_index=True, return_inverse=True)
+    weight = np.ones(len(label)) if class_weight is None else class_weight[label]
+    counts = np.bincount(which.reshape(-1), weight)
     mean = np.zeros((len(first), len(classes)))
-    np.add.at(mean, which.reshape(-1), wanted)
+    np.add.at(mean, which.reshape(-1), wanted * weight[:, None])
     mean /= counts[:, None]
     forest.fit(
         bits[first].astype(np.float32),

@@ -52,6 +52,7 @@ def polish(
     min_gain: float = 3.0,
     max_moves: int = 8,
     q: float = 0.0,
+    class_weight: NDArray[np.floating] | None = None,
     seed: int = 0,
 ) -> BinaryModel:
     """Flip weights and shift thresholds and biases while that lowers the loss.
@@ -66,6 +67,7 @@ def polish(
         max_moves: most moves of one neuron in one pass.
         q: the loss is the generalized cross-entropy ``(1 - p^q) / q`` of the probability p of a
             row's class; 0 is the cross-entropy.
+        class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         seed: seed of the order in which neurons are visited.
 
     Returns:
@@ -83,6 +85,8 @@ def polish(
     rng = np.random.default_rng(seed)
     model.scores(words[:1])  # checks shape, type and padding
     words, label, weight = _distinct(words, label)
+    if class_weight is not None:
+        weight = weight * class_weight[label]
     x = np.where(unpack(words, model.input.n_bits), np.float32(1), np.float32(-1))
     layers = [
         *(_open(layer, layer.thresholds) for layer in model.hidden),

@@ -45,6 +45,7 @@ def prototype_network(
     classes: tuple[str, ...],
     neurons: int,
     *,
+    class_weight: NDArray[np.floating] | None = None,
     name: str = "model",
     provenance: dict[str, str] | None = None,
 ) -> BinaryModel:
@@ -56,6 +57,7 @@ def prototype_network(
         spec: what the bits mean.
         classes: name of each class.
         neurons: number of balls.
+        class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         name: the model's name.
         provenance: where it comes from.
 
@@ -64,7 +66,8 @@ def prototype_network(
     """
     with needed("training"):
         from threadpoolctl import threadpool_limits
-    cells, counts = _cells(bits, label, len(classes))
+    row = np.ones(len(classes)) if class_weight is None else class_weight
+    cells, counts = _cells(bits, label, row.astype(np.float32))
     with threadpool_limits(1):  # parallel sums of floats would depend on the number of cores
         balls = _boosted(cells, counts, neurons)
     weights = np.stack([ball.centre for ball in balls])
@@ -87,13 +90,13 @@ def prototype_network(
 
 
 def _cells(
-    bits: Bits, label: NDArray[np.int64], n_classes: int
+    bits: Bits, label: NDArray[np.int64], weight: Floats
 ) -> tuple[Bits, NDArray[np.float32]]:
-    """Different rows, the most frequent first, and their number in each class."""
+    """Distinct rows, the heaviest first, and the weight of each class among their copies."""
     packed, of_row = np.unique(np.packbits(bits, axis=1), axis=0, return_inverse=True)
-    counts = np.zeros((len(packed), n_classes), dtype=np.float32)
-    np.add.at(counts, (of_row.reshape(-1), label), 1)
-    most = int(_MOST_CELLS * np.sqrt(2 / n_classes))
+    counts = np.zeros((len(packed), len(weight)), dtype=np.float32)
+    np.add.at(counts, (of_row.reshape(-1), label), weight[label])
+    most = int(_MOST_CELLS * np.sqrt(2 / len(weight)))
     kept = np.argsort(-counts.sum(axis=1), kind="stable")[:most]
     cells = np.unpackbits(packed[kept], axis=1, count=bits.shape[1]).astype(np.bool_)
     return cells, counts[kept]

@@ -6,6 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.evaluation.metrics import counted_class
+from n3ic.families.binary.rare import class_weights, with_false_alarms
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
 from n3ic.runs.learner import Learned
@@ -36,8 +41,22 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
     if this.recipe.tree_bytes and this.keeps is None:
         tree = _better_tree(model, prepared, progress)
         if tree is not None:
-            return Learned(tree, on_bits(prepared, tree.input, progress.stage))
+            model, prepared = tree, on_bits(prepared, tree.input, progress.stage)
+            history = ()
+    share = this.recipe.training.false_alarms
+    if share:
+        held, positive = prepared.validation, counted_class(len(model.classes), this.positive)
+        scores = model.scores(pack(held.bits))
+        model = with_false_alarms(model, scores, held.label, positive, share)
+        progress.stage(f"false alarms: {model.provenance['false_alarms']}")
     return Learned(model, prepared, history)
+
+
+def _weights(prepared: Prepared) -> NDArray[np.float64] | None:
+    """What a row of each class counts."""
+    this = prepared.experiment
+    said = this.recipe.training.class_weight
+    return class_weights(said, tuple(this.table.classes), prepared.train.label)
 
 
 def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
@@ -54,6 +73,7 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
         _taught(prepared),
         seed=this.seed,
         teacher=prepared.teacher,
+        class_weight=_weights(prepared),
         name=this.name,
         provenance=this.provenance,
     )
@@ -69,7 +89,9 @@ def _better_tree(
 
     this, rows, held = prepared.experiment, prepared.train, prepared.validation
     progress.stage("growing a tree of as many cuts")
-    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed)
+    weights = _weights(prepared)
+    weight = None if weights is None else weights[rows.label]
+    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed, weight)
     tree = tree_network(
         grown,
         candidates(this.table, this.recipe),
@@ -81,8 +103,9 @@ def _better_tree(
     if tree is None or tree.weight_bytes + tree.mask_bytes > this.recipe.tree_bytes:
         return None
     bits, parts = tree.input.encode(this.table.features), prepared.parts
+    counts = np.ones(len(held.label)) if weights is None else weights[held.label]
     mine, trees = (
-        int((m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label).sum())
+        round(float(counts @ (m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label)))
         for m, x in ((model, prepared.bits), (tree, bits))
     )
     if trees <= mine:
@@ -109,6 +132,7 @@ def _gradient(
         seed=this.seed,
         validation=(held.bits, held.label),
         teacher=prepared.teacher,
+        class_weight=_weights(prepared),
         progress=progress.epoch,
     )
     model = fold(
@@ -141,6 +165,7 @@ def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
         prepared.spec.with_rates(rows.bits),
         this.table.classes,
         this.recipe.training.hidden[0],
+        class_weight=_weights(prepared),
         name=this.name,
         provenance=this.provenance,
     )
@@ -161,5 +186,6 @@ def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress
         rows.label,
         rounds=training.polish,
         q=training.bounded_by,
+        class_weight=_weights(prepared),
         seed=prepared.experiment.seed,
     )

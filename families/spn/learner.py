@@ -99,6 +99,11 @@ class SpnLearner(Learner):
         from n3ic.training.input_bits import chi2_scores
         from n3ic.training.input_choice import candidates
 
+        if not experiment.recipe.training.for_accuracy:
+            raise UsageError(
+                "class_weight and false_alarms are of binary networks; a sum-product network has "
+                "false_positives"
+            )
         names = candidates(experiment.table, experiment.recipe)
         anomaly = self.unlearned(experiment)
         learned = rows if anomaly is None else rows.rows((rows.label != anomaly).nonzero()[0])

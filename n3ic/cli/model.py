@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -236,44 +236,49 @@ def evaluate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Evaluate a network on labelled flows: accuracy, macro F1, FPR, ROC AUC, confusion."""
-    import n3ic
+    """Evaluate a network on labelled flows: accuracy, recall, precision, ROC and PR AUC."""
+    from n3ic.cli.train import show_classes
     from n3ic.model.families import load_model
-    from n3ic.runs.folder import METRICS, load_metrics, models_of, newest_run
+    from n3ic.runs.folder import models_of, newest_run
+    from n3ic.usecases.evaluation import evaluate_beside_majority
 
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
     with spinner("evaluating"):
-        found = n3ic.evaluate(model, source, dataset=dataset)
-    if any(load_model(path).shunt for path in models_of(model).values()):
+        beside = evaluate_beside_majority(model, source, dataset=dataset)
+    found = {task: network for task, (network, _) in beside.items()}
+    networks = {task: load_model(path) for task, path in models_of(model).items()}
+    if any(network.shunt for network in networks.values()):
         print_note(
             "the model shunts flows: these figures are of its classes on all; see n3ic shunt"
         )
-    run = load_metrics(model) if (model / METRICS).is_file() else {}
-    baselines: dict[str, Any] = run.get("baselines", {})
     if json:
-        figures = {task: e.to_dict() for task, e in found.items()}
-        print_json({"networks": figures, "baselines_on_the_runs_test_rows": baselines})
+        print_json(
+            {
+                "networks": {
+                    task: e.to_dict() | {"classes": e.of_classes(networks[task].classes)}
+                    for task, e in found.items()
+                },
+                "majority": {task: most.to_dict() for task, (_, most) in beside.items()},
+            }
+        )
         return
-    keys = ("accuracy", "macro_f1", "fpr", "roc_auc")
+    keys = ("accuracy", "macro_f1", "fpr", "roc_auc", "average_precision")
     rows = [
-        [task or "binary network", f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
-        for task, e in found.items()
-    ]
-    rows += [
-        [
-            f"{name.replace('_', ' ')}, on the run's test rows",
-            "",
-            *(percent(m.get(k)) for k in keys),
-        ]
-        for name, m in baselines.items()
+        [name, f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
+        for task, both in beside.items()
+        for name, e in zip(
+            (task or "binary network", f"{task} majority".strip()), both, strict=True
+        )
     ]
     where = str(source or "embedded sample")
-    table(f"{model} on {where}", ["", "rows", "accuracy", "macro F1", "FPR", "ROC AUC"], rows)
+    head = ["", "rows", "accuracy", "macro F1", "FPR", "ROC AUC", "PR AUC"]
+    table(f"{model} on {where}", head, rows)
     if len(found) == 1:
         (figures_of,) = found.values()
-        classes = n3ic.load(next(iter(models_of(model).values()))).classes
+        (classes,) = (network.classes for network in networks.values())
+        show_classes(figures_of.of_classes(classes))
         table(
             "confusion: rows per true and predicted class",
             ["true", *classes],

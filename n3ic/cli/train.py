@@ -20,6 +20,8 @@ from n3ic.util.markdown import percent
 HELP_RECIPE = "--help-recipe"
 RECIPE = "Each value of the recipe is an option, too: n3ic recipes show NAME lists them."
 _CASE = "A use case brings options of its own: name it before --help."
+_HEAD = ("accuracy", "dedup.", "macro F1", "FPR", "ROC AUC", "PR AUC")
+_CLASSES = 20  # shown; report.md and the JSON have all
 MAX_SEED = 2**32 - 1  # limit of numpy's and scikit-learn's generators
 DataOption = Annotated[
     Path | None, typer.Option(help="Files or a folder.", show_default="the embedded sample")
@@ -204,6 +206,7 @@ def list_use_cases() -> None:
 
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
+    from n3ic.runs.folder import FIGURES
     from n3ic.runs.report import model_text
 
     origin = ", synthetic" if metrics["data"]["synthetic"] else ""
@@ -229,13 +232,13 @@ def show(metrics: Any, group: str) -> None:
             ],
         )
     else:
-        keys = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
-        rows = [[model_text(metrics), *(percent(metrics["test"][k]) for k in keys)]]
+        rows = [[model_text(metrics), *(percent(metrics["test"][k]) for k in FIGURES)]]
         rows += [
-            [name.replace("_", " "), *(percent(m[k]) for k in keys)]
+            [name.removeprefix("hist_").replace("_", " "), *(percent(m[k]) for k in FIGURES)]
             for name, m in metrics["baselines"].items()
         ]
-        table(title, ["test rows", "accuracy", "deduplicated", "macro F1", "FPR", "ROC AUC"], rows)
+        table(title, ["test rows", *_HEAD], rows)
+        show_classes(metrics["classes"])
     kind = "median accuracy" if group and group in metrics else "accuracy"
     for name, m in metrics["protocols"].items():
         if name != metrics["protocol"]:
@@ -261,3 +264,13 @@ def show(metrics: Any, group: str) -> None:
         f"thresholds {memory['threshold_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
         + (f", masks {memory['mask_bytes']:,} B" if memory["mask_bytes"] else "")
     )
+
+
+def show_classes(classes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print precision and recall of each class; of many, of those that are found least."""
+    from n3ic.runs.report import CLASS_HEAD, class_rows
+
+    found = sorted(classes, key=lambda name: classes[name]["recall"] or 0.0)[:_CLASSES]
+    rows = [row for row in class_rows(classes) if row[0] in found]
+    many = f", the {_CLASSES} of least recall" if len(classes) > _CLASSES else ""
+    table(f"the network by class{many}", list(CLASS_HEAD), rows)

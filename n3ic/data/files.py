@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,15 @@ _FOREIGN = {
     b"\xd4\xc3\xb2\xa1": "a packet capture",
     b"\x0a\x0d\x0d\x0a": "a packet capture",
     b"%PDF": "a PDF",
+    b"\x93NUMPY": "a numpy array",
+    b"ARROW1": "a Feather file",
+    b"\x80\x04": "a pickle, which is never read",
+    b"\x80\x05": "a pickle, which is never read",
+    b'{"': "JSON",
+    b"[{": "JSON",
+    b"[[": "JSON",
 }
+_BLANKS = re.compile(rb"\s+")
 
 
 class DamagedError(ValueError):
@@ -240,9 +249,12 @@ def checked_text(name: str, data: bytes) -> bytes:
     """
     if not data.strip():
         raise DataError(f"{name}: the file is empty")
+    head = _BLANKS.sub(b"", data[:64])  # JSON may have blanks between its first brackets
     for magic, what in _FOREIGN.items():
-        if data.startswith(magic):
-            raise DataError(f"{name}: this is {what}; expected a CSV file in UTF-8")
+        if data.startswith(magic) or (what == "JSON" and head.startswith(magic)):
+            raise DataError(
+                f"{name}: this is {what}; expected a CSV file in UTF-8: save the table as one"
+            )
     if data[257:262] == b"ustar":
         raise DataError(f"{name}: this is a tar archive; unpack it and name the CSV files")
     return data
@@ -299,7 +311,7 @@ def _zip_members(name: str, stream: IO[bytes], max_bytes: int) -> Iterator[Conte
     try:
         with zipfile.ZipFile(stream) as archive:
             members = [i for i in archive.infolist() if not i.is_dir()]
-            if any(m.filename == "[Content_Types].xml" for m in members):
+            if {"[Content_Types].xml", "mimetype"} & {m.filename for m in members}:
                 raise DataError(f"{name}: this is an office document; save the table as CSV")
             tables = [m for m in members if _is_table_name(m.filename)]
             if not tables:

@@ -7,7 +7,7 @@ the whole name. The first matching row counts, so exceptions come before their r
 a repeated name is ignored.
 
 The names are those of argus and UNSW-NB15, CICFlowMeter in both spellings, NFStream, Zeek's
-``conn.log``, NetFlow version 5, version 9 as nProbe writes it, and IPFIX as YAF writes it;
+``conn.log``, nfdump, NetFlow version 5, version 9 as nProbe writes it, and IPFIX as YAF writes it;
 ``tests/data/test_naming.py`` has them one by one.
 """
 
@@ -62,7 +62,7 @@ ROLES: Final = (
         "ip ipv4 ipv6 ipaddr ipaddress ip_address addr address host hostname "
         "id_orig_h id_resp_h sip dip saddr daddr shost dhost srcip dstip srcaddr dstaddr "
         "srchost dsthost s_ip d_ip ip_src ip_dst ipsrc ipdst "
-        "sourceipv*address destinationipv*address",
+        "sourceipv*address destinationipv*address =sa =da",
     ),
     Row(
         "link",
@@ -75,13 +75,14 @@ ROLES: Final = (
         "it tells the networks of the capture apart",
         "nexthop next_hop ipv4_next_hop =ipnexthopipv*address =bgpnexthopipv*address "
         "src_as dst_as asn bgp*asnumber src_mask dst_mask sourceipv*prefixlength "
-        "destinationipv*prefixlength input_snmp output_snmp ingressinterface egressinterface",
+        "destinationipv*prefixlength input_snmp output_snmp ingressinterface egressinterface "
+        "=in =out =sas =das =smk =dmk =nh =nhb =ra =exid",
     ),
     Row(
         "port",
         "a port tells the connections and services of the capture apart",
         "port sport dport dsport srcport dstport id_orig_p id_resp_p "
-        "sourcetransportport destinationtransportport",
+        "sourcetransportport destinationtransportport =sp =dp",
     ),
     Row(
         "label",
@@ -112,7 +113,7 @@ ROLES: Final = (
         "flow_start_*seconds flow_end_*seconds flow_start_time* flow_end_time* "
         "flowstart*seconds flowend*seconds flowstartsysuptime flowendsysuptime "
         "flowstarttime* flowendtime* flowstart flowend systeminittimemilliseconds "
-        "sysuptime sys_uptime unix_secs unix_nsecs",
+        "sysuptime sys_uptime unix_secs unix_nsecs =te =tr",
     ),
     Row(
         "identifier",
@@ -149,7 +150,8 @@ ROLES: Final = (
 UNITS: Final = (
     Row("ms", "argus counts the gaps of a side and their jitter in them", "sinpkt dinpkt"),
     Row("ms", "UNSW-NB15's raw files call them so", "=sintpkt =dintpkt =sjit =djit"),
-    Row("s", "argus, Zeek", "=dur =duration =tcprtt =synack =ackdat"),
+    Row("s", "argus, Zeek, nfdump", "=dur =duration =tcprtt =synack =ackdat =td"),
+    Row("packet", "nfdump", "=ipkt =opkt"),
     Row("ms", "nProbe", "=duration_in =duration_out src_to_dst_iat_* dst_to_src_iat_*"),
     Row("bit/s", "argus, nProbe", "sload dload srcload dstload *_avg_throughput =tcpload"),
     Row("packet", "nProbe: packets of these many bytes", "num_pkts_* num_packets_*"),
@@ -196,19 +198,19 @@ PROTOCOLS: Final = Row(
     "the protocol above IP, the fifth part of a conversation's key",
     "=proto =protocol =prot =ip_proto =ip_protocol =ipproto =ipprotocol =ip_prot =ipprot "
     "=l4 =l4_proto =l4proto =l4_protocol =l4protocol =protocol_number =protocolnumber "
-    "=protocol_identifier =protocolidentifier",
+    "=protocol_identifier =protocolidentifier =pr",
 )
 
 ENDS: Final = (
     Row(
         "destination",
         "where the flow goes, or who answers",
-        "dst* dest* resp* server* dip* daddr* dport* d_ip* d_addr* d_port* dsport*",
+        "dst* dest* resp* server* dip* daddr* dport* d_ip* d_addr* d_port* dsport* =da =dp",
     ),
     Row(
         "source",
         "where the flow comes from, or who asks",
-        "src* source* orig* client* sip* saddr* sport* s_ip* s_addr* s_port*",
+        "src* source* orig* client* sip* saddr* sport* s_ip* s_addr* s_port* =sa =sp",
     ),
 )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ class Evaluation:
         roc_auc: area under the ROC curve of the positive class's score less the best of the
             others, or the mean as above; None if a class is absent.
         confusion: number of rows by true class (first index) and predicted class.
+        average_precision: area under the precision-recall curve (PR AUC) of the same scores, in
+            steps. A score without information has the share of the class.
     """
 
     rows: int
@@ -34,10 +37,31 @@ class Evaluation:
     fpr: float | None
     roc_auc: float | None
     confusion: tuple[tuple[int, ...], ...]
+    average_precision: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return asdict(self) | {"confusion": [list(row) for row in self.confusion]}
+
+    def of_classes(self, classes: Sequence[str]) -> dict[str, dict[str, int | float | None]]:
+        """Rows, precision and recall of each class, by its name.
+
+        Args:
+            classes: names, as many as the confusion has rows.
+
+        Returns:
+            A precision of None where no row is called so, a recall of None where no row is so.
+        """
+        matrix = np.array(self.confusion)
+        rows, called = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
+        return {
+            name: {
+                "rows": rows[i],
+                "precision": float(matrix[i, i] / called[i]) if called[i] else None,
+                "recall": float(matrix[i, i] / rows[i]) if rows[i] else None,
+            }
+            for i, name in enumerate(classes)
+        }
 
 
 def evaluate(
@@ -59,7 +83,12 @@ def evaluate(
         unseen: whether each row has no duplicate among the training rows; or None.
         positive: index of the positive class; see :func:`counted_class` for None.
     """
-    from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score
+    from sklearn.metrics import (
+        average_precision_score,
+        confusion_matrix,
+        f1_score,
+        roc_auc_score,
+    )
 
     matrix = confusion_matrix(label, predicted, labels=np.arange(n_classes))
     right = label == predicted
@@ -72,9 +101,12 @@ def evaluate(
     found = [float(rates[c]) for c in columns if rates[c] >= 0]
     present = np.unique(label)
     auc: float | None = None
+    precision: float | None = None
     if scores is not None and len(present) == n_classes:  # one class alone has no ROC
-        areas = [roc_auc_score(label == c, against_rest(scores, c)) for c in columns]
-        auc = float(np.mean(areas))
+        leads = {c: against_rest(scores, c) for c in columns}
+        auc = float(np.mean([roc_auc_score(label == c, lead) for c, lead in leads.items()]))
+        steps = [average_precision_score(label == c, lead) for c, lead in leads.items()]
+        precision = float(np.mean(steps))
     return Evaluation(
         rows=len(label),
         accuracy=float(right.mean()),
@@ -87,6 +119,7 @@ def evaluate(
         fpr=float(np.mean(found)) if found else None,
         roc_auc=auc,
         confusion=tuple(tuple(int(v) for v in row) for row in matrix),
+        average_precision=precision,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.split import SplitProtocol
+from n3ic.evaluation.interval import clearly_better
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
@@ -18,7 +19,7 @@ from n3ic.runs.learner import learner
 from n3ic.runs.preparation import baseline_figures, prepare
 from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import TrainingProgress
-from n3ic.training.baselines import TREE_OF_CUTS
+from n3ic.training.baselines import BOOSTED, MAJORITY, TREE_DEPTHS, TREE_OF_CUTS
 from n3ic.training.recipe import Recipe
 from n3ic.util.markdown import percent
 
@@ -69,9 +70,10 @@ class TrainingResult:
     def no_better_than(self) -> str:
         """The most frequent class if always answering it is as accurate; else empty.
 
-        It is empty for a model that learned only what is normal.
+        It is empty for a model that learned only what is normal, and if the recipe aims at
+        another figure than accuracy.
         """
-        if not self.model.learned_all:
+        if not self.model.learned_all or not self.recipe.training.for_accuracy:
             return ""
         counts = np.bincount(self.test_label, minlength=len(self.model.classes))
         share = counts.max() / max(1, counts.sum())
@@ -196,18 +198,31 @@ def _result(
         test_label=label,
         test_scores=kept,
         rows={name: len(index) for name, index in vars(parts).items()},
-        notes=(*prepared.notes, *_worse_than_majority(baselines)),
+        notes=(*prepared.notes, *_worse_than_smaller(baselines, kept, label)),
     )
 
 
-def _worse_than_majority(baselines: Mapping[str, Evaluation]) -> Iterator[str]:
-    """A sentence about each classifier that is less accurate than the majority class."""
-    if "majority" not in baselines:
+def _worse_than_smaller(
+    baselines: Mapping[str, Evaluation],
+    scores: Mapping[str, NDArray[np.floating]],
+    label: NDArray[np.int64],
+) -> Iterator[str]:
+    """A sentence about each baseline that is right on fewer test rows than a smaller one."""
+    if MAJORITY not in baselines:
         return
-    least = baselines["majority"].accuracy
-    for name in ("float_mlp", "hist_gradient_boosting", TREE_OF_CUTS):
+    least = baselines[MAJORITY].accuracy
+    for name in ("float_mlp", BOOSTED, TREE_OF_CUTS):
         if name in baselines and (found := baselines[name].accuracy) < least:
             yield (
                 f"baseline {name.replace('_', ' ')} is worse than always saying the most frequent "
                 f"class ({percent(found)} of the test rows, {percent(least)})"
             )
+    right = {name: of.argmax(axis=1) == label for name, of in scores.items()}
+    trees = [f"tree_depth_{depth}" for depth in TREE_DEPTHS]
+    best = max(trees, key=lambda name: baselines[name].accuracy)
+    if clearly_better(right[best], right[BOOSTED]):
+        yield (
+            f"baseline {BOOSTED.replace('_', ' ')} is worse than {best.replace('_', ' ')} "
+            f"({percent(baselines[BOOSTED].accuracy)} of the test rows, "
+            f"{percent(baselines[best].accuracy)})"
+        )

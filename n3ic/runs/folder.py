@@ -25,6 +25,7 @@ FIGURES = {
     "macro_f1": "macro F1",
     "fpr": "FPR",
     "roc_auc": "ROC AUC",
+    "average_precision": "PR AUC",
 }
 
 

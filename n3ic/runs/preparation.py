@@ -19,6 +19,7 @@ from n3ic.model.text import check_text
 from n3ic.runs.learner import learner
 from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import StageCallback
+from n3ic.training.baselines import MAJORITY
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -46,7 +47,7 @@ def prepare(
             a single class.
     """
     from n3ic.training.baselines import BaselineRows, class_probabilities
-    from n3ic.training.input_bits import boosted_trees, chi2_scores, collapse_text, collapsed
+    from n3ic.training.input_bits import boosted_trees, chi2_scores, fault_of
     from n3ic.training.input_choice import candidates
     from n3ic.training.kept_input import kept_input
 
@@ -64,11 +65,14 @@ def prepare(
     asked = experiment.with_baselines or family.boosts(experiment)
     if trees is None and asked and labelled:
         stage("training boosted trees")
-        own = {n: table.features[n][parts.train] for n in names}
-        trees = boosted_trees(own, train_label, seed=seed)
+        own, held = (
+            {n: table.features[n][rows] for n in names} for rows in (parts.train, parts.validation)
+        )
+        unseen_rows = held, table.label[parts.validation]
+        trees = boosted_trees(own, train_label, held=unseen_rows, seed=seed)
     notes: tuple[str, ...] = ()
-    if trees is not None and collapsed(trees):
-        notes = (collapse_text(trees),)
+    if trees is not None and fault_of(trees):
+        notes = (fault_of(trees),)
         stage(notes[0])
     stage("choosing input bits" if experiment.keeps is None else "taking the kept input bits")
     if experiment.keeps is not None:
@@ -160,11 +164,15 @@ def baseline_figures(
         label: true class indices of the test rows, shape ``(rows,)``.
         unseen: whether each test row equals no training row.
     """
+    classes = len(experiment.table.classes)
+    scores = other.scores
+    if other.name == MAJORITY:  # all rows alike
+        scores = np.zeros((len(label), classes))
     return evaluate(
         label,
         other.predicted,
-        other.scores,
-        len(experiment.table.classes),
+        scores,
+        classes,
         unseen=unseen,
         positive=experiment.positive,
     )

@@ -79,7 +79,7 @@ class Prepared:
         test: test rows, which are used once.
         unseen: whether each test row equals no training row, bool of shape ``(rows,)``.
         teacher: class probabilities of the training rows from boosted trees; None without
-            distillation, or if boosting collapsed.
+            distillation, or if the trees have a fault.
         baselines: figures of the baselines without a shape.
         baseline_scores: their scores on the test rows, if they have any.
         notes: remarks on the boosted trees, as sentences.

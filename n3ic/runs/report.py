@@ -23,6 +23,7 @@ from n3ic.util.markdown import escaped, percent, table
 def _one(result: TrainingResult) -> dict[str, Any]:
     return {
         "test": result.test.to_dict(),
+        "classes": result.test.of_classes(result.model.classes),
         "validation": result.validation.to_dict(),
         "train": {"accuracy": result.train_accuracy},
         "baselines": {name: e.to_dict() for name, e in result.baselines.items()},
@@ -110,10 +111,7 @@ def metrics_of(
         if repeated:
             out["seeds"] = {
                 "count": len(values),
-                "test": {
-                    key: _spread(getattr(v, key) for v in values)
-                    for key in ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
-                },
+                "test": {key: _spread(getattr(v, key) for v in values) for key in FIGURES},
             }
         return out
     out[group] = {
@@ -158,9 +156,31 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
     return noted + [
         f"{f'{task}: ' if task else ''}no better than always saying {one['no_better_than']} "
         f"({percent(one['test']['accuracy'])} of the test rows); give it more bits, more neurons "
-        "or columns that tell more"
+        "or columns that tell more; --class-weight and --false-alarms find more of a rare class"
         for task, one in networks.items()
         if one.get("no_better_than")
+    ]
+
+
+CLASS_HEAD = ("class", "rows", "share", "precision", "recall")
+
+
+def class_rows(classes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row a class of :meth:`~n3ic.evaluation.metrics.Evaluation.of_classes`, as text.
+
+    Args:
+        classes: by name.
+    """
+    every = sum(of["rows"] for of in classes.values()) or 1
+    return [
+        [
+            name,
+            f"{of['rows']:,}",
+            percent(of["rows"] / every),
+            percent(of["precision"]),
+            percent(of["recall"]),
+        ]
+        for name, of in classes.items()
     ]
 
 
@@ -220,6 +240,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         *_figures(
             "classifier", "", tuple(FIGURES), ((n, {"test": m}) for n, m in classifiers.items())
         ),
+        "",
+        *table(list(CLASS_HEAD), class_rows(metrics["classes"])),
         "",
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",

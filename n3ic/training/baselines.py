@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
 
 TREE_DEPTHS = (3, 6, 9)
+MAJORITY = "majority"
+BOOSTED = "hist_gradient_boosting"
 TREE_OF_CUTS = "tree_same_cuts"
 """The baseline of equal comparisons: a tree with as many distinct cuts as the network."""
 
@@ -72,7 +74,7 @@ def non_neural_baselines(
     from sklearn.tree import DecisionTreeClassifier
 
     majority = int(np.bincount(train.label, minlength=n_classes).argmax())
-    yield Prediction("majority", np.full(len(test.label), majority, dtype=np.int64), None)
+    yield Prediction(MAJORITY, np.full(len(test.label), majority, dtype=np.int64), None)
     for depth in TREE_DEPTHS:
         tree = DecisionTreeClassifier(max_depth=depth, random_state=seed)
         tree.fit(train.bits, train.label)
@@ -81,11 +83,15 @@ def non_neural_baselines(
         tree = best_first_tree(train.columns, train.label, cuts, seed)
         yield _prediction(TREE_OF_CUTS, tree.predict_proba(test.columns), tree, n_classes)
     odds = boosted.predict_proba(test.columns)
-    yield _prediction("hist_gradient_boosting", odds, boosted, n_classes)
+    yield _prediction(BOOSTED, odds, boosted, n_classes)
 
 
 def best_first_tree(
-    columns: NDArray[np.int64], label: NDArray[np.int64], cuts: int, seed: int
+    columns: NDArray[np.int64],
+    label: NDArray[np.int64],
+    cuts: int,
+    seed: int,
+    weight: NDArray[np.floating] | None = None,
 ) -> DecisionTreeClassifier:
     """A best-first decision tree with a bounded number of distinct cuts.
 
@@ -94,6 +100,7 @@ def best_first_tree(
         label: class index of each row, shape ``(rows,)``.
         cuts: most distinct pairs of a feature and a threshold; a tree may use one many times.
         seed: selects among equally good splits.
+        weight: weight of each row, shape ``(rows,)``; None for equal weights.
 
     Returns:
         The largest such tree.
@@ -103,7 +110,7 @@ def best_first_tree(
     leaves = 2 * cuts
     while True:
         grown = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
-        nodes = grown.fit(columns, label).tree_
+        nodes = grown.fit(columns, label, weight).tree_
         # scikit-learn appends both children when it makes a split, so their number tells its turn.
         splits = np.flatnonzero(nodes.children_left >= 0)
         seen: set[tuple[int, float]] = set()
@@ -112,7 +119,7 @@ def best_first_tree(
             if len(seen) > cuts:
                 # Best-first: the tree of fewer leaves is a prefix of this one.
                 smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
-                return smaller.fit(columns, label)
+                return smaller.fit(columns, label, weight)
         if len(splits) + 1 < leaves:
             return grown
         leaves *= 2

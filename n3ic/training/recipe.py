@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -20,6 +21,8 @@ LOSSES: tuple[str, ...] = get_args(Loss)
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine"]
 Method = Literal["gradient", "prototypes", "trees"]
+_WEIGHT = r"[^,]+=\d*[1-9]\d*(\.\d+)?|[^,]+=\d*\.\d*[1-9]\d*"
+_WEIGHTS = re.compile(rf"none|balanced|({_WEIGHT})(,({_WEIGHT}))*", re.ASCII)
 BINARY = "binary"
 """The family of models that the core itself has."""
 
@@ -54,7 +57,11 @@ class Training:
             steps.
         label_smoothing: share of the label that is spread over all classes (cross-entropy).
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
-        class_weight: ``none``, or ``balanced`` to weigh classes by the inverse of their share.
+        class_weight: what a row counts: ``none``, ``balanced`` for the inverse of its class's
+            share, or ``CLASS=WEIGHT,...``, where a class that is not named has 1.
+        false_alarms: largest share of the other classes' validation rows that may be called the
+            positive class; 0 for the threshold as it is learned. The bias of that class's score
+            is the highest that keeps it.
         density: share of the hidden layers' connections that are kept, pruned while training.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.
@@ -77,12 +84,18 @@ class Training:
     batch_size: int = 512
     label_smoothing: float = 0.0
     distill: float = 0.0
-    class_weight: Literal["none", "balanced"] = "none"
+    class_weight: str = "none"
+    false_alarms: float = 0.0
     density: float = 1.0
     patience: int = 0
     polish: int = 0
     trees: int = 3
     leaves: int = 400
+
+    @property
+    def for_accuracy(self) -> bool:
+        """Whether all rows count alike, so that the share of right ones is the aim."""
+        return self.class_weight == "none" and not self.false_alarms
 
     @property
     def bounded_by(self) -> float:
@@ -105,7 +118,9 @@ class Training:
         require(0 < self.gce_q <= 1, "gce_q", "in (0, 1]")
         require(self.optimizer in ("adam", "adamw", "sgd"), "optimizer", "adam, adamw or sgd")
         require(self.schedule in ("constant", "cosine"), "schedule", "constant or cosine")
-        require(self.class_weight in ("none", "balanced"), "class_weight", "none or balanced")
+        weighed = _WEIGHTS.fullmatch(self.class_weight) is not None
+        require(weighed, "class_weight", "none, balanced or CLASS=WEIGHT,... above 0")
+        require(0 <= self.false_alarms < 1, "false_alarms", "in [0, 1)")
         require(0 <= self.dropout < 1, "dropout", "in [0, 1)")
         require(0 < self.learning_rate < 10, "learning_rate", "in (0, 10)")
         require(0 < self.epochs <= 100_000, "epochs", "in 1..100000")

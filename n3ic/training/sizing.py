@@ -30,6 +30,7 @@ PROTOTYPES: Mapping[str, Any] = {
 MANY_BYTES = 1024
 """Bytes of weights from which on all bits of the recipe pay."""
 SECOND_LAYER = 16
+_NOT_OF_GRADIENTS = {"hidden", "polish", "class_weight", "false_alarms"}
 
 
 def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
@@ -49,7 +50,7 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
         return recipe
     few = recipe.bits <= FEW_BITS
     follows: dict[str, Any] = {}
-    gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
+    gradient = {f.name for f in fields(Training)} - _NOT_OF_GRADIENTS
     if recipe.bits <= FEWER_BITS:
         if {"encoding", "features", "hidden", "polish", *gradient}.isdisjoint(given):
             follows["tree_bytes"] = TREE_BYTES

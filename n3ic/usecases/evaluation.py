@@ -58,6 +58,22 @@ def evaluate_flows(
     Warns:
         N3icWarning: a network was trained on some of these flows, or on flows of another meter.
     """
+    found = evaluate_beside_majority(model, data, dataset=dataset, label=label)
+    return {task: network for task, (network, _) in found.items()}
+
+
+def evaluate_beside_majority(
+    model: str | Path | Classifier,
+    data: str | Path | Content | None,
+    *,
+    dataset: str | None = None,
+    label: str = "",
+) -> dict[str, tuple[Evaluation, Evaluation]]:
+    """Figures of every network, and of always saying the most frequent class of the same rows.
+
+    Arguments, errors and warnings are those of :func:`evaluate_flows`. Other baselines of a run
+    are not kept, so they can be had on its test rows alone.
+    """
     found = labelled_flows(model, data, dataset, label=label)
     return {task: _evaluate(flows) for task, flows in found.items()}
 
@@ -196,20 +212,21 @@ def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
     return labels_of(network, table)
 
 
-def _evaluate(flows: LabelledFlows) -> Evaluation:
+def _evaluate(flows: LabelledFlows) -> tuple[Evaluation, Evaluation]:
     network = flows.model
     if network.provenance.get("data_sha256") == flows.table.sha256:
         warnings.warn(
             f"{network.name} was trained on some of these flows and flatters itself on them; the "
             "figures of its test rows are those of its run, and n3ic report RUN --html shows them",
             N3icWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     found = predict(network, network.encode(flows.table.features))
-    return evaluate(
-        flows.label,
-        found.classes,
-        found.scores.astype(np.float64),
-        len(network.classes),
-        positive=flows.positive,
+    classes, said = len(network.classes), np.bincount(flows.label).argmax()
+    most = np.full_like(flows.label, said), np.zeros((len(flows.label), classes))
+    own = found.classes, found.scores.astype(np.float64)
+    mine, majority = (
+        evaluate(flows.label, predicted.astype(np.int64), scores, classes, positive=flows.positive)
+        for predicted, scores in (own, most)
     )
+    return mine, majority

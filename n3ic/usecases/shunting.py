@@ -60,9 +60,7 @@ def study_shunting(
         DataError: the flows cannot be read, or their classes are not the network's.
         ModelError: the network cannot have that threshold.
         MissingDependencyError: scikit-learn is missing.
-
-    Warns:
-        N3icWarning: boosting of the second stage collapsed and was cut.
+        N3icWarning: boosting of the second stage has a fault.
     """
     flows = labelled_flows(model, data, dataset)
     if task:
@@ -74,7 +72,7 @@ def study_shunting(
 
 
 def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStudy:
-    from n3ic.training.input_bits import boosted_trees, collapse_text, collapsed
+    from n3ic.training.input_bits import boosted_trees, fault_of
     from n3ic.training.input_choice import candidates
 
     table, model = flows.table, flows.model
@@ -87,11 +85,13 @@ def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStu
     parts = split(table, protocol, seed)
     columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
     names = candidates(table, columns)
-    trees = boosted_trees(
-        {n: table.features[n][parts.train] for n in names}, flows.label[parts.train], seed=seed
+    known, held = (
+        ({n: table.features[n][rows] for n in names}, flows.label[rows])
+        for rows in (parts.train, parts.validation)
     )
-    if collapsed(trees):
-        warnings.warn(collapse_text(trees), N3icWarning, stacklevel=2)
+    trees = boosted_trees(*known, held=held, seed=seed)
+    if fault_of(trees):
+        warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
     columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
 
     def stages(index: NDArray[np.int64]) -> TwoStageRows:

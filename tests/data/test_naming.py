@@ -79,6 +79,17 @@ feature packet: orig_pkts resp_pkts
 label: label detailed-label
 """
 
+NFDUMP = """
+time: ts te tr
+feature s: td
+address: sa da
+port: sp dp
+network: in out sas das smk dmk nh nhb ra exid
+feature: pr flg fwd stos dtos
+feature packet: ipkt opkt
+feature byte: ibyt obyt
+"""
+
 NETFLOW_5 = """
 address: srcaddr dstaddr
 network: nexthop src_as dst_as src_mask dst_mask
@@ -142,6 +153,7 @@ TABLES = {
     "CICFlowMeter": CICFLOWMETER,
     "NFStream": NFSTREAM,
     "Zeek": ZEEK,
+    "nfdump": NFDUMP,
     "NetFlow 5": NETFLOW_5,
     "NetFlow 9": NETFLOW_9,
     "IPFIX": IPFIX,

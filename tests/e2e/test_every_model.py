@@ -6,10 +6,14 @@ A page with another kind of model adds a line to ``MODELS``; targets are those t
 
 import csv
 import json
+import pickle
 import random
+import zipfile
 from functools import cache
 
 import numpy as np
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -17,7 +21,9 @@ import n3ic
 from n3ic import plugins
 from n3ic.cli.main import command_line
 from n3ic.data.user_table import describe
+from n3ic.families.binary.rare import with_false_alarms
 from n3ic.meter.standard import standard_spec
+from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train
@@ -27,10 +33,25 @@ from n3ic.targets.directory import export
 from n3ic.training.recipe import Recipe
 
 TARGETS = plugins.names("n3ic.exporters")
-SLOW = {"netfpga"}  # builds Verilog for each
 OPTIMISED = {"own", "metered", "spn"}  # the kinds of C that the host target writes
+QUICK = {
+    "own": "host",
+    "many classes": "p4",
+    "few bits": "nfp",
+    "trees": "qonnx",
+    "shunting": "xdp",
+    "spn": "onnx",
+    "metered": "xdp",
+    "queues": "p4-netfpga",
+    "imported": "onnx",
+    "false alarms": "nfp",
+    "brevitas": "host",
+    "brevitas, three bits": "xdp",
+}
+"""One target a model that the fast tests verify on, so that each of both is there."""
 ROWS = 240
-APPS = 12
+SHEET = "proto,dur,bytes,app\n" + 9 * "tcp,0.25,400,web\nudp,0.015,80,dns\ntcp,1.5,900,web\n"
+APPS = 30
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +100,15 @@ def tree_shaped(table):
 
 def shunting(table):
     return own(table).with_shunt(2)
+
+
+def false_alarms(table):
+    """A bias that was chosen for a wanted rate, far from what the network learned."""
+    base = many_classes(table)
+    scores = base.scores(pack(base.input.encode(table.features)))
+    found = with_false_alarms(base, scores, table.label, 1, 0.02)
+    assert not np.array_equal(found.output.bias, base.output.bias)
+    return found
 
 
 def sum_product(table):
@@ -169,6 +199,7 @@ MODELS = {
     "imported": imported,
     "brevitas": brevitas,
     "brevitas, three bits": brevitas_of_three_bits,
+    "false alarms": false_alarms,
 }
 
 
@@ -217,7 +248,7 @@ def test_every_target_writes_the_model_or_refuses_it(exported, name):
 
 
 CELLS = [
-    pytest.param(name, target, marks=[pytest.mark.slow] if target in SLOW else [])
+    pytest.param(name, target, marks=[pytest.mark.slow] if QUICK[name] != target else [])
     for name in MODELS
     for target in TARGETS
 ]
@@ -257,3 +288,42 @@ def test_the_report_has_a_row_a_target(exported, name, tmp_path):
         assert f">{target}</" in text
     refusals = sum(line.startswith("  refused: ") for line in lines)
     assert refusals == sum(refused(target, models) for target in TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("flows.xlsx", None, "office document; save the table as CSV"),
+        ("flows.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(64), "old Excel workbook"),
+        ("flows.json", b'[ {"bytes": 1, "label": "a"} ]', "JSON"),
+        ("flows.json", b'{"bytes": 1, "label": "a"}\n{"bytes": 2, "label": "b"}\n', "JSON"),
+        ("flows.pkl", pickle.dumps({"bytes": [1, 2]}), "pickle, which is never read"),
+        ("flows", "folder", "no table in this folder; expected files that end in .csv"),
+    ],
+)
+def test_what_is_no_table_of_flows_is_one_line(name, content, why, tmp_path, n3ic):
+    path = tmp_path / name
+    if content == "folder":
+        path.mkdir()
+    elif content is None:
+        with zipfile.ZipFile(path, "w") as book:
+            book.writestr("[Content_Types].xml", "<Types/>")
+            book.writestr("xl/workbook.xml", "<workbook/>")
+    else:
+        path.write_bytes(content)
+    line = f"train --data {name} --label label --out run"
+    *_, said = n3ic(line, expect=1).stderr.splitlines()
+    assert said.startswith(f"n3ic: error: {name}: ") and why in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_parquet_file_of_ones_own_is_the_table_of_the_csv(tmp_path):
+    csv_file, parquet = tmp_path / "flows.csv", tmp_path / "flows.parquet"
+    csv_file.write_text(SHEET)
+    pq.write_table(pa_csv.read_csv(csv_file), parquet)
+    tables = [describe(path, label="app")[0].load(path) for path in (csv_file, parquet)]
+    assert tables[0].classes == tables[1].classes == ("dns", "web")
+    assert {**tables[0].features}.keys() == {**tables[1].features}.keys()
+    for name, column in tables[0].features.items():
+        assert np.array_equal(column, tables[1].features[name]), name
+    assert np.array_equal(tables[0].label, tables[1].label)

@@ -3,7 +3,11 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 
 from n3ic.evaluation.metrics import against_rest, counted_class, evaluate
 
@@ -23,6 +27,8 @@ def test_the_named_class_is_counted(classes, positive):
     areas = [roc_auc_score(label == c, against_rest(scores, c)) for c in columns]
     assert got.fpr == pytest.approx(np.mean(rates))
     assert got.roc_auc == pytest.approx(np.mean(areas))
+    steps = [average_precision_score(label == c, against_rest(scores, c)) for c in columns]
+    assert got.average_precision == pytest.approx(np.mean(steps))
 
 
 # Twelve rows of three classes, counted by hand.
@@ -74,3 +80,24 @@ def test_the_area_under_the_curve_counts_pairs_in_order():
     scores = np.array([[5, 1], [5, 4], [5, 3], [5, 6]])
     assert evaluate(label, scores.argmax(axis=1), scores, 2).roc_auc == 0.75
     assert evaluate(label, scores.argmax(axis=1), scores, 2, positive=0).roc_auc == 0.75
+
+
+def test_precision_and_recall_of_rare_classes_are_those_of_scikit_learn():
+    rng = np.random.default_rng(3)
+    label = (rng.random(3000) < 0.01).astype(np.int64)
+    predicted = np.where(rng.random(3000) < 0.02, 1 - label, label)
+    found = evaluate(label, predicted, None, 3).of_classes(("benign", "attack", "absent"))
+    ours = [[of["precision"], of["recall"], of["rows"]] for of in found.values()]
+    precision, recall, _, rows = precision_recall_fscore_support(
+        label, predicted, labels=[0, 1], zero_division=0.0
+    )
+    assert np.array(ours[:2], float) == pytest.approx(np.stack([precision, recall, rows], 1))
+    assert ours[2] == [None, None, 0]  # nobody is absent, and nobody is called so
+    assert list(found) == ["benign", "attack", "absent"]
+
+
+def test_a_score_that_tells_nothing_has_the_share_of_the_class():
+    label = np.array([0] * 99 + [1])
+    got = evaluate(label, np.zeros(100, int), np.zeros((100, 2)), 2)
+    assert (got.accuracy, got.roc_auc) == (0.99, 0.5)
+    assert got.average_precision == pytest.approx(0.01)

@@ -16,7 +16,7 @@ from n3ic.runs.report import warnings_of
 from n3ic.training.input_bits import (
     boosted_fields,
     boosted_trees,
-    collapsed,
+    fault_of,
     greedy_fields,
     tree_cuts,
     tree_fields,
@@ -61,7 +61,7 @@ def test_boosting_that_collapses_ends_before(table, trees):
         worst = (every.fit(columns, table.label).predict(columns) == table.label).mean()
     kept = (trees.predict(columns) == table.label).mean()
     assert worst < 0.6 < 0.9 < kept
-    assert collapsed(trees)
+    assert fault_of(trees)
     assert 1 <= trees.n_iter_ < ROUNDS
 
 
@@ -70,7 +70,55 @@ def test_boosting_that_does_not_collapse_keeps_its_rounds():
     columns = {"a": rng.integers(0, 50, 600), "b": rng.integers(0, 50, 600)}
     label = ((columns["a"] > 25) ^ (rng.random(600) < 0.2)).astype(np.int64)  # it overfits
     trees = boosted_trees(columns, label, rounds=30)
-    assert (trees.n_iter_, collapsed(trees)) == (30, False)
+    assert (trees.n_iter_, fault_of(trees)) == (30, "")
+
+
+def noisy(seed, rows, classes, right):
+    """One column of four tells the class of a share of the rows."""
+    rng = np.random.default_rng(seed)
+    columns = {name: rng.integers(0, 40, rows) for name in "abcd"}
+    told = columns["a"] * classes // 40
+    label = np.where(rng.random(rows) < right, told, rng.integers(0, classes, rows))
+    return columns, label
+
+
+def test_rounds_that_do_worse_on_validation_rows_are_left_out():
+    (columns, label), held = noisy(0, 400, 4, 0.4), noisy(1, 2000, 4, 0.4)
+    every = boosted_trees(columns, label, rounds=30)
+    ended = boosted_trees(columns, label, held=held, rounds=30)
+    assert (every.n_iter_, fault_of(every)) == (30, "")
+    assert 1 <= ended.n_iter_ < 30
+    matrix = np.stack([*held[0].values()], 1)
+    right, more = ((trees.predict(matrix) == held[1]).mean() for trees in (every, ended))
+    assert more > right + 0.02
+    assert "do worse" in fault_of(ended)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rounds_that_are_sound_are_those_of_one_fit(classes):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    (columns, label), held = noisy(0, 400, classes, 0.95), noisy(1, 2000, classes, 0.95)
+    mine = boosted_trees(columns, label, held=held, rounds=20)
+    one = HistGradientBoostingClassifier(max_iter=20, early_stopping=False, random_state=0)
+    one.fit(np.stack([*columns.values()], 1), label)
+    assert (mine.n_iter_, fault_of(mine)) == (20, "")
+    for rounds in zip(mine._predictors, one._predictors, strict=True):
+        for tree, other in zip(*rounds, strict=True):
+            assert np.array_equal(tree.nodes, other.nodes)
+
+
+def test_trees_that_are_worse_than_the_majority_choose_no_cuts():
+    columns, _ = noisy(0, 600, 2, 0)
+    held, _ = noisy(1, 3000, 2, 0)
+    rare, rare_held = (np.random.default_rng(n).random(n) < 0.3 for n in (600, 3000))
+    label, held_label = rare.astype(np.int64), rare_held.astype(np.int64)
+    trees = boosted_trees(columns, label, held=(held, held_label), rounds=40)
+    told = (trees.predict(np.stack([*held.values()], 1)) == held_label).mean()
+    assert told < (held_label == 0).mean() - 0.02
+    assert trees.n_iter_ == 40
+    assert f"{100 * told:.1f}" in fault_of(trees)
+    assert boosted_fields(columns, label, 6, trees=trees) == tree_fields(columns, label, 6)
 
 
 def test_it_chooses_no_cuts(table, trees):
@@ -90,6 +138,6 @@ def test_it_teaches_nobody_and_the_report_says_so(table, trees):
     assert prepared.teacher is None
     result = train_prepared(prepared, TrainingProgress())
     (note,) = result.notes
-    assert f"after {ROUNDS} rounds than after {trees.n_iter_}" in note
+    assert note == fault_of(trees)
     assert note in said
     assert note in warnings_of({"no_better_than": "", "notes": list(result.notes)})

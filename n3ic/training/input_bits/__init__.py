@@ -11,8 +11,7 @@ from n3ic.training.input_bits.boosted import (
     boosted_cuts,
     boosted_fields,
     boosted_trees,
-    collapse_text,
-    collapsed,
+    fault_of,
 )
 from n3ic.training.input_bits.chi2 import chi2_features, chi2_scores
 from n3ic.training.input_bits.columns import thermometer_fields
@@ -28,8 +27,7 @@ __all__ = [
     "boosted_trees",
     "chi2_features",
     "chi2_scores",
-    "collapse_text",
-    "collapsed",
+    "fault_of",
     "greedy_fields",
     "quantile_fields",
     "share_bits",

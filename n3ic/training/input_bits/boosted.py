@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
 from n3ic.errors import UsageError, needed
+from n3ic.evaluation.interval import clearly_better
 from n3ic.model.inputs import UINT32_MAX, Field
 from n3ic.training.input_bits.columns import (
     Columns,
@@ -21,17 +22,22 @@ from n3ic.training.input_bits.columns import (
 )
 from n3ic.training.input_bits.quantile import spare_cuts
 from n3ic.training.input_bits.tree import tree_fields
+from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-_JUDGED = 4096  # rows drawn to judge the rounds: a collapse shows on most rows
+_JUDGED = 4096  # rows, drawn where there are more: a collapse is of most of them
+_MARKS = (1, 2, 5, *range(10, 101, 10))  # per cent of the rounds, compared with all
+_DEPTH = 6  # of the tree that boosting is compared with
+_THEY = "they neither teach nor choose cuts"
 
 
 def boosted_trees(
     columns: Columns,
     label: NDArray[np.int64],
     *,
+    held: tuple[Columns, NDArray[np.int64]] | None = None,
     rounds: int = 200,
     leaves: int = 31,
     seed: int = 0,
@@ -39,14 +45,16 @@ def boosted_trees(
     """Gradient-boosted trees, fitted to integer columns; the same on any number of cores.
 
     Boosting of many classes may collapse: a class that is rare in a leaf gets a huge Newton step,
-    and later rounds overshoot ever further. If all rounds are worse on training rows than some
-    tenths of them, by accuracy and by log loss, the trees end at the round of least log loss; see
-    :func:`collapsed`.
+    and later rounds overshoot ever further. The trees end at the round of least log loss if all
+    rounds are worse than some on training rows or, with more than two classes, clearly worse on
+    validation rows. :func:`fault_of` reports this, and trees that are clearly worse on validation
+    rows than one tree or than the most frequent class.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
-        rounds: boosting rounds.
+        held: columns and labels of validation rows, or None.
+        rounds: most boosting rounds.
         leaves: largest number of leaves per tree.
         seed: seed of the boosting.
     """
@@ -54,51 +62,110 @@ def boosted_trees(
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits
     _, matrix = matrix_of(columns, label)
+    matrix = np.clip(matrix, 0, UINT32_MAX)
     trees = HistGradientBoostingClassifier(
-        max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=seed
+        max_leaf_nodes=leaves, early_stopping=False, random_state=seed, warm_start=True
     )
+    seen, unseen = _drawn(matrix, label, seed), None
+    if held is not None and np.isin(held[1], label).any():
+        unseen = _drawn(np.clip(matrix_of(*held)[1], 0, UINT32_MAX), held[1], seed)
+    # Of two classes, boosting does not collapse; of more, all rounds may be a waste of time.
+    many = len(np.unique(label)) > 2
+    stops = sorted({max(1, rounds // 10), max(1, 3 * rounds // 10)}) if many else []
     # One thread: parallel sums of floats would make the cuts depend on the number of cores.
     with threadpool_limits(1):
-        matrix = np.clip(matrix, 0, UINT32_MAX)
-        trees.fit(matrix, label)
-        judged = np.arange(len(label))
-        if len(label) > _JUDGED:
-            judged = np.random.default_rng(seed).choice(len(label), _JUDGED, replace=False)
-        # On training rows: on others, trees that merely overfit would be worse, too.
-        sound = _sound_rounds(trees, matrix[judged], label[judged])
-    trees._predictors = trees._predictors[:sound]
+        for stop in (*stops, rounds):
+            trees.max_iter = stop
+            sound = _sound_rounds(trees.fit(matrix, label), seen, unseen if many else None, rounds)
+            if sound < stop:
+                break
+        trees._predictors = trees._predictors[:sound]
+        trees.fault_ = ""
+        if sound < stop:
+            trees.fault_ = (
+                f"boosted trees do worse after {stop} rounds than after {sound}, where they end: "
+                f"{_THEY}"
+            )
+        elif unseen is not None:
+            trees.fault_ = _no_better(trees, matrix, label, *unseen)
     return trees
 
 
-def collapsed(trees: HistGradientBoostingClassifier) -> bool:
-    """Whether :func:`boosted_trees` dropped later rounds; such trees neither teach nor choose."""
-    return bool(trees.n_iter_ < trees.max_iter)
+def fault_of(trees: HistGradientBoostingClassifier) -> str:
+    """The fault of :func:`boosted_trees` as a sentence; empty without one.
+
+    Trees with a fault neither teach nor choose cuts.
+    """
+    return str(trees.fault_)
 
 
-def collapse_text(trees: HistGradientBoostingClassifier) -> str:
-    """The note about trees that :func:`collapsed`."""
-    return (
-        f"boosted trees do worse after {trees.max_iter} rounds than after {trees.n_iter_}: they "
-        "end there, and neither teach nor choose cuts"
-    )
+def _drawn(
+    matrix: NDArray[np.int64], label: NDArray[np.int64], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Up to ``_JUDGED`` rows, drawn at random."""
+    if len(label) <= _JUDGED:
+        return matrix, label
+    rows = np.random.default_rng(seed).choice(len(label), _JUDGED, replace=False)
+    return matrix[rows], label[rows]
+
+
+def _no_better(
+    trees: HistGradientBoostingClassifier,
+    matrix: NDArray[np.int64],
+    label: NDArray[np.int64],
+    held: NDArray[np.int64],
+    held_label: NDArray[np.int64],
+) -> str:
+    """A sentence on trees that are clearly worse on validation rows than something smaller."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    one = DecisionTreeClassifier(max_depth=_DEPTH, random_state=trees.random_state)
+    right = {
+        "boosted trees": trees.predict(held) == held_label,
+        f"one tree of depth {_DEPTH}": one.fit(matrix, label).predict(held) == held_label,
+        "always saying the most frequent class": held_label == np.bincount(label).argmax(),
+    }
+    mine, *smaller = right
+    for other in smaller:
+        if clearly_better(right[other], right[mine]):
+            share, more = (percent(float(right[name].mean())) for name in (mine, other))
+            return f"{mine} are right on {share} of the validation rows, {other} on {more}: {_THEY}"
+    return ""
 
 
 def _sound_rounds(
     trees: HistGradientBoostingClassifier,
-    matrix: NDArray[np.int64],
-    label: NDArray[np.int64],
+    seen: tuple[NDArray[np.int64], NDArray[np.int64]],
+    unseen: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+    rounds: int,
 ) -> int:
-    """Number of rounds to keep: fewer than all if fewer are right on more training rows."""
-    column = np.searchsorted(trees.classes_, label)
-    rows, right, losses = np.arange(len(label)), [], []
-    for odds in trees.staged_predict_proba(matrix):
-        right.append(int((odds.argmax(axis=1) == column).sum()))
-        floor = np.finfo(np.float64).tiny
-        losses.append(float(-np.log(np.maximum(odds[rows, column], floor)).mean()))
-    tenths = range(max(1, len(losses) // 10) - 1, len(losses), max(1, len(losses) // 10))
-    if not any(right[t] > right[-1] and losses[t] < losses[-1] for t in tenths):
-        return len(losses)
-    return int(np.argmin(losses)) + 1
+    """Number of rounds to keep: fewer than all if fewer are right on more rows.
+
+    Args:
+        trees: fitted.
+        seen: training rows, on which any gain counts.
+        unseen: validation rows, on which only a clear gain counts; or None.
+        rounds: number of rounds whose shares ``_MARKS`` are compared with the fitted ones.
+    """
+    marks = {max(1, share * rounds // 100) - 1 for share in _MARKS}
+    for part in (seen, unseen):
+        if part is None:
+            continue
+        matrix, label = part
+        right, losses = [], []
+        column = np.searchsorted(trees.classes_, label).clip(max=len(trees.classes_) - 1)
+        known = trees.classes_[column] == label
+        for odds in trees.staged_predict_proba(matrix):
+            right.append(known & (odds.argmax(axis=1) == column))
+            own = np.maximum(odds[np.arange(len(label)), column], np.finfo(np.float64).tiny)
+            losses.append(float(-np.log(own[known]).mean()))
+        for mark in marks & {*range(len(right))}:
+            better = right[mark].sum() > right[-1].sum()
+            if part is unseen:
+                better = clearly_better(right[mark], right[-1])
+            if better and losses[mark] < losses[-1]:
+                return int(np.argmin(losses)) + 1
+    return len(right)
 
 
 def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) -> dict[Cut, float]:
@@ -149,12 +216,12 @@ def boosted_fields(
     Returns:
         Fields of ``bits`` bits in total, in the order of ``columns``. If the trees split at fewer
         places, quantile cuts are added; if there are too few values, there are fewer bits. If
-        boosting collapsed, the cuts are those of one tree (:func:`.tree.tree_fields`).
+        boosting has a fault, the cuts are those of one tree (:func:`.tree.tree_fields`).
     """
     if bits < 1:
         raise UsageError(f"expected at least 1 input bit, got {bits}")
     trees = trees or boosted_trees(columns, label, seed=seed)
-    if collapsed(trees):
+    if fault_of(trees):
         return tree_fields(columns, label, bits, seed=seed, catalogue=catalogue)
     gains = boosted_cuts(tuple(columns), trees)
     chosen = sorted(gains, key=lambda cut: (-gains[cut], cut))[:bits]

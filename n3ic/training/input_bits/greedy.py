@@ -13,7 +13,7 @@ from n3ic.data.table import Feature
 from n3ic.errors import UsageError, needed
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, Field
-from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees, collapsed
+from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees, fault_of
 from n3ic.training.input_bits.columns import Columns, thermometer_fields
 from n3ic.training.input_bits.quantile import spare_cuts
 from n3ic.training.input_bits.tree import tree_cuts
@@ -39,7 +39,7 @@ def greedy_fields(
 ) -> tuple[Field, ...]:
     """Thermometer fields of cuts that are chosen for what they tell together.
 
-    Candidates are the first cuts of a best-first tree and, unless boosting collapsed, the cuts
+    Candidates are the first cuts of a best-first tree and, unless boosting has a fault, the cuts
     that save gradient-boosted trees most. :func:`joint_choice` picks from them.
 
     Args:
@@ -57,7 +57,7 @@ def greedy_fields(
     if bits < 1:
         raise UsageError(f"expected at least 1 input bit, got {bits}")
     trees = trees or boosted_trees(columns, label, seed=seed)
-    gains = {} if collapsed(trees) else boosted_cuts(tuple(columns), trees)
+    gains = {} if fault_of(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]
     grown = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
     pool = list(dict.fromkeys([*grown, *best]))

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rare classes: what a row of each class counts, and the bias for a wanted false-alarm rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.model.network import BinaryModel
+from n3ic.util.markdown import percent
+
+_FARTHEST = (1 << 24) - 1  # a bias is below 2^24 in size
+
+
+def class_weights(
+    said: str, classes: tuple[str, ...], label: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    """What a row of each class counts, so that the rows count 1 on average.
+
+    Args:
+        said: ``none``, ``balanced``, or ``CLASS=WEIGHT,...``; see ``Training.class_weight``.
+        classes: names of the classes.
+        label: class index of each training row, shape ``(rows,)``.
+
+    Returns:
+        Shape ``(classes,)``; None for ``none``.
+
+    Raises:
+        UsageError: a class has no such name, or is named twice.
+    """
+    if said == "none":
+        return None
+    counts = np.bincount(label, minlength=len(classes))
+    if said == "balanced":
+        weights = 1 / np.maximum(counts, 1)
+    else:
+        named: dict[str, float] = {}
+        for part in said.split(","):
+            name, _, weight = part.rpartition("=")
+            name = name.strip()
+            if name not in classes or name in named:
+                why = "is named twice" if name in named else f"is none of {', '.join(classes)}"
+                raise UsageError(f"class_weight: class {name!r:.60} {why}")
+            named[name] = float(weight)
+        weights = np.array([named.get(name, 1.0) for name in classes])
+    return np.asarray(weights * len(label) / (weights * counts).sum())
+
+
+def with_false_alarms(
+    model: BinaryModel,
+    scores: NDArray[np.int32],
+    label: NDArray[np.int64],
+    positive: int | None,
+    share: float,
+) -> BinaryModel:
+    """The network with the highest bias of a class that keeps a false-alarm rate.
+
+    The bias is a part of the output layer, so that every target has it as it is.
+
+    Args:
+        model: the network.
+        scores: its scores of validation rows, shape ``(rows, classes)``.
+        label: class index of each of these rows, shape ``(rows,)``.
+        positive: index of the class that is looked for; None where none is.
+        share: of the rows of other classes that may be called so, at most.
+
+    Returns:
+        The network, whose provenance says which rates the rows have.
+
+    Raises:
+        UsageError: no class is looked for, or no row is of another one.
+    """
+    if positive is None:
+        raise UsageError(
+            "a false-alarm rate needs one class to look for: of your own flows, name it with "
+            "--positive; several classes have no single threshold"
+        )
+    others = np.flatnonzero(label != positive)
+    if not len(others):
+        raise UsageError("a false-alarm rate needs validation rows of another class; there is none")
+    # The class wins where its score is above that of classes before it, and not below the rest.
+    rivals = scores.astype(np.int64) + (np.arange(scores.shape[1]) < positive)
+    needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
+    allowed = int(share * len(others))
+    bound = np.sort(needed[others])[allowed] - 1  # the first row that must stay below
+    bias = model.output.bias.copy()
+    bias[positive] = np.clip(bias[positive] + bound, -_FARTHEST, _FARTHEST)
+    called, found = needed <= bound, label == positive
+    said = (
+        f"{percent(share)} at most of {len(others):,} validation rows: "
+        f"{percent(float(called[others].mean()))}, with "
+        f"{percent(float(called[found].mean()) if found.any() else 0.0)} of "
+        f"{model.classes[positive]} found"
+    )
+    return replace(
+        model,
+        output=replace(model.output, bias=bias),
+        provenance={**model.provenance, "false_alarms": said},
+    )
