@@ -48,7 +48,7 @@ def test_an_export_loads_its_target_and_few_files(tmp_path):
     random_model((64, 16, 3), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
     words = ("export", "--model", "m.n3ic", "--target", "host", "--out", "o")
     ours, libraries = loaded_by(tmp_path, *words)
-    assert plug_ins_of(ours) == {("exporters", "host")}
+    assert plug_ins_of(ours) == {("exporters", "host"), ("families", "binary")}
     assert not {n for n in ours if n.startswith(("n3ic.meter.c", "n3ic.training", "n3ic.usecases"))}
     assert len(ours) < 90
     assert not libraries & {"torch", "sklearn", "matplotlib", "pyarrow"}
@@ -61,7 +61,8 @@ def test_a_model_of_a_family_loads_that_family(tmp_path):
     assert "n3ic.families.spn.learner" not in ours
     random_model((8, 4, 2), np.random.default_rng(0)).save(tmp_path / "b.n3ic")
     ours, _ = loaded_by(tmp_path, "inspect", "b.n3ic")
-    assert plug_ins_of(ours) == set()
+    assert plug_ins_of(ours) == {("families", "binary")}
+    assert "n3ic.families.binary.learner" not in ours
 
 
 def test_the_options_of_a_use_case_are_its_own(tmp_path):
