@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from n3ic import plugins
 from n3ic.cli.console import print_error, print_note
@@ -44,6 +45,20 @@ _PANELS = {
 """What the help shows together; a plug-in's command is of Deploy, its group of what it says."""
 
 
+class _Groups(TyperGroup):
+    """The command line, whose help shows the commands by panel."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section a panel, in the order of the commands."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            text = " ".join((command.help or "").partition("\n\n")[0].split())
+            panels.setdefault(getattr(command, "rich_help_panel", ""), []).append((name, text))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
+
+
 def _version(shown: bool) -> None:
     if shown:
         from n3ic import __version__
@@ -67,15 +82,17 @@ def command_line(words: Sequence[str]) -> typer.Typer:
         words: what was typed. The module of the command that it names is imported, and no other;
             options of plug-ins are loaded for that command alone.
     """
+    called = words[0] if words else "--help"
     app = typer.Typer(
         name="n3ic",
+        cls=_Groups,
         no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None if called in _HELP else "rich",  # importing rich takes a while
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    called = words[0] if words else "--help"
     own = {module for module, commands in _COMMANDS.items() if called in commands}
     others = plugins.names(_PLUG_INS) if not own else ()
     for module in own or (_COMMANDS if called not in others else ()):
