@@ -245,6 +245,8 @@ def _python(source: str) -> Iterator[Change]:
                 return ast.fix_missing_locations(tree)
 
             before, after = ast.unparse(node), ast.unparse(changed)
+            if before == after:  # two equal arguments
+                continue
             yield *place.lines, place.inside, before, after, mutated
 
 

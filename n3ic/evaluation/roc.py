@@ -56,10 +56,7 @@ class RocCurve:
         grid = np.geomspace(self.least, 1.0, max(points, 2))
         # The factor keeps a rate that equals a point of the grid on its left, despite rounding.
         at = np.unique(np.searchsorted(self.fpr, grid * (1 + 1e-12), side="right") - 1)
-        rates = np.maximum(self.fpr[at], self.least)
-        if rates[-1] < 1:
-            rates, at = np.append(rates, 1.0), np.append(at, len(self.fpr) - 1)
-        return rates, self.tpr[at]
+        return np.maximum(self.fpr[at], self.least), self.tpr[at]
 
     def band(
         self, level: float = LEVEL, points: int = 400
@@ -88,7 +85,7 @@ class RocCurve:
         grid = np.geomspace(self.least, 1.0, max(points, 2))
         # Below: the last rectangle that ends left of a rate; above: the first that begins right.
         under = np.searchsorted(right, grid, side="right") - 1
-        over = np.minimum(np.searchsorted(left, grid, side="left"), len(left) - 1)
+        over = np.searchsorted(left, grid, side="left")
         return grid, low[under], high[over]
 
 

@@ -6,8 +6,6 @@ Bit ``i`` of a vector is bit ``i % 32`` of 32-bit word ``i // 32``, least signif
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -29,13 +27,13 @@ def bytes_for(largest: int) -> int:
     return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4
 
 
-def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
+def pack(bits: ArrayLike, pad: bool = False) -> Words:
     """Pack bits into 32-bit words along the last axis.
 
     Args:
         bits: bool or 0/1 array of shape ``(..., n)``.
-        pad: value of the bits above ``n`` in the last word; inputs pad with 0 and weights
-            with 1, so that ``XNOR`` of the two adds nothing to a popcount.
+        pad: whether the bits above ``n`` in the last word are set; inputs pad with 0 and
+            weights with 1, so that ``XNOR`` of the two adds nothing to a popcount.
 
     Returns:
         uint32 array of shape ``(..., ceil(n / 32))``.
@@ -43,7 +41,7 @@ def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
     array = np.asarray(bits, dtype=np.bool_)
     n = array.shape[-1]
     words = word_count(n)
-    padded = np.full((*array.shape[:-1], words * WORD_BITS), bool(pad))
+    padded = np.full((*array.shape[:-1], words * WORD_BITS), pad)
     padded[..., :n] = array
     octets = np.packbits(padded, axis=-1, bitorder="little")
     # Four little-endian octets are one word, on big-endian machines, too.

@@ -79,7 +79,7 @@ class Connections:
     @cached_property
     def weight_words(self) -> Words:
         """Packed weights, padded with 1: uint32 array of shape ``(outputs, n_words)``."""
-        return _frozen(pack(self.weights, pad=1), np.uint32)
+        return _frozen(pack(self.weights, pad=True), np.uint32)
 
     @cached_property
     def mask_words(self) -> Words:
@@ -213,7 +213,7 @@ def _read_connections(
     words = tensors.take(f"{prefix}weights", np.uint32, packed)
     weights = unpack(words, inputs)
     # Any other padding would count in the popcounts, and give one network several files.
-    if not np.array_equal(pack(weights, pad=1), words):
+    if not np.array_equal(pack(weights, pad=True), words):
         raise ModelError(f"{prefix}weights: pad bits are not 1")
     if f"{prefix}mask" not in tensors:
         return weights, None

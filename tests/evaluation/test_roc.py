@@ -107,9 +107,10 @@ def test_steps_go_on_to_a_rate_of_1():
     assert (x.tolist(), y.tolist()) == ([0.5, 1], [0, 1])
 
 
-def test_a_band_is_made_of_the_intervals_beside_a_rate():
+@pytest.mark.parametrize("points", [0, 1, 2])
+def test_a_band_is_made_of_the_intervals_beside_a_rate(points):
     curve, level = four_thresholds(), 0.5
-    x, low, high = curve.band(level, points=2)
+    x, low, high = curve.band(level, points)
     assert x.tolist() == [0.25, 1]
     each = np.sqrt(level)
     false_low, false_high = share_interval([0, 0, 1, 3, 4], 4, each)

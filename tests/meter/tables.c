@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Puts keys (struct key, on standard input) into a table of a generated meter, and writes how long
- * its chains are, a number a line; or the keys' hashes.
+ * its chains are, a number a line; or the keys' hashes, or what the tables take of a hash.
  *
- * Usage: tables hashes|flows|window|fragments SECRET SECRET
+ * Usage: tables hashes|places|flows|window|fragments SECRET SECRET
  */
 #include <stdio.h>
 
@@ -14,6 +14,8 @@ static void put(struct meter *m, const char *table, const struct key *k) {
 
     if (*table == 'h')
         printf("%llu\n", (unsigned long long)hash_of_key(m->secret[0], m->secret[1], k));
+    if (*table == 'p')
+        printf("%lu\n", (unsigned long)hash(m, k));
     if (*table == 'f' && table[1] == 'l')
         start(m, k, hash(m, k), 0);
     if (*table == 'w')

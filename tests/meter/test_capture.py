@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
+from n3ic.errors import DataError, MissingDependencyError, ModelError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.extract import extract
 from n3ic.meter.info import SYNTHETIC_MARK
@@ -206,6 +206,16 @@ def test_what_is_no_capture_is_one_error_and_no_file(tmp_path, data):
 def test_a_specification_survives_its_file(tmp_path):
     write_spec(standard_spec(packets=8), tmp_path / "m.json")
     assert read_spec(tmp_path / "m.json") == standard_spec(packets=8)
+
+
+def test_a_specification_is_at_most_one_mebibyte(tmp_path):
+    file = tmp_path / "m.json"
+    write_spec(standard_spec(), file)
+    file.write_bytes(file.read_bytes().ljust(2**20))
+    assert read_spec(file) == standard_spec()
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(ModelError, match="larger than 1 MiB"):
+        read_spec(file)
 
 
 # --- labels ----------------------------------------------------------------------------------

@@ -138,6 +138,16 @@ def test_a_jump_is_more_than_a_day_for_both(equal):
     equal(spec, 1, [(frame, 60, time) for time in times])
 
 
+def test_extension_headers_of_ipv6_are_skipped_by_their_size(equal):
+    """A header of 16 bytes; ports of 7 and 8 stand behind it."""
+    ends = bytes(15) + b"\1" + bytes(15) + b"\2"
+    body = b"\x11\1" + bytes(14) + b"\0\7\0\x08\0\x08\0\0"
+    frame = bytes(12) + b"\x86\xdd\x60\0\0\0\0\x18\x3c\x40" + ends + body + bytes(8)
+    spec = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+    ((_, _, protocol, *ports, _, _, _, packets, _, _, _),) = equal(spec, 1, [(frame, 86, 0)])
+    assert (protocol, ports, packets) == (17, [7, 8], 1)
+
+
 def test_packets_without_a_whole_tcp_header_have_no_flags_and_no_window(equal):
     ip = b"\x45\0\0\x28\0\0\0\0\x40"
     ends = b"\0\0" + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + b"\0\1\0\2"

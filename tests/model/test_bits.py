@@ -18,7 +18,7 @@ def test_bit_i_is_bit_i_mod_32_of_word_i_div_32():
 
 
 def test_padding_adds_nothing_to_a_popcount():
-    x, w = pack(np.zeros(5, bool), pad=0), pack(np.zeros(5, bool), pad=1)
+    x, w = pack(np.zeros(5, bool), pad=False), pack(np.zeros(5, bool), pad=True)
     assert np.bitwise_count(~(x ^ w)).sum() == 5
     assert w[0] == 0xFFFFFFE0
     assert pad_mask(5)[0] == 0x1F

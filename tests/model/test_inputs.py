@@ -198,6 +198,7 @@ def test_raw_fields_have_up_to_32_bits(bits, widths):
 
 
 def test_an_input_has_a_largest_size():
+    assert MAX_INPUT_BITS == 65_536
     fields = (Field.binary("a", 32),) * (MAX_INPUT_BITS // 32)
     assert InputSpec(fields).n_bits == MAX_INPUT_BITS
     with pytest.raises(ModelError, match="input bits, at most"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,27 @@ def test_every_flipped_bit_is_found(model) -> None:
         damaged[at // 8] ^= 1 << at % 8
         silent += difference(reseal(bytes(damaged)), model) == ""
     assert silent == absent
+
+
+def test_masks_are_read_back_and_a_set_pad_bit_of_one_is_found() -> None:
+    data = blob.dump(MASKED)
+    assert difference(data, MASKED) == ""
+    mask = struct.pack("<I", int(MASKED.hidden[0].mask_words[2, 1]))
+    padded = data.replace(mask, struct.pack("<I", int.from_bytes(mask, "little") | 1 << 31))
+    assert difference(reseal(padded), MASKED) == (
+        "weights.bin, layer 0, neuron 2: a padding bit is not 0"
+    )
+
+
+@pytest.mark.parametrize("changed", ["classes", "features"])
+def test_names_of_another_model_are_refused(changed: str) -> None:
+    names = {"classes": MODEL.classes, "features": MODEL.input.features}[changed]
+    name = names[-1].encode()
+    other = name[:-1] + bytes([name[-1] ^ 1])
+    data = blob.dump(MODEL)
+    at = data.rindex(name) if changed == "features" else data.index(name)
+    data = data[:at] + other + data[at + len(name) :]
+    assert "the names of classes or features differ" in difference(reseal(data), MODEL)
 
 
 def test_the_place_is_named(tmp_path: Path) -> None:

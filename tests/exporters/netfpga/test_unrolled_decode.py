@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,9 +15,8 @@ from hypothesis import strategies as st
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import (
-    ThresholdTest as Comparison,
-)
-from n3ic.exporters.netfpga.unrolled.decode import (
+    EquationSystem,
+    LinearForm,
     Undecidable,
     _agree,
     _fixed,
@@ -25,6 +26,15 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     _value,
     decode_core,
     equal_tests,
+)
+from n3ic.exporters.netfpga.unrolled.decode import (
+    ThresholdTest as Comparison,
+)
+from n3ic.exporters.netfpga.unrolled.syntax import (
+    Literal,
+    Module,
+    ParsedCore,
+    ParsedInstance,
 )
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -267,6 +277,43 @@ def test_sums_of_some_coefficients():
 )
 def test_modules_of_fixed_function(name, bits, outputs):
     assert tuple(_fixed(name, i, bits) for i in range(len(outputs))) == outputs
+
+
+def adder(first: Literal) -> EquationSystem:
+    """A core of one adder of ``first`` and two inputs, with its sum ``s`` and carry ``k``."""
+    module = Module("n3ic_add3", 3, {})
+    inputs = (first, ("in_bits[1]", 0), ("in_bits[2]", 0))
+    cell = ParsedInstance(module, inputs, {"s": "s", "k": "k"})
+    return EquationSystem(ParsedCore(3, (cell,), {}))
+
+
+@pytest.mark.parametrize("first", [("", 0), ("", 1), ("in_bits[0]", 0), ("in_bits[0]", 1)])
+@pytest.mark.parametrize(
+    ("weights", "modulus", "rest"), [((1, 0), 0, 2), ((1, 2), 0, 0), ((4, -8), 16, 0)]
+)
+def test_a_weighted_sum_and_carry_lie_in_the_solved_range(first, weights, modulus, rest):
+    """A sum bit alone leaves its carry as a rest; of 4 sum - 8 carry nothing is left modulo 16."""
+    system = adder(first)
+    known = [system.bit((f"in_bits[{i}]", 0)) for i in range(3)]
+    asked = [(system.bit((wire, 0)), Fraction(w)) for wire, w in zip("sk", weights, strict=True)]
+    form = system.solve(asked, {v for v, _ in known}, modulus)
+    assert form.high - form.low == rest
+    for values in product((0, 1), repeat=3):
+        given_bit = values[0] if first[0] else 0
+        count = (given_bit ^ first[1]) + values[1] + values[2]
+        wanted = weights[0] * (count & 1) + weights[1] * (count >> 1)
+        solved = form.constant + sum(
+            form.terms.get(v, 0) * x for (v, _), x in zip(known, values, strict=True)
+        )
+        if modulus:
+            assert (solved - wanted) % modulus == 0
+        else:
+            assert form.low <= wanted - solved <= form.high
+
+
+def test_the_largest_value_of_a_linear_form():
+    terms = {1: Fraction(2), 2: Fraction(-3), 3: Fraction(5)}
+    assert LinearForm(terms, Fraction(1), Fraction(-1), Fraction(4)).most == 1 + 4 + 2 + 5
 
 
 @pytest.mark.parametrize(

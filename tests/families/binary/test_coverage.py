@@ -127,6 +127,16 @@ def test_a_seed_gives_the_same_vectors_for_ever(
     assert short(margin_vectors(model.with_shunt(2), 3)) == margins
 
 
+@pytest.mark.parametrize(
+    ("shape", "density", "deciding"),
+    [((20, 10, 8, 6, 4, 2), None, "43 92cbc45d"), ((32, 12, 10, 8, 6, 2), 0.8, "42 8e6f34ab")],
+)
+def test_a_search_of_many_rounds_gives_the_same_vectors_for_ever(shape, density, deciding):
+    """Inputs are made for later neurons; the search ends after rounds that bring nothing."""
+    model = random_model(shape, np.random.default_rng(0), density=density)
+    assert short(deciding_vectors(model, 3)) == deciding
+
+
 def test_lines_name_twenty_neurons_and_count_their_bits():
     model = random_model((10, 22, 3), np.random.default_rng(0), extremes=False)
     known = [np.ones(layer.weights.shape, dtype=bool) for layer in model.layers]
