@@ -163,7 +163,7 @@ def test_of_what_several_extras_bring_it_names_that_of_the_command(
 
 def test_a_verb_of_python_names_the_extra_too(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "joblib", None)
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MissingDependencyError, match=re.escape("pip install 'n3ic[train]'")):
         n3ic.train("anomaly", overrides={"epochs": 1, "polish": 0})
 

@@ -25,6 +25,7 @@ def test_page_has_the_files_and_the_commands(blocks):
     assert commands[1:4] == ["n3ic data list", "n3ic data show lamp-flows", "n3ic train lamp"]
 
 
+@pytest.mark.slow
 def test_commands_of_the_page(site, tmp_path):
     listed = n3ic(site, tmp_path, "data", "list")
     assert listed.returncode == 0, listed.stderr

@@ -414,7 +414,7 @@ def test_a_full_disk_is_one_line(place):
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        (["train"], ["--output-bias", "--label-smoothing", "--polish", "--columns", "--queue"]),
+        (["train", "--help-recipe"], ["--output-bias", "--label-smoothing", "--polish"]),
         (["export"], ["--replace", "name the target"]),
         (["export", "--target", "nfp"], ["--threads", "--replace"]),
         (["export", "--target=netfpga"], ["--style"]),

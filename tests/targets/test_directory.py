@@ -100,7 +100,7 @@ def test_existing_folders_are_kept(tmp_path, toy, model):
         ({"nope": 1}, "has no option --nope; it has --limit, --mode"),
         ({"limit": "x"}, "not of type int"),
         ({"limit": "0"}, "below 1"),
-        ({"mode": "fast"}, "none of good, broken"),
+        ({"mode": "fast"}, "not one of good, broken"),
     ],
 )
 def test_options_are_checked(tmp_path, toy, model, options, message):

@@ -124,5 +124,8 @@ def test_one_class_against_the_rest(table):
     assert task.classes == ("not P2P", "P2P")
     assert task.label.sum() == 2139
     assert USECASE.tasks(table, {"positive": ""})[""] is table
-    with pytest.raises(DataError, match="no class 'p2p' to tell from others; the classes are AUD"):
+    with pytest.raises(
+        DataError,
+        match="no class 'p2p' to tell from others; did you mean 'P2P'\\? the classes are AUD",
+    ):
         USECASE.tasks(table, {"positive": "p2p"})

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("kernel", "compile_bpf")
 NAMESPACE = Path("/proc/thread-self/ns/net")
 
 
+@pytest.mark.slow
 def test_every_network_is_checked_and_timed():
     model = random_model((40, 8, 2), np.random.default_rng(0))
     found = bench.bench_xdp(model, rounds=3, repeat=1000, packets=2000)

@@ -377,7 +377,7 @@ def test_a_card_takes_one_share():
         LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 5),)),
     )
     many = ModelPlacement(MODEL.digest, MODEL.shape, 20, layers)
-    with pytest.raises(ClusterError, match="17 replicas"):
+    with pytest.raises(ClusterError, match="layer 1 has 17"):
         node_image(MODEL, many, CARD, **endpoints(many, CARD))
 
 
