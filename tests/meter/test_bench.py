@@ -78,6 +78,7 @@ def test_meters_that_differ_are_not_measured(monkeypatch, alone):
         bench.bench_meter(packets=500)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("argus"), reason="argus is not installed")
 def test_argus_is_measured():
     assert "argus, pcap file" in bench.bench_meter(packets=2000).rates

@@ -75,7 +75,13 @@ def test_ten_models_are_recorded():
     assert RECORDED["yosys"] == synth.PINS[synth.YOSYS]
 
 
-@pytest.mark.parametrize("case", RECORDED["models"], ids=name)
+CASES = [
+    pytest.param(case, id=name(case), marks=[pytest.mark.slow] if i % 3 else [])
+    for i, case in enumerate(RECORDED["models"])
+]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_estimates_are_within_15_percent(case):
     seen = Resources(**case["measured"])
     told = estimate(recorded_model(case), pipeline=case["pipeline"], outputs=case["outputs"])

@@ -96,11 +96,13 @@ def ask(
     assert len(set(trace.classes.tolist())) > 1
 
 
+@pytest.mark.slow
 def test_verdicts_come_back(card: tuple[VirtualNic, Path], tmp_path: Path) -> None:
     model = random_model(SHAPE, np.random.default_rng(28), extremes=False)
     ask(card[0], model, np.random.default_rng(7), tmp_path / "frames.hex")
 
 
+@pytest.mark.slow
 def test_another_model_is_loaded(card: tuple[VirtualNic, Path], tmp_path: Path) -> None:
     plugged, directory = card
     other = random_model(SHAPE, np.random.default_rng(26), extremes=False)
@@ -117,6 +119,7 @@ def test_another_model_is_loaded(card: tuple[VirtualNic, Path], tmp_path: Path) 
         ask(plugged, model, rng, tmp_path / "frames.hex", ways=1)
 
 
+@pytest.mark.slow
 def test_other_traffic_passes(card: tuple[VirtualNic, Path]) -> None:
     """ARP and TCP of the kernels at both ends: the card is a wire to them."""
     nic_, _ = card
@@ -127,6 +130,7 @@ def test_other_traffic_passes(card: tuple[VirtualNic, Path]) -> None:
     server.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_a_name_in_use_leaves_nothing_behind(card: tuple[VirtualNic, Path]) -> None:
     nic_, directory = card
     a = f"n3c{os.getpid()}"

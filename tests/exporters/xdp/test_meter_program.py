@@ -612,6 +612,7 @@ def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
         assert counters["decided: packets"] == 1
 
 
+@pytest.mark.slow
 def test_flows_that_compete_for_a_bucket_on_two_cpus_are_all_counted(clang, kernel):
     """More flows than the table holds, from two CPUs: each packet is in one record or counted."""
     cpus = sorted(os.sched_getaffinity(0))

@@ -86,7 +86,7 @@ def exported(models, tmp_path_factory, clang):
     return out
 
 
-@pytest.fixture(scope="module", params=["lru", "buckets"])
+@pytest.fixture(scope="module", params=[pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def with_table(request, models, exported, tmp_path_factory):
     """Exports with either flow table."""
     if request.param == "lru":

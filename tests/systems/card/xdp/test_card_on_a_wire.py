@@ -59,7 +59,7 @@ def attach(name, program, mode):
     libbpf.attach(socket.if_nametoindex(name), program, mode)
 
 
-@pytest.mark.parametrize("mode", ["native", "generic"])
+@pytest.mark.parametrize("mode", ["native", pytest.param("generic", marks=pytest.mark.slow)])
 def test_frames_are_answered_forwarded_or_dropped(folder, tmp_path, in_namespace, passing, mode):
     image = image_in(folder, tmp_path, POLICY)
     card = image.card
@@ -108,7 +108,7 @@ def test_frames_are_answered_forwarded_or_dropped(folder, tmp_path, in_namespace
     in_namespace(check)
 
 
-@pytest.mark.parametrize("mode", ["native", "generic"])
+@pytest.mark.parametrize("mode", ["native", pytest.param("generic", marks=pytest.mark.slow)])
 def test_a_network_comes_and_goes_while_others_frames_flow(
     folder, tmp_path, in_namespace, passing, mode
 ):
