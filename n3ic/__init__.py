@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         load,
         predict,
         shunt,
-        sweep,
         train,
         verify,
     )
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
     from n3ic.runs.folder import Run
+    from n3ic.systems.sweep.verb import sweep
     from n3ic.targets.base import Exporter
     from n3ic.training.recipe import Recipe, Training
     from n3ic.usecases.base import UseCase
@@ -76,7 +76,6 @@ _MODULES = {
         "load",
         "predict",
         "shunt",
-        "sweep",
         "train",
         "verify",
     ),
@@ -89,6 +88,7 @@ _MODULES = {
     "n3ic.targets.base": ("Exporter",),
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.families.binary.torch_import": ("from_torch",),
+    "n3ic.systems.sweep.verb": ("sweep",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),
 }

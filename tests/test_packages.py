@@ -20,8 +20,6 @@ ORDINARY = {"binary", "binary-network", "card", "cluster", "flows", "host", "met
 NAMED = {
     ("n3ic/cli/data.py", "upc-aau"),  # labels are written like those of that data set
     ("n3ic/meter/labels.py", "upc-aau"),
-    ("n3ic/api.py", "netfpga"),  # whose estimates a sweep takes where no target is named
-    ("n3ic/usecases/sweep/request.py", "netfpga"),
 }
 FACES = ("__init__", "__main__")  # the face and the entry point show what lies below
 

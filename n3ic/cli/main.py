@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -25,7 +26,6 @@ _HELP = ("-h", "--help")
 _COMPLETION = "_N3IC_COMPLETE"  # set by a shell that completes a line
 _COMMANDS = {
     "train": ("train",),
-    "sweep": ("sweep",),
     "decide": ("decide",),
     "model": ("inspect", "features", "predict", "evaluate", "replay", "import"),
     "shunt": ("shunt",),
@@ -37,12 +37,12 @@ _COMMANDS = {
 """The modules of this folder, and the commands of each."""
 _PANELS = {
     "Most used": ("train", "predict", "export", "verify", "report"),
-    "Train and use": ("sweep", "decide", "evaluate", "replay", "shunt", "import"),
+    "Train and use": ("decide", "evaluate", "replay", "shunt", "import"),
     "Look": ("inspect", "features", "recipes"),
     "Deploy": ("targets", "bench", "simulate"),
     "Data": ("data",),
 }
-"""What the help shows together; a plug-in's command is of Deploy, its group of what it says."""
+"""What the help shows together; a plug-in says its own; else a command is of Deploy."""
 
 
 class _Groups(TyperGroup):
@@ -99,7 +99,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
         import_module(f"n3ic.cli.{module}").register(app, words)
     for name in others:
         if name == called or called.startswith("-"):
-            _add_command(app, name, called)
+            _add_command(app, name, words)
     if called in _HELP and _COMPLETION not in os.environ:
         _without_options(app)
     return app
@@ -117,7 +117,9 @@ def _without_options(app: typer.Typer) -> None:
 
     panels = {name: panel for panel, commands in _PANELS.items() for name in commands}
     for info in app.registered_commands:
-        info.rich_help_panel = panels.get(str(info.name), "Deploy")
+        said = info.rich_help_panel
+        said = said if isinstance(said, str) else "Deploy"
+        info.rich_help_panel = panels.get(str(info.name), said)
         if info.callback is not None:
             info.callback = bare(info.callback)
     for group in app.registered_groups:
@@ -129,20 +131,22 @@ def _without_options(app: typer.Typer) -> None:
     app.registered_commands.sort(key=lambda info: [*panels, info.name].index(info.name))
 
 
-def _add_command(app: typer.Typer, name: str, called: str) -> None:
+def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:
     """Add a command that a plug-in brings: a system's, or one that runs a target's device.
 
-    An entry point of ``n3ic.commands`` names a :class:`typer.Typer` or the function of a single
-    command, in a module that imports quickly. One that fails to load is hidden in the help, and
-    reports the reason when it is called.
+    An entry point of ``n3ic.commands`` names a :class:`typer.Typer`, the function of a single
+    command, or a module with ``register(app, words)``, as those of this folder are; it imports
+    quickly. One that fails to load is hidden in the help, and reports the reason when it is called.
     """
     try:
         found = plugins.load(_PLUG_INS, name)
     except N3icError:
-        if name == called:
+        if words[:1] == [name]:
             raise
         return
-    if isinstance(found, typer.Typer):
+    if isinstance(found, ModuleType):
+        found.register(app, words)
+    elif isinstance(found, typer.Typer):
         app.add_typer(found, name=name)
     else:
         app.command(name)(found)

@@ -54,16 +54,23 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     add(app, "train", train, words)
 
 
-def add(app: typer.Typer, name: str, function: Callable[..., None], words: Sequence[str]) -> None:
+def add(
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., None],
+    words: Sequence[str],
+    panel: str | None = None,
+) -> None:
     """Add a command that takes the options of recipes and use cases.
 
     Its help shows those of the use case that is named, or of a table of one's own: the others work
-    as well.
+    as well. A plug-in's command says the ``panel`` of the help in which it stands.
     """
     owners = option_owners(words) if words[:1] == [name] else []
     shown = {*words[1:], "flows"}
     hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners if owner not in shown]
-    app.command(name, epilog=f"{RECIPE} {_CASE}")(with_options(function, owners, hidden))
+    epilog = f"{RECIPE} {_CASE}"
+    app.command(name, epilog=epilog, rich_help_panel=panel)(with_options(function, owners, hidden))
 
 
 def _own(name: str) -> tuple[Option, ...]:

@@ -42,6 +42,7 @@ def test_the_help_shows_commands_in_groups_and_five_of_them_first():
     assert list(panels) == PANELS
     assert panels["Most used"] == ["train", "predict", "export", "verify", "report"]
     assert {"ask", "xdp"} < {*panels["Deploy"]} and panels["Systems"] == ["card", "cluster"]
+    assert "sweep" in panels["Train and use"]  # a plug-in that says where it stands
 
 
 @pytest.mark.parametrize("case", [(), *((name,) for name in plugins.names("n3ic.usecases"))])

@@ -26,10 +26,10 @@ from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.systems.card.changes import change_of
 from n3ic.systems.card.parser import parse_card
+from n3ic.systems.sweep.request import SweepRequest
 from n3ic.training.kept_input import kept_input, kept_recipe
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.request import TrainRequest
-from n3ic.usecases.sweep.request import SweepRequest
 from n3ic.usecases.training import train_use_case
 
 QUICK = Recipe("quick", "", "quantile", 24, training=Training(hidden=(8,), epochs=2, batch_size=64))

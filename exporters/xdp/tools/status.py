@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from n3ic.evaluation.drift import Drift, drift
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.tools.deployment import now_of, opened, residents
+from n3ic.exporters.xdp.tools.drift import Drift, drift
 from n3ic.exporters.xdp.tools.program_record import Interface, ProgramRecord
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.network import BinaryModel

@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
-from n3ic.evaluation.drift import Drift
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.exporters.xdp.tools import deployment, policy_parser
+from n3ic.exporters.xdp.tools.drift import Drift
 from n3ic.exporters.xdp.tools.program_record import Interface, read_record
 from n3ic.exporters.xdp.tools.status import ProgramStatus, SlotStatus, status
 from n3ic.exporters.xdp.tools.terminal import lines

@@ -27,7 +27,7 @@ from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
-    from n3ic.usecases.sweep.result import Sweep
+    from n3ic.systems.sweep.result import Sweep
 
 _WIDE = 80
 
@@ -39,7 +39,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         app: the command line.
         words: what was typed; it says whether the options of recipes and use cases are needed, too.
     """
-    add(app, "sweep", sweep, words)
+    add(app, "sweep", sweep, words, panel="Train and use")
 
 
 def sweep(
@@ -76,9 +76,9 @@ def sweep(
     Values separated by commas are combined with each other: --density 0.25,1 --hidden 32,64-16. An
     interrupted sweep resumes when the same command is run again.
     """
+    from n3ic.systems.sweep.request import SweepRequest
+    from n3ic.systems.sweep.training import sweep_use_case
     from n3ic.usecases.request import TrainRequest
-    from n3ic.usecases.sweep.request import SweepRequest
-    from n3ic.usecases.sweep.training import sweep_use_case
 
     typed = given or {}
     axes, fixed = swept(typed)
@@ -170,7 +170,7 @@ def sweep_text(found: Sweep, width: int = 0) -> list[str]:
         found: the sweep.
         width: of the lines; the terminal's, 80 at most, where 0. Commands stay on one line.
     """
-    from n3ic.usecases.sweep.result import command_text
+    from n3ic.systems.sweep.result import command_text
 
     wide = width or min(_WIDE, shutil.get_terminal_size((_WIDE, 24)).columns)
     shown = found.table

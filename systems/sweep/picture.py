@@ -11,7 +11,7 @@ from n3ic.util.pictures import legend, new_page, plain, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from n3ic.usecases.sweep.result import Sweep
+    from n3ic.systems.sweep.result import Sweep
 
 _AXES = {
     "bytes": "bytes of weights, masks and cuts",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.usecases.sweep.result import SeedFigures
+from n3ic.systems.sweep.result import SeedFigures
 from n3ic.util.files import (
     parents_of,
     reserved_folder,

@@ -18,13 +18,13 @@ from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import memory_of
+from n3ic.systems.sweep.folder import PAGE, PICTURE, POINTS, SweepFolder, sweep_folder
+from n3ic.systems.sweep.picture import front_figure
+from n3ic.systems.sweep.request import SweepNetwork, SweepRequest, places_text, sweep_networks
+from n3ic.systems.sweep.result import SeedFigures, Sweep, command_text, points_of
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import NANOSECONDS, Figure
 from n3ic.training.recipe import Recipe
-from n3ic.usecases.sweep.folder import PAGE, PICTURE, POINTS, SweepFolder, sweep_folder
-from n3ic.usecases.sweep.picture import front_figure
-from n3ic.usecases.sweep.request import SweepNetwork, SweepRequest, places_text, sweep_networks
-from n3ic.usecases.sweep.result import SeedFigures, Sweep, command_text, points_of
 from n3ic.usecases.training_data import TrainingData, read_training_data
 from n3ic.util.display import visible
 from n3ic.util.files import write_atomic

@@ -29,7 +29,7 @@ SIZES = ("budget_bytes", "bits", "hidden", "trees", "leaves", "leaf_cuts")
 
 @dataclass(frozen=True, eq=False)
 class SweepRequest:
-    """The arguments of :func:`~n3ic.usecases.sweep.training.sweep_use_case`.
+    """The arguments of :func:`~n3ic.systems.sweep.training.sweep_use_case`.
 
     Attributes:
         base: the common values of all trainings; its ``seeds`` are those of each point.

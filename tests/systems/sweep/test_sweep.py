@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from n3ic import sweep
-from n3ic.cli.sweep import _options, _whole_numbers, sweep_text, swept
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import UsageError
 from n3ic.runs.progress import TrainingProgress
+from n3ic.systems.sweep import training
+from n3ic.systems.sweep.commands import _options, _whole_numbers, sweep_text, swept
+from n3ic.systems.sweep.folder import SweepFolder
+from n3ic.systems.sweep.request import BUDGETS, SweepNetwork, SweepRequest, sweep_networks
+from n3ic.systems.sweep.result import SeedFigures, Sweep, points_of
 from n3ic.usecases.base import use_case
 from n3ic.usecases.request import TrainRequest
-from n3ic.usecases.sweep import training
-from n3ic.usecases.sweep.folder import SweepFolder
-from n3ic.usecases.sweep.request import BUDGETS, SweepNetwork, SweepRequest, sweep_networks
-from n3ic.usecases.sweep.result import SeedFigures, Sweep, points_of
 from n3ic.usecases.training_data import TrainingData
 
 QUICK = {"encoding": "quantile", "distill": 0.0, "epochs": 1}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from n3ic.runs.pictures.accuracy import SizePoint, pareto_front
-from n3ic.usecases.sweep.request import SIZES, SweepNetwork, places_text
+from n3ic.systems.sweep.request import SIZES, SweepNetwork, places_text
 from n3ic.util.display import Displayed, TextTable, View
 
 COSTS: Mapping[str, str] = {"bytes": "bytes", "sites": "sites e", "latency_ns": "latency e"}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
-from n3ic.evaluation.drift import _level, _quantile, drift
+from n3ic.exporters.xdp.tools.drift import _level, _quantile, drift
 from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
