@@ -59,7 +59,7 @@ def test_kernels_are_loaded_started_and_synchronised(cluster):
     assert np.array_equal(negative, -product)
     with pytest.raises(ClusterError, match="'gemm' is already loaded"):
         cluster.load("gemm", GemmKernel(second))
-    with pytest.raises(ClusterError, match="'other' is not loaded; classify, gemm, spmv is"):
+    with pytest.raises(ClusterError, match="'other' is not loaded; loaded: classify, gemm, spmv"):
         cluster.check_kernel("other")
     with pytest.raises(ClusterError, match="the first matrix: integers of shape"):
         cluster.start("gemm", first[:, 1:])
