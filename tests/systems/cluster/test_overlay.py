@@ -61,7 +61,7 @@ def test_kernels_are_loaded_started_and_synchronised(cluster):
         cluster.load("gemm", GemmKernel(second))
     with pytest.raises(ClusterError, match="'other' is not loaded; loaded: classify, gemm, spmv"):
         cluster.check_kernel("other")
-    with pytest.raises(ClusterError, match="the first matrix: integers of shape"):
+    with pytest.raises(ClusterError, match="the first matrix: expected integers of shape"):
         cluster.start("gemm", first[:, 1:])
 
 
