@@ -48,6 +48,13 @@ _PANELS = {
 class _Groups(TyperGroup):
     """The command line, whose help shows the commands by panel."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words; without any, print the help and end with the code of a wrong call."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section a panel, in the order of the commands."""
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -86,7 +93,6 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="n3ic",
         cls=_Groups,
-        no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None if called in _HELP else "rich",  # importing rich takes a while
