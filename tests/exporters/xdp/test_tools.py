@@ -390,8 +390,9 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
     n3ic("load", one, exported)
     wide = network(standard_spec(packets=4), 7)
     command = [*N3IC, "xdp", "watch", one, "--json", "--seconds", "60"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=os.environ, **pipes) as watch:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=os.environ, stdout=pipe, stderr=pipe, text=True) as watch:
+        assert watch.stdout is not None
         for port, model in enumerate((models[1], wide), 1):
             n3ic("update", one, _saved(model, tmp_path))
             send(other, [frame(port)] * 4)
