@@ -59,6 +59,8 @@ class _Groups(TyperGroup):
         """Write a section a panel, in the order of the commands."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
+            if command.hidden:
+                continue
             text = " ".join((command.help or "").partition("\n\n")[0].split())
             panels.setdefault(getattr(command, "rich_help_panel", ""), []).append((name, text))
         for panel, rows in panels.items():
