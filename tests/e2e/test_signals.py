@@ -2,6 +2,7 @@
 """Commands that a signal ends: one line, no process, no folder, nothing in shared memory."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -59,20 +60,39 @@ def ended(pids):
     return False
 
 
-def shared_memory_freed(pid):
+def in_shared_memory():
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def of_process(names, pid):
+    """Names that hold a process's number whole: it may be short, and part of a random name."""
+    whole = re.compile(rf"(?<![0-9a-zA-Z]){pid}(?![0-9a-zA-Z])")
+    return {name for name in names if whole.search(name)}
+
+
+def shared_memory_freed(pid, before):
     """Whether a process left no shared memory, waited for a little.
 
     What frees it is a process of its own, which may have started after the family was counted.
+    ``before`` holds names that were there before it: another process of that number left them.
     """
     for _ in range(100):
-        if not [p for p in Path("/dev/shm").iterdir() if str(pid) in p.name]:
+        if of_process(in_shared_memory(), pid) <= before:
             return True
         time.sleep(0.1)
     return False
 
 
-def stop(process, number, *, group):
-    """Signal a command, and check how it ends; its group too, as a terminal does."""
+def test_shared_memory_of_other_processes_is_not_taken_for_this_ones():
+    names = ["sem.loky-683-x1", "joblib_folder_683_ab", "sem.loky-16834-x", "joblib_12_9a683f_c"]
+    assert of_process(names, 683) == set(names[:2])
+
+
+def stop(process, number, before, *, group):
+    """Signal a command, and check how it ends; its group too, as a terminal does.
+
+    ``before`` holds the names that shared memory held before the command began.
+    """
     family = descendants(process.pid)
     os.killpg(process.pid, number) if group else os.kill(process.pid, number)
     _, err = process.communicate(timeout=60)
@@ -81,7 +101,7 @@ def stop(process, number, *, group):
     assert "Traceback" not in err
     assert process.returncode == 128 + number
     assert ended(family)
-    assert shared_memory_freed(process.pid)
+    assert shared_memory_freed(process.pid, before)
 
 
 @pytest.mark.slow
@@ -99,6 +119,7 @@ def stop(process, number, *, group):
     ],
 )
 def test_a_training_that_is_stopped_leaves_nothing(tmp_path, number, group, words, line, seconds):
+    before = in_shared_memory()
     process = start(words, tmp_path)
     try:
         assert process.stderr is not None
@@ -106,7 +127,7 @@ def test_a_training_that_is_stopped_leaves_nothing(tmp_path, number, group, word
             if line in told:
                 break
         time.sleep(seconds)
-        stop(process, number, group=group)
+        stop(process, number, before, group=group)
         assert list(tmp_path.rglob("*")) == []
     finally:
         with suppress(ProcessLookupError):
@@ -120,7 +141,7 @@ def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
     words = ["export", "-t", "netfpga", "--model", "m.n3ic", "--style", "unrolled", "--out", "core"]
     process = start(words, tmp_path)
     assert process.wait(timeout=120) == 0
-    before = sorted(tmp_path.rglob("*"))
+    files, before = sorted(tmp_path.rglob("*")), in_shared_memory()
     process = start(["verify", "core", "--vectors", 1000000], tmp_path)
     try:
         for _ in range(600):
@@ -130,8 +151,8 @@ def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
         if process.poll() is not None:
             pytest.skip("no simulator is installed")
         time.sleep(0.5)
-        stop(process, number, group=False)
-        assert sorted(tmp_path.rglob("*")) == before
+        stop(process, number, before, group=False)
+        assert sorted(tmp_path.rglob("*")) == files
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
