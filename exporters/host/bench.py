@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic bench host``: the kernels beside common ways to run a classifier, in one run.
+"""``n3ic bench host``: compares the kernels with common ways to run a classifier, in one run.
 
-Every kernel must give the reference's scores before anything is timed. All programs run on one
-thread and on the same inputs. The fastest of several passes counts.
+Every kernel must give the reference's scores before it is timed. All programs run on one thread and
+on the same inputs. The fastest of several passes counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEPENDENT_ROWS = 8_192
 TIMING = Path(__file__).resolve().parent / "timing" / "timing.c"
 _PASSES = 30
 _TRAINING_ROWS = 2_000
-_SINGLE_CALLS = 300  # calls at batch 1 for programs that need microseconds a call
+_SINGLE_CALLS = 300  # calls at batch 1: the alternatives need microseconds for each
 
 Call = Callable[[NDArray[Any]], Any]
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -51,7 +51,7 @@ class ProgramTiming:
         name: the program.
         ours: whether the program is one of n3ic's kernels.
         batches: nanoseconds per inference, by batch size.
-        dependent: nanoseconds where each inference waits for the one before; None if not measured.
+        dependent: nanoseconds if each inference waits for the one before; None if not measured.
     """
 
     name: str
@@ -68,9 +68,9 @@ class HostBench:
         shape: the network's shape.
         cpu: the CPU's name.
         compiler: compiler of the kernels.
-        timings: one entry a program.
-        missing: what was left out, and why.
-        packets: packets a second of a core by program, where the model carries a meter.
+        timings: one entry for each program.
+        missing: programs that were left out, and why.
+        packets: packets per second and core by program, if the model carries a meter.
     """
 
     shape: str
@@ -93,11 +93,11 @@ def bench_host(
     Args:
         model: the network.
         passes: timed passes over all rows; the fastest counts.
-        rows: inputs, at least the largest batch to measure it.
+        rows: number of inputs; batches with more rows are not measured.
         alternatives: whether to measure other libraries as well.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
+        MissingDependencyError: no C compiler is installed.
         VerifyError: a kernel or the folded graph does not give the reference's scores.
     """
     try:
@@ -138,7 +138,7 @@ def bench_host(
 
 
 def render(result: HostBench) -> Bench:
-    """The measurements as a table, and as plain data."""
+    """Render the measurements as a table and as plain data."""
     batches = tuple(result.timings[0].batches)
     largest = batches[-1]
     columns = ("program", *(f"batch {b:,}" for b in batches), "dependent", "times ours")
@@ -154,8 +154,8 @@ def render(result: HostBench) -> Bench:
         "reference's scores before it was timed.",
         f"The last column compares with our fastest kernel at batch {largest:,}; `dependent`: "
         "each inference waits for the class before it.",
-        "The alternatives run from Python on the network's input bits; the trees are trained on "
-        "the network's own answers and stand for speed alone.",
+        "The alternatives run from Python on the network's input bits. The trees are trained on "
+        "the network's own answers, so compare only their speed.",
         *(f"Left out: {reason}." for reason in result.missing),
     )
     data = asdict(result) | {"kind": "measured", "unit": "ns"}
@@ -189,7 +189,7 @@ def _kernel(
     timer.timing_dependent.restype = ctypes.c_double
     timer.timing_dependent.argtypes = [pointer, pointer, size, ctypes.c_uint32]
     batches = _in_batches(timer.timing_batches, net, words, passes)
-    power = 1 << min(DEPENDENT_ROWS, len(words)).bit_length() - 1
+    power = 1 << min(DEPENDENT_ROWS, len(words)).bit_length() - 1  # the C masks the row's index
     dependent = float(timer.timing_dependent(net.pointer, words.ctypes.data, power, passes))
     return ProgramTiming(f"n3ic {name}", True, batches, dependent)
 
@@ -197,7 +197,7 @@ def _kernel(
 def _from_features(
     library: KernelLibrary, net: KernelNetwork, model: BinaryModel, rows: int, passes: int
 ) -> Iterator[ProgramTiming]:
-    """Each kernel from features on and beside the cuts, after a check."""
+    """Time each kernel from features at and next to the cuts, after a check."""
     rng = np.random.default_rng(0)
     edges = boundary_features(model.input).items()
     features = {name: rng.choice(values, rows) for name, values in edges}
@@ -215,7 +215,7 @@ def _from_features(
 def _in_batches(
     timer: Any, net: KernelNetwork, inputs: NDArray[np.uint32], passes: int
 ) -> dict[int, float]:
-    """Nanoseconds an input by batch size, as a function of ``timing.c`` measures them."""
+    """Nanoseconds per input by batch size, measured by a function of ``timing.c``."""
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     timer.restype = ctypes.c_double
     timer.argtypes = [pointer, pointer, size, size, ctypes.c_uint32, *[pointer] * 2]
@@ -235,7 +235,7 @@ def _call(name: str, call: Call, rows: NDArray[Any]) -> ProgramTiming:
     for batch in _batches(len(rows)):
         n = min(len(rows), _SINGLE_CALLS) if batch == 1 else len(rows) - len(rows) % batch
         parts = [rows[i : i + batch] for i in range(0, n, batch)]
-        call(parts[0])
+        call(parts[0])  # a first call may allocate or compile: not timed
         best = float("inf")
         for _ in range(3):
             start = time.perf_counter_ns()
@@ -258,7 +258,7 @@ def _session(proto: bytes) -> Any:
 def _onnx_folded(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
 ) -> Iterator[ProgramTiming]:
-    """The graph that the onnx target writes: the same network, in floats."""
+    """Time the graph that the onnx target writes: the same network, in floats."""
     from n3ic.exporters.onnx.exporter import build as graph
 
     session = _session(graph(model, features=False).SerializeToString())
@@ -267,6 +267,7 @@ def _onnx_folded(
     def call(part: NDArray[Any]) -> Any:
         return session.run(["scores"], {"bits": part})[0]
 
+    # Sums of floats below 2^24 are exact, so rounding only changes the type.
     if not np.array_equal(np.rint(call(x[:500])), model.scores(words[:500])):
         raise VerifyError("the folded graph in onnxruntime does not give the reference's scores")
     yield _call("onnxruntime, folded graph", call, x)
@@ -286,7 +287,7 @@ def _float_weights(model: BinaryModel) -> list[tuple[NDArray[np.float32], NDArra
 def _onnx_float(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
 ) -> Iterator[ProgramTiming]:
-    """A float MLP of the same shape in onnxruntime."""
+    """Time a float MLP of the same shape in onnxruntime."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -326,7 +327,7 @@ def _onnx_float(
 def _torch_float(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
 ) -> Iterator[ProgramTiming]:
-    """A float MLP of the same shape in PyTorch."""
+    """Time a float MLP of the same shape in PyTorch."""
     import torch
 
     layers = [
@@ -354,13 +355,13 @@ def _torch_float(
 def _sklearn(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
 ) -> Iterator[ProgramTiming]:
-    """A decision tree and gradient boosting in scikit-learn."""
+    """Time a decision tree and gradient boosting in scikit-learn."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.tree import DecisionTreeClassifier
 
     x = bits.astype(np.float32)
     labels = model.infer(words).classes[-_TRAINING_ROWS:]
-    if len(np.unique(labels)) < 2:
+    if len(np.unique(labels)) < 2:  # scikit-learn's boosting refuses a single class
         labels = np.arange(len(labels)) % 2
     with _one_thread():
         tree = DecisionTreeClassifier(random_state=0).fit(x[-_TRAINING_ROWS:], labels)

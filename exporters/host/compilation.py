@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C of an export, compiled: the network once, for its library and for ``flow-exec``."""
+"""Compiles an export's C: the network once, for both its library and ``flow-exec``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find_compiler() -> build.CCompiler:
 def network_library(
     network: Sources, compiler: build.CCompiler, flags: tuple[str, ...]
 ) -> KernelLibrary:
-    """``bnn.c`` as a loaded library.
+    """Compile ``bnn.c`` and load it as a library.
 
     Raises:
         BuildError: the C does not compile.
@@ -53,7 +53,7 @@ def network_library(
 def flow_program(
     network: Sources, flow: Sources, compiler: build.CCompiler, flags: tuple[str, ...]
 ) -> bytes:
-    """The program ``flow-exec``.
+    """Compile ``flow-exec`` and return the program's bytes.
 
     Raises:
         BuildError: the C does not compile.
@@ -68,6 +68,7 @@ def flow_program(
 
 @lru_cache(maxsize=4)
 def _network_object(network: Sources, compiler: build.CCompiler, flags: tuple[str, ...]) -> bytes:
+    # Returns bytes, because the cached result outlives the folder.
     with _folder(dict(network)) as scratch:
         build.compile_object(compiler, scratch / "bnn.c", scratch / "bnn.o")
         return (scratch / "bnn.o").read_bytes()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a host export's network back, by code that shares nothing with the writer."""
+"""Reads the network of a host export back.
+
+The code shares nothing with the writer, constants included, so that a mistake there shows here.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     """
     words = _Words(artefact, data)
     header = words.take(10)
+    # Only networks that shunt have layout version 2.
     if header[:3] != [0x4F48334E, 2 if header[9] else 1, len(data)]:
         raise VerifyError(f"{artefact}: not weights for the host of this version and size")
     _, _, _, n_layers, n_inputs, n_fields, n_features, n_classes, n_cuts, shunt = header
@@ -44,9 +48,10 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     shapes = [words.take(4) for _ in range(n_layers)]
     rows = [words.take(4) for _ in range(n_fields)]
     if [(n, m) for n, m, *_ in shapes] != list(pairwise(model.shape)):
-        raise VerifyError(f"{artefact}: another shape than {model.shape_text}")
+        raise VerifyError(f"{artefact}: the network's shape is not {model.shape_text}")
     if any(kind > 1 for _, kind, *_ in rows) or any(m > 1 or zero for _, _, m, zero in shapes):
         raise VerifyError(f"{artefact}: an unknown kind of layer or field")
+    # take() refuses more words than are left, so a hostile width allocates nothing.
     cuts = [tuple(words.take(width if kind else 0)) for _, kind, width, _ in rows]
     layers = []
     for i, (inputs, outputs, masked, _) in enumerate(shapes):
@@ -68,7 +73,7 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     if classes != _names(model.classes) or features != _names(model.input.features):
         raise VerifyError(f"{artefact}: the names of classes or features differ from the model's")
     if any(feature >= n_features for feature, *_ in rows):
-        raise VerifyError(f"{artefact}: a field of an unknown feature")
+        raise VerifyError(f"{artefact}: a field reads an unknown feature")
     fields = tuple(
         DecodedField(
             model.input.features[feature],
@@ -83,7 +88,7 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
 
 
 class _Words:
-    """Words of a weights file, which are taken in order and once each."""
+    """Words of a weights file; each is taken once, in order."""
 
     def __init__(self, artefact: str, data: bytes) -> None:
         if len(data) < 8 or len(data) % 4 or zlib.crc32(data[:-4]) != _last(data):
@@ -96,7 +101,7 @@ class _Words:
         """Rows of words: uint32 array of shape ``(count, width)``."""
         end = self._at + count * width
         if end > len(self._words):
-            raise VerifyError(f"{self._artefact}: says more than it holds")
+            raise VerifyError(f"{self._artefact}: ends before the data that its header announces")
         found = self._words[self._at : end].reshape(count, width)
         self._at = end
         return found
@@ -124,7 +129,7 @@ def _last(data: bytes) -> int:
 
 
 def _names(names: tuple[str, ...]) -> list[bytes]:
-    """Names as C can hold them: no zero byte, invalid UTF-8 replaced by a question mark."""
+    """Names as C can hold them: without zero bytes, a question mark for invalid UTF-8."""
     return [name.replace("\0", "\ufffd").encode("utf-8", "replace") for name in names]
 
 

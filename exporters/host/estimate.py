@@ -28,9 +28,9 @@ class KernelEstimate:
     Attributes:
         operations: number of vector operations.
         interval_ns: nanoseconds between inferences in a loop.
-        interval_formula: how the interval is computed, in words.
+        interval_formula: the interval's formula with its numbers, as text.
         latency_ns: nanoseconds of one inference when the next one depends on it.
-        latency_formula: how the latency is computed, in words.
+        latency_formula: the latency's formula with its numbers, as text.
     """
 
     operations: int
@@ -57,9 +57,10 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
     latency = 0.0
     for i, layer in enumerate(model.layers):
         groups = -(-layer.n_outputs // LANES)
+        # XOR, popcount and add for each word (and one AND with a mask), then compare and merge.
         each = (4 if layer.mask is not None else 3) * layer.n_words + 2
         operations += groups * each
-        # What does not fit the pipeline's depth waits for the ports.
+        # Operations beyond the pipeline's depth wait for a free port.
         fixed = _LAYER_CLOCKS if i < len(model.hidden) else _OUTPUT_CLOCKS
         latency += fixed + groups * each / per_clock
     ghz = device.clock_mhz / 1e3
@@ -73,9 +74,9 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
 
 
 def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
-    """Bytes of the flow cache of ``meter.c``: its flows and the heads of its hash chains.
+    """Count the bytes of the flow cache of ``meter.c``: its flows and the heads of its hash chains.
 
-    Nothing of a model without a meter.
+    Returns no figure for a model without a meter.
     """
     if spec is None:
         return ()
@@ -84,6 +85,7 @@ def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
         state = -(-state // member.bytes) * member.bytes + member.bytes
     flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
     flow = -(-flow // 8) * 8
+    # meter.c takes a power of two of heads, so that it masks a hash instead of dividing it.
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
     held = flow * spec.cache_flows + 4 * heads
     told = f"count of the bytes of {spec.cache_flows:,} flows in meter.c"

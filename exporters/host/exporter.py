@@ -48,6 +48,7 @@ class HostExporter(Exporter):
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.host.spn:EXPORTER"
     }
+    # All that the Makefile builds: a user may build in the directory without damaging the export.
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
@@ -57,12 +58,12 @@ class HostExporter(Exporter):
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Check the model's number of layers and its size, the only limits; see the base class."""
+        """Check the number of layers and the model's size, the only limits; see the base class."""
         limit = int(self.device.limits["layers"])
         problems = []
         if len(model.layers) > limit:
             problems.append(
-                Problem(f"{len(model.layers)} layers, the kernel reads {limit}", layer=limit)
+                Problem(f"{len(model.layers)} layers, the kernel allows {limit}", layer=limit)
             )
         sizes = memory_of(model)
         total = sum(sizes.values())
@@ -71,7 +72,7 @@ class HostExporter(Exporter):
             largest = min(self.device.memories[-1].bytes, blob.MAX_BYTES)
             problems.append(
                 Problem(
-                    f"{total:,} bytes of weights, {largest:,} are supported",
+                    f"{total:,} bytes of weights, {largest:,} are allowed",
                     memory=self.device.memories[-1].name,
                     missing_bytes=total - largest,
                 )
@@ -89,7 +90,7 @@ class HostExporter(Exporter):
         memory = next((name for name, size in sizes.items() if total <= size), list(sizes)[-1])
         way = f"one after the other on one core, weights in {memory.upper()}"
         if memory != "l1d":
-            way += " (the latency is of weights in L1D)"
+            way += " (the latency is that of weights in L1D)"
         problems = over_budget(
             {"bytes of main memory": total}, {"bytes of main memory": sizes[memory]}
         )
@@ -116,6 +117,7 @@ class HostExporter(Exporter):
 
         wanted = str(options.get("kernel", "all"))
         done = runner.run_kernels(library, compiler, baked, wanted, words, compute)
+        # A user may load weights.bin instead of the bytes in bnn.c: both must be the network.
         loaded = runner.load(library, directory / "weights.bin", directory)
         trace = _trace(loaded, words, model, "weights.bin")
         runner.same(done.inference, trace, "bnn.c", "weights.bin")
@@ -159,7 +161,7 @@ class HostExporter(Exporter):
                 e.operations,
                 "operation",
                 "estimated",
-                "count of the AVX-512 kernel's vector operations an inference",
+                "count of the AVX-512 kernel's vector operations in one inference",
             ),
             Figure(
                 "latency",
@@ -179,7 +181,7 @@ class HostExporter(Exporter):
             ),
         ]
         notes = (
-            "Latency and throughput are of one AVX-512 core and of the network alone; "
+            "Latency and throughput are those of the network alone on one AVX-512 core; "
             "`n3ic verify` and `n3ic bench host` measure them on the machine at hand.",
             "The paper's figures include reading the flows' statistics and writing the results.",
         )
@@ -204,11 +206,12 @@ class HostExporter(Exporter):
 
 
 def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> Inference:
+    # Checked first: the arrays of the trace take their sizes from the model.
     layers = (model.input.n_words, model.output.n_outputs)
     if (net.n_words, net.n_classes) != layers:
-        raise VerifyError(f"{where}: another shape than {model.shape_text}")
+        raise VerifyError(f"{where}: the network's shape is not {model.shape_text}")
     if net.hidden_words != sum(-(-layer.n_outputs // 32) for layer in model.hidden):
-        raise VerifyError(f"{where}: other hidden layers than {model.shape_text}")
+        raise VerifyError(f"{where}: the hidden layers are not those of {model.shape_text}")
     try:
         return net.trace(words, model)
     except KernelError as error:

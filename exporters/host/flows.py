@@ -53,6 +53,7 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> MeteredC
     said = done.stderr.decode(errors="replace")
     if done.returncode:
         raise VerifyError(f"flow-exec ended {done.returncode}: {said[-500:].strip()}")
+    # newline="": a quoted name may hold line ends, which StringIO would translate.
     table = csv.reader(io.StringIO(done.stdout.decode(errors="replace"), newline=""))
     next(table, None)
     names = {_cell(name): name for name in model.verdict_names}
@@ -64,7 +65,7 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> MeteredC
 
 
 def _cell(name: str) -> str:
-    """A class's name as it stands in the program's table."""
+    """A class's name as the program writes it: no zero byte, no formula of a spreadsheet."""
     text = name.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
 

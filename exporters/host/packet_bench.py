@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets a second that an export's ``flow-exec`` turns into verdicts, beside n3ic itself."""
+"""Measures how many packets a second ``flow-exec`` turns into verdicts, compared with n3ic."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ REPEATS = 5  # timed passes over the vectors; the fastest counts
 
 
 def compiled(directory: Path) -> tuple[KernelLibrary, str]:
-    """The directory's ``bnn.c`` as a loaded library, and the compiler's name.
+    """Compile and load the directory's ``bnn.c``; return the library and the compiler's version.
 
     Raises:
         MissingDependencyError: no C compiler is installed.
@@ -72,7 +72,7 @@ def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> W
         try:
             net.use_kernel(kernel)
         except KernelError:
-            continue
+            continue  # a kernel for other shapes
         # A kernel that starts from features may skip the packed bits: check that path too.
         same(
             net.run(features), net.classify(words), f"bnn_run_batch: kernel {kernel}", "bnn_encode"
@@ -98,12 +98,12 @@ def run_kernels(
         library: the compiled C.
         compiler: name of its compiler.
         net: the network; the kernel is chosen on it.
-        wanted: name of a kernel, or ``all``.
+        wanted: name of a kernel, or ``all`` for those that this CPU supports.
         words: packed inputs to time.
         compute: returns the results of the chosen kernel; it receives the kernel's name.
 
     Returns:
-        The results, equal for every kernel, and the times.
+        The results, which all kernels share, and the time of each.
 
     Raises:
         VerifyError: the kernel does not run here, or two kernels differ.

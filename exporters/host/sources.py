@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of an export: the kernel's C followed by the weights, and the README."""
+"""Renders the files of an export: C sources, Makefile and README."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def copy_sources(model: Classifier, out: Path) -> None:
 
 
 def flow_sources(spec: MeterSpec) -> dict[str, str]:
-    """Sources of ``flow-exec`` by file name: the meter, and the code that reads packets."""
+    """Render the sources of ``flow-exec`` by file name: the meter and the packet readers."""
     names = {
         "registers": [c_string(register.name) for register in spec.registers],
         "features": [c_string(name) for name in spec.feature_names],
@@ -78,5 +78,5 @@ def readme(templates: Path, model: Classifier, **values: Any) -> str:
 
 
 def code(name: str) -> str:
-    """A name as Markdown code: printable ASCII without back-ticks and line ends."""
+    """Format a name as Markdown code: printable ASCII without back-ticks and line ends."""
     return f"`{c_string(name)[1:-1].replace('`', chr(39))}`"

@@ -6,12 +6,12 @@ Layout, in words (``weights.bin`` holds them little-endian):
 - 0..15, header: magic ``N3NF`` (0x464E334E), layout version, number of words, layers, input bits,
   fields of the input stage, index of the first field's word, features; SHA-256 of the model file.
 - 16.., four words per layer: input bits, neurons, index of the first row's word, 1 if masked.
-- rows, by layer and neuron: the threshold (in the last layer the class's bias in two's
-  complement), ``ceil(inputs / 32)`` words of weights padded with 1, and in a masked layer as many
-  words of mask padded with 0.
+- rows, by layer and neuron: the threshold, then ``ceil(inputs / 32)`` words of weights padded
+  with 1. A row of a masked layer ends with as many words of mask, padded with 0. In the last layer
+  the class's bias takes the place of the threshold, in two's complement.
 - fields, five words each: index of the feature, kind (0 binary, 1 thermometer), width in bits,
   clamp, index of the first cut's word (0 for a binary field); then the cuts, one word each.
-- in layout version 2, for a network that shunts flows: the smallest margin that is decided.
+- in layout version 2, for a network that shunts flows: the smallest margin that is not shunted.
 
 Bit ``i`` of a vector is bit ``i % 32`` of its word ``i // 32``, least significant first.
 """
@@ -94,6 +94,7 @@ def build(model: BinaryModel) -> Blob:
     descriptions, blocks, rows = [], [], []
     for layer in layers:
         first = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
+        # A bias may be negative: the view keeps its two's complement.
         parts = [first.astype(np.int32).view(np.uint32)[:, None], layer.weight_words]
         if layer.mask is not None:
             parts.append(layer.mask_words)
@@ -104,7 +105,7 @@ def build(model: BinaryModel) -> Blob:
     features = model.input.features
     fields: list[int] = []
     cuts: list[int] = []
-    cut = start + FIELD_WORDS * len(model.input.fields)
+    cut = start + FIELD_WORDS * len(model.input.fields)  # cuts follow the table of fields
     for field in model.input.fields:
         thermometer = field.kind == "thermometer"
         fields += [
@@ -129,7 +130,7 @@ def build(model: BinaryModel) -> Blob:
         "weights": 4 * sum(layer.n_outputs * layer.n_words for layer in layers),
         "thresholds": 4 * sum(layer.n_outputs for layer in layers),
         "masks": 4 * sum(x.n_outputs * x.n_words for x in layers if x.mask is not None),
-        "input": 4 * (total - start - len(shunt)),
+        "input": 4 * (total - start - len(shunt)),  # `start` is now the end of the last row
         **({"shunt": 4} if shunt else {}),
     }
     return Blob(words, tuple(rows), tuple(row_words(x) for x in layers), sections)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an NFP export's network back, by code that shares nothing with the writer."""
+"""Reads the network of an NFP export back.
+
+The code shares nothing with the writer, constants included, so that a mistake there shows here.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
     """
     data = read_artefact(directory / "weights.bin")
     if len(data) % 4:
-        raise VerifyError("weights.bin: not whole words")
+        raise VerifyError(f"weights.bin: {len(data)} bytes, a multiple of 4 is expected")
     header = _ARRAY.findall(read_artefact(directory / "n3ic_weights.h").decode("latin-1"))
     if len(header) != 1:
         raise VerifyError("n3ic_weights.h: one array of words is expected")
@@ -47,7 +50,7 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
 
     def at(start: int, count: int) -> Words:
         if start + count > len(words):
-            raise VerifyError(f"{artefact}: word {start + count - 1} is not there")
+            raise VerifyError(f"{artefact}: ends at word {len(words)}, before {start + count - 1}")
         return words[start : start + count]
 
     def numbers(start: int, count: int) -> list[int]:
@@ -62,19 +65,20 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
     for i in range(n_layers):
         inputs, outputs, first, masked = numbers(16 + 4 * i, 4)
         if masked > 1 or (inputs, outputs) != model.shape[i : i + 2]:
-            raise VerifyError(f"{artefact}, layer {i}: another shape than {model.shape_text}")
+            raise VerifyError(f"{artefact}, layer {i}: not of the shape {model.shape_text}")
         span, where = -(-inputs // 32), f"{artefact}, layer {i}"
         width = 1 + span * (1 + masked)
         rows = at(first, outputs * width).reshape(outputs, width)
         weights = unpack_bitwise(rows[:, 1 : 1 + span], inputs, 1, where)
         mask = unpack_bitwise(rows[:, 1 + span :], inputs, 0, where) if masked else None
+        # The view needs the machine's byte order, the words are little-endian.
         limits = rows[:, 0].astype(np.uint32).view(np.int32).astype(np.int64)
         layers.append(DecodedLayer(weights, limits, mask))
     fields, cuts = [], []
     for i in range(n_fields):
         feature, kind, width, clamp, first = numbers(first_field + 5 * i, 5)
         if kind > 1 or feature >= len(model.input.features) or bool(first) != bool(kind):
-            raise VerifyError(f"{artefact}, input field {i}: no such kind, feature or cuts")
+            raise VerifyError(f"{artefact}, input field {i}: unknown kind, feature or cuts")
         name = "thermometer" if kind else "binary"
         fields.append(DecodedField(model.input.features[feature], name, width, clamp))
         cuts.append(tuple(numbers(first, width)) if kind else ())

@@ -16,9 +16,9 @@ a packet) and, for IMEM and EMEM, ``B / W``.
 Three constants are fitted to the paper, whose 256-32-16-2 reads 274 words (it has no thresholds):
 ``c`` = 15.3 makes 8 W c / f its 42 us, ``p`` = 2560 its 7.1 Mpps, ``B`` = 384 its 1.4 Mpps.
 
-Model-parallel, per layer: ``words / C + 2 E h``, where ``C`` words a microsecond stream from EMEM
-to the whole chain and ``h`` is one notification between neighbours of ``E`` executors; both are
-fitted to the two ends of Figure 25 (4096 inputs, 2048 and 16384 neurons, 400 and 2700 us), taking
+Model-parallel mode takes ``words / C + 2 E h`` per layer. ``C`` words a microsecond stream from
+EMEM to the whole chain. One notification between two of the ``E`` executors takes ``h``. Both are
+fitted to the two ends of Figure 25 (4096 inputs; 2048 and 16384 neurons take 400 and 2700 us) with
 256 executors.
 """
 
@@ -48,8 +48,8 @@ class MicroEngineEstimate:
         words: words read per inference.
         latency_us: time of one inference under load, in microseconds.
         throughput: inferences per second.
-        latency_formula: how the latency is computed, in words.
-        throughput_formula: how the throughput is computed, in words.
+        latency_formula: the latency's formula with its numbers, as text.
+        throughput_formula: the throughput's formula with its numbers, as text.
     """
 
     words: int
@@ -78,6 +78,7 @@ def estimate(
     per_me = limits["threads_per_me"]
     mes = min(-(-threads // per_me), limits["islands"] * limits["mes_per_island"])
     here = min(per_me, threads)
+    # State in local memory costs no wait: it is the micro-engine's own.
     wait = _access_us(device, memory) + (_access_us(device, "cls") if state == "cls" else 0.0)
     alone = (words * (wait + c / f), f"{words} words x ({wait * 1e3:.1f} ns wait + {c} cycles)")
     shared = (
@@ -98,7 +99,7 @@ def estimate(
             (threads * words / served, f"{threads} threads x {words} words / {served:.0f} per us")
         )
         rates.append((served * 1e6 / words, f"{served:.0f} words per us / {words} words"))
-    latency, throughput = max(ways), min(rates)
+    latency, throughput = max(ways), min(rates)  # pairs: the formula follows its value
     return MicroEngineEstimate(words, latency[0], throughput[0], latency[1], throughput[1])
 
 
@@ -106,6 +107,7 @@ def _chain(device: Device, layers: tuple[int, ...], executors: int) -> MicroEngi
     limits = device.limits
     hop = limits["chain_hop_ns"] / 1e3
     stream = limits["chain_words_per_us"]
+    # Each layer starts with a notification down the whole chain and ends with one back.
     latency = sum(words / stream + 2 * executors * hop for words in layers)
     text = (
         f"{sum(layers)} words / {stream:.0f} per us + {len(layers)} layers x 2 x {executors} "

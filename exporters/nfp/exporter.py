@@ -36,8 +36,8 @@ class NfpExporter(Exporter):
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
     refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "its micro-C compares and counts bits in registers; the tables "
-        "of leaves and of log-add would be a read of memory each, which it has no code for"
+        "sum-product-network": "its micro-C compares and counts bits in registers, and has no "
+        "code to look up the tables of leaves and of log-add in memory"
     }
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True
@@ -92,6 +92,7 @@ class NfpExporter(Exporter):
         chained = [plan.mode == "model" for plan in plans]
 
         def longest(latencies: list[float]) -> float:
+            # Threads of different networks run at once; networks in the chain wait for each other.
             return max(*latencies, sum(compress(latencies, chained)))
 
         return colocate(
@@ -133,12 +134,12 @@ class NfpExporter(Exporter):
         features: Mapping[str, Any],
     ) -> Words | None:
         """Run the micro-C's input stage on features, converted to the device's 32-bit words."""
-        columns = [
+        columns = [  # saturated: a larger value must not wrap to a small one
             np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
             for name in model.input.features
         ]
         answers = runner.run_inputs(directory, model, "features", np.stack(columns, axis=1))
-        start = 2 + len(model.classes)
+        start = 2 + len(model.classes)  # after the class, the margin and the scores
         return np.ascontiguousarray(answers[:, start : start + model.input.n_words])
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
@@ -213,13 +214,13 @@ class NfpExporter(Exporter):
             "paper gives 95th percentiles. How far the formula is from each of its figures:",
             *calibration(device),
             "The paper fits about 32k weights in CLS beside what its threads keep there (footnote "
-            "13). What fits here is counted from what these threads keep: a layer's packed bits.",
+            "13). This export counts what its own threads keep: a layer's packed bits.",
         ]
         cache = device.memory("emem").bytes
         if plan.memory == "emem" and built.size > cache:
             notes.append(
                 f"The weights ({built.size} bytes) are larger than the EMEM cache ({cache} "
-                "bytes), so that reads reach DRAM, whose access time the paper does not give."
+                "bytes). Reads reach DRAM, whose access time the paper does not give."
             )
         return Report(tuple(figures), tuple(notes))
 
@@ -265,6 +266,7 @@ class NfpExporter(Exporter):
             "classes": named(model.classes, list(model.classes)),
             "features": named(features, [f"{f} {units[f]}".strip() for f in features]),
             "max_words": max(layer.n_words for layer in model.layers),
+            # Size of the trace that the host program keeps of all hidden layers.
             "hidden_words": sum(word_count(layer.n_outputs) for layer in model.hidden),
             "words": len(built.words),
             "shunt": model.shunt,

@@ -78,10 +78,11 @@ def _plan(
     words = max(word_count(layer.n_inputs) for layer in model.layers)
     reserve = int(options["cls-reserve"])
     state, classes = str(options["state"]), len(model.classes)
-    serving = 4 * (2 * words + classes + len(model.input.features))
+    serving = 4 * (2 * words + classes + len(model.input.features))  # arrays of n3ic_serve()
     if mode == "data":
         threads = int(options["threads"])
         return ThreadPlan(mode, memory, state, threads, threads, serving, 0, reserve)
+    # An executor computes whole words of 32 neurons: more executors than words would idle.
     widest = max((word_count(layer.n_outputs) for layer in model.hidden), default=classes)
     chosen = int(options["executors"])
     executors = chosen or max(2, min(int(device.limits["executors"]), widest))
@@ -121,7 +122,7 @@ def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple
 
 
 def available(p: ThreadPlan, device: Device) -> int:
-    """Bytes of the plan's memory that are left for weights beside threads and firmware."""
+    """Bytes of the plan's memory that threads and firmware leave for weights."""
     limits = device.limits
     size = device.memory(p.memory).bytes
     if p.memory == "emem":
@@ -157,7 +158,7 @@ def _missing(
 
 
 def check(model: BinaryModel, p: ThreadPlan, device: Device) -> Fit:
-    """Placements of the network, and its problems."""
+    """Place the parts of the network in memories, and list what does not fit."""
     built = blob.build(model)
     placements = [Placement(part, p.memory, size) for part, size in built.sections.items() if size]
     threads = _state_threads(p, device)
@@ -177,7 +178,7 @@ def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Proble
     if short > 0:
         problems.append(
             Problem(
-                f"{threads} threads keep {p.state_bytes} bytes each of layer inputs in "
+                f"{threads} threads keep {p.state_bytes} bytes of layer inputs each in "
                 f"{p.state.upper()}, {short} bytes more than it has; "
                 f"{max(0, room - p.dispatcher_bytes) // p.state_bytes} threads would fit there",
                 memory=p.state,
@@ -192,7 +193,7 @@ def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Proble
 
 
 def state_bytes(p: ThreadPlan, device: Device) -> int:
-    """Bytes of state in one memory, that of an island or of a micro-engine."""
+    """Bytes of state in one memory: the CLS of an island or the LMEM of a micro-engine."""
     return _state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
 
 
@@ -213,7 +214,7 @@ def _state_room(p: ThreadPlan, device: Device) -> int:
 
 def mailbox_bytes(model: BinaryModel, p: ThreadPlan) -> int:
     """Bytes of the mailbox: one slot for each thread that accepts requests."""
-    asked = max(model.input.n_words, len(model.input.features))
+    asked = max(model.input.n_words, len(model.input.features))  # a slot takes either form
     return 4 * p.slots * (3 + asked + len(model.classes))
 
 
@@ -237,7 +238,7 @@ def _weights_problem(model: BinaryModel, p: ThreadPlan, device: Device, missing:
 
 
 def _nearest_state(model: BinaryModel, p: ThreadPlan, threads: int, room: int) -> str:
-    """The same network with its layers cut to the width that the threads' state allows."""
+    """The network's shape with layers cut to the width that the threads' state allows."""
     # A thread's state is `copies` layer inputs, which shrink with the layers, and a fixed rest.
     copies = 2 * threads if p.mode == "data" else threads + 2 * p.slots
     wide = max(word_count(layer.n_inputs) for layer in model.layers)

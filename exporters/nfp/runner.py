@@ -18,7 +18,7 @@ from n3ic.model.bits import Words, unpack, word_count
 from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 from n3ic.util.process import run_tool
 
-STRICT = (
+STRICT = (  # nfcc reads C90: warnings that gcc gives for anything later are errors
     *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
     *("-Wvla", "-Wdeclaration-after-statement", "-pthread"),
 )
@@ -102,6 +102,7 @@ def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
     verdicts = np.where(shunted, SHUNT, answers[:, 0].astype(np.int64))
     return Inference(
         scores=scores,
+        # A shunted row answers no class; the reference has one, which the scores give.
         classes=np.where(shunted, classes_of(scores), verdicts),
         margins=answers[:, 1].view(np.int32).copy(),
         hidden=tuple(hidden),

@@ -12,7 +12,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.colocation import over_budget
 from n3ic.targets.device import Device
 
-ISLAND_MEMORIES = ("cls", "ctm")  # memories that every island has its own of
+ISLAND_MEMORIES = ("cls", "ctm")  # each island has its own
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Sharing:
     """Several networks on one NFP.
 
     Attributes:
-        way: how the networks run, in words.
-        memory: bytes of each memory that networks and threads' state use, summed over all islands.
+        way: how the networks run, as a phrase for reports.
+        memory: bytes that the networks and the threads' state use of each memory, over all islands.
         problems: resources that are exceeded; empty if all networks fit.
     """
 
@@ -33,9 +33,9 @@ class Sharing:
 def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device) -> Sharing:
     """Lay out several networks together.
 
-    Networks that run one per thread lie side by side, on threads of the island whose memory holds
-    their weights. Networks that need a chain of threads take turns on one chain. Threads, their
-    state and the mailbox exist once for all networks.
+    A network that fits one thread runs on threads of the island whose memory holds its weights.
+    Networks that need a chain of threads take turns on one chain. All networks share the threads,
+    their state and the mailbox.
     """
     islands = int(device.limits["islands"])
     sizes = [blob.build(model).size for model in models]
@@ -61,6 +61,7 @@ def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: De
             problems += over_budget({what: sum(bytes_here)}, {what: room})
             continue
         data = [plans[i] for i in own if plans[i].mode == "data"]
+        # Chained networks need no thread of their own, so only memory bounds their number.
         threads = min((placement.threads_per_island(p, device) for p in data), default=len(own))
         places = placement.spread(bytes_here, room, islands, threads)
         if places is None:
@@ -85,6 +86,7 @@ def _shared_bytes(
     for mode in ("data", "model"):
         of_mode = [p for p in plans if p.mode == mode]
         for name in {p.state for p in of_mode}:
+            # The same threads serve all networks of a mode: the largest state is enough.
             most = max(placement.state_bytes(p, device) for p in of_mode if p.state == name)
             out[name] = out.get(name, 0) + most
     boxes = (placement.mailbox_bytes(m, p) for m, p in zip(models, plans, strict=True))
@@ -93,7 +95,7 @@ def _shared_bytes(
 
 
 def _room(name: str, cls_reserve: int, taken: int, device: Device) -> int:
-    """Bytes of a memory (per island if every island has it) that weights may use."""
+    """Bytes of a memory that weights may use; per island for a memory that every island has."""
     dram = int(device.limits["emem_dram_bytes"])  # DRAM behind EMEM's cache, which the device lists
     size = dram if name == "emem" else device.memory(name).bytes
     reserve = cls_reserve if name == "cls" else int(device.limits[f"reserve_{name}"])

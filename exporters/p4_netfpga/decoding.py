@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a network back from the constants of ``n3ic.p4``; shares no code with the writer."""
 
+# Numbers have a bounded count of digits, so that a hostile program cannot make int() slow.
+
 from __future__ import annotations
 
 import re
@@ -40,7 +42,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
     Args:
         source: P4 source.
         model: the model, which gives the shape and the model's number.
-        shunt_port: port for shunted packets; None for the port of all others.
+        shunt_port: port for shunted packets; None if they leave as all others.
 
     Raises:
         VerifyError: a constant is missing, duplicated, or applied to another neuron's counter, or
@@ -57,6 +59,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
 
     for layer, neuron, read, width, weights, mask_width, mask in _XNOR.findall(source):
         expected = "x" if layer == "0" else f"l{int(layer) - 1}_y"
+        # Equal weights applied to another vector are another network: it must be the last layer's.
         if read != expected or mask_width not in ("", width):
             raise VerifyError(f"{name}: layer {layer}, neuron {neuron} reads {read}")
         keep("weights", layer, neuron, int(weights, 16))
@@ -74,10 +77,10 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
     ports = [int(digits, 16) for digits in _PORT.findall(source)]
     if len(thresholds) > 1 or ports != ([] if shunt_port is None else [shunt_port]):
         raise VerifyError(
-            f"{name}: shunted by the thresholds {thresholds} to the ports {ports}, the export's "
-            f"port is {shunt_port}"
+            f"{name}: shunts below the thresholds {thresholds} to the ports {ports}; one threshold "
+            f"at most and the export's port {shunt_port} are expected"
         )
-    said = _MODEL.findall(source)
+    said = _MODEL.findall(source)  # once for the reply's header, once for the digest
     if len(said) != 2:
         raise VerifyError(f"{name}: the model's number is written {len(said)} times, not twice")
     digest = held_digest([int(number, 16) for number in said], model)

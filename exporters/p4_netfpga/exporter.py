@@ -42,7 +42,7 @@ class P4NetfpgaExporter(P4Target):
         for what in ("luts", "brams")
     }
     sharing: ClassVar[str] = "one after the other in one pipeline"
-    crossed: ClassVar[int] = INGRESS << 1
+    crossed: ClassVar[int] = INGRESS << 1  # ports are one bit each: the host's interface is next
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         shunt_port(255, "one bit each, 8 is the host's nf1"),
@@ -80,6 +80,7 @@ class P4NetfpgaExporter(P4Target):
         """LUTs and BRAMs: the paper's figures for the shape, scaled, beside the reference NIC."""
         paper = self.device.paper
         bit_operations = sum(shape_operations(shape) for shape in shapes) + masked
+        # Only the network scales: the reference NIC is in the paper's figures and stays one.
         ratio = bit_operations / shape_operations(PAPER_SHAPE)
         return {
             what: paper[f"reference_{what}"] + (paper[what] - paper[f"reference_{what}"]) * ratio

@@ -57,7 +57,7 @@ class HostSpnExporter(Exporter[SpnModel]):
         scratch = made.scratch_bytes(LEAST_ROWS)
         problems = []
         if scratch > MAX_SCRATCH:
-            text = f"{made.slots:,} values are held at once: {scratch:,} bytes of the stack"
+            text = f"{made.slots:,} values live at once take {scratch:,} bytes of the stack"
             problems.append(Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch))
         sizes = _memory(model, made)
         total = sum(sizes.values())
@@ -83,10 +83,11 @@ class HostSpnExporter(Exporter[SpnModel]):
         library, compiler = runner.compiled(directory)
         net = runner.load(library, None, directory)
         if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
-            raise VerifyError(f"bnn.c: another shape than {model.shape_text}")
+            raise VerifyError(f"bnn.c: the network's shape is not {model.shape_text}")
 
         def compute(kernel: str) -> Inference:
             found = net.classify(words)
+            # The C has two loops, for full blocks and for one row: both must agree.
             for row in range(min(len(words), LEAST_ROWS)):
                 part = slice(row, row + 1)
                 alone = net.classify(words[part])
@@ -103,7 +104,7 @@ class HostSpnExporter(Exporter[SpnModel]):
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
     ) -> Words:
-        """Pack inputs by ``bnn_encode``; see :func:`.running.encode`."""
+        """Pack inputs by ``bnn_encode``; see :func:`.runner.encode`."""
         return runner.encode(directory, model, features)
 
     def meter(
@@ -142,8 +143,9 @@ def _memory(model: SpnModel, made: SpnProgram) -> dict[str, int]:
     log_add = model.arithmetic.table if isinstance(model.arithmetic, LogArithmetic) else ()
     return {
         "tables": made.value_bytes * len(made.tables),
+        # One entry more: 0, for every difference beyond the table.
         "log_add": made.value_bytes * (len(log_add) + 1) if len(log_add) else 0,
-        "steps": (16 + made.value_bytes) * len(made.steps),
+        "steps": (16 + made.value_bytes) * len(made.steps),  # four words and one value
         "cuts": model.input_bytes,
     }
 
@@ -154,6 +156,7 @@ def _source(model: SpnModel) -> str:
     spec = model.input
     parts = []
     for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
+        # A field may cross words: a part is the bits that it has in one of them.
         for word in range(start // 32, (start + field.width - 1) // 32 + 1):
             low, high = max(start - 32 * word, 0), min(start + field.width - 32 * word, 32)
             parts.append({"field": i, "word": word, "mask": (1 << high) - (1 << low)})

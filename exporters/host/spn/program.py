@@ -38,7 +38,10 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Instruction:
-    """One step: ``to`` is set to operation ``kind`` of ``a``, ``b`` and ``by``; see the C."""
+    """One step: sets ``to`` to the result of operation ``kind`` on ``a``, ``b`` and ``by``.
+
+    ``spn_tables.c.j2`` defines the operations.
+    """
 
     kind: str
     to: int
@@ -88,16 +91,16 @@ def program(model: SpnModel) -> SpnProgram:
         writer.write(i, step)
     return SpnProgram(
         tuple(writer.steps),
-        tuple(writer.tables) or (0,),
+        tuple(writer.tables) or (0,),  # C has no empty arrays
         tuple(writer.slot[i] for i in made.scores),
         writer.slots,
-        8 if model.arithmetic.one else 4,
+        8 if model.arithmetic.one else 4,  # products need 64 bits; logarithms are only added
         len(model.input.fields),
     )
 
 
 class _Writer:
-    """Emits steps, and frees a slot after the last read of its value (linear-scan allocation)."""
+    """Emits steps; frees a value's slot after its last read (linear-scan allocation)."""
 
     def __init__(self, made: Operations) -> None:
         self.made = made
@@ -113,13 +116,13 @@ class _Writer:
         self._fused = _fused(made)
 
     def write(self, index: int, step: object) -> None:
-        """Emit the steps of an operation; a table that only a sum reads is fused into it."""
+        """Emit the steps of an operation; a sum looks up the tables that it alone reads."""
         if index in self._fused:
             return
         read = operands(self.made.steps[index])
         fused = [i for i in read if i in self._fused]
         plain = [i for i in read if i not in self._fused]
-        to = self._take()
+        to = self._take()  # before operands are freed: the loops in C write no slot that they read
         if isinstance(step, Lookup):
             self._look_up("LOOKUP", to, 0, step)
         elif isinstance(step, Constant):
@@ -128,7 +131,7 @@ class _Writer:
             first = "ADD_LOOKUP" if plain else "LOOKUP"
             self._fuse(first, to, self.slot[plain[0]] if plain else 0, fused[0])
             for i in fused[1:]:
-                self._fuse("ADD_LOOKUP", to, to, i)
+                self._fuse("ADD_LOOKUP", to, to, i)  # entry by entry, so in place is safe
         else:
             slots = [self.slot[i] for i in plain]
             by = step.by if isinstance(step, Offset | Scale) else 0
@@ -147,6 +150,7 @@ class _Writer:
     def _look_up(self, kind: str, to: int, a: int, lookup: Lookup) -> None:
         """Emit a look-up; small tables are padded to the eight entries of a register."""
         table = lookup.table
+        # No bin reaches the padding; the last entry keeps the values in range.
         if self.made.model.arithmetic.one == 0 and len(table) <= REGISTER:
             kind, table = f"{kind}_{REGISTER}", table + table[-1:] * (REGISTER - len(table))
         self._step(kind, to, a, lookup.field, self._place(table))
@@ -169,7 +173,7 @@ class _Writer:
 
 
 def _fused(made: Operations) -> frozenset[int]:
-    """Tables that are read inside the sum that adds them."""
+    """Find the tables that a single sum reads, so that its step can look them up."""
     return frozenset(
         i
         for i, (step, readers) in enumerate(zip(made.steps, made.readers, strict=True))

@@ -2,11 +2,11 @@
 /*
  * bnn-exec: classifies flow records from a file or from standard input, in batches.
  *
- * Reads CSV with a header that names the features (other columns are ignored), or with -f
- * binary rows of features, or with -p binary rows of packed input bits; both are little-endian
- * 32-bit words. Numbers of a CSV table are the integers of a NIC or in the data set's source
- * units: its first line or --units says which. Writes CSV: class index, class name, margin; index
- * -1 and the name shunt where the margin is below the network's threshold.
+ * Reads CSV with a header that names the features; other columns are ignored. With -f it reads
+ * binary rows of features, with -p binary rows of packed input bits, both in little-endian 32-bit
+ * words. Numbers of a CSV table are the integers of a NIC, or are in the data set's source units:
+ * the table's first line or --units says which. Writes CSV: class index, class name, margin. A flow
+ * whose margin is below the network's threshold has the index -1 and the name shunt.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -65,7 +65,7 @@ static void fail_memory(void) {
     exit(EXIT_INPUT);
 }
 
-/* A reader that stopped reading (head, less) is no error. */
+/* A reader that closed the pipe early (head, less) is no error. */
 static void fail_write(void) {
     if (errno == EPIPE) {
         _exit(0);
@@ -74,7 +74,7 @@ static void fail_write(void) {
     exit(EXIT_INPUT);
 }
 
-/* A name for people: what would steer a terminal becomes a question mark. */
+/* Writes a name to a terminal, with a question mark for each control character. */
 static void put_name(FILE *to, const char *text) {
     for (; *text; text++) {
         const unsigned char byte = (unsigned char)*text;
@@ -111,7 +111,7 @@ static void fail_read(const struct input *in) {
     exit(EXIT_INPUT);
 }
 
-/* Next line without its end, or NULL at the end of the input; *length as it was read. */
+/* Next line without its end, or NULL at the end of the input. *length counts zero bytes too. */
 static char *next_line(struct input *in, size_t *length) {
     size_t n = 0;
     in->line++;
@@ -182,7 +182,7 @@ static char *next_cell(char **at) {
     return start;
 }
 
-/* What is wrong with a number, or NULL. */
+/* Parses a number. Returns what is wrong with it, or NULL. */
 static const char *parse_number(const char *text, uint32_t *value) {
     uint64_t n = 0;
     while (*text == ' ' || *text == '\t') {
@@ -212,7 +212,7 @@ static const char *parse_number(const char *text, uint32_t *value) {
     return NULL;
 }
 
-/* What is wrong with a decimal number, or NULL. */
+/* Parses a decimal number. Returns what is wrong with it, or NULL. */
 static const char *parse_decimal(const char *text, double *value) {
     text += strspn(text, BLANKS);
     if (!*text) {
@@ -228,7 +228,7 @@ static const char *parse_decimal(const char *text, double *value) {
     return *value >= -DBL_MAX && *value <= DBL_MAX ? NULL : "not a finite number";
 }
 
-/* What is wrong with a number that must be an integer, such as 7, 7.0 or 7e0; or NULL. */
+/* Parses an integer, also one written as 7.0 or 7e0. Returns what is wrong with it, or NULL. */
 static const char *parse_whole(const char *text, double limit, uint32_t *value) {
     double decimal = 0;
     if (!parse_number(text, value)) {
@@ -256,7 +256,7 @@ static enum units parse_units(const char *text) {
     return strcmp(text, "source") == 0 ? UNITS_SOURCE : UNITS_UNKNOWN;
 }
 
-/* Which feature each column holds; UINT32_MAX for none. */
+/* The feature that each column holds; UINT32_MAX for a column to ignore. */
 struct columns {
     uint32_t *feature;
     uint32_t count;
@@ -274,7 +274,7 @@ static void fail_empty(const struct input *in) {
     exit(EXIT_INPUT);
 }
 
-/* What a line says of the units, without blanks at its end; NULL where it is no such line. */
+/* The units that a line declares, without blanks at its end; NULL for any other line. */
 static char *said_units(char *line) {
     if (*line != '#') {
         return NULL;
@@ -305,8 +305,8 @@ static int has_scales(const struct bnn *net) {
 }
 
 /*
- * The header's line; *units becomes what the line above it says, which may not contradict.
- * Where no feature has a scale, both units are the same.
+ * Returns the header's line. Sets *units to those that the line above it declares; it is an error
+ * if they contradict the option. If no feature has a scale, both units are the same.
  */
 static char *read_units(struct input *in, const struct bnn *net, enum units *units) {
     size_t length = 0;
@@ -389,7 +389,7 @@ static void read_header(struct input *in, const struct bnn *net, struct columns 
     free(seen);
 }
 
-/* A cell as the feature's integer; what is wrong with it, or NULL. */
+/* Parses a cell to the feature's integer. Returns what is wrong with it, or NULL. */
 static const char *parse_cell(const struct bnn *net, uint32_t feature, enum units units,
                               const char *cell, uint32_t *value) {
     double decimal = 0;
@@ -404,7 +404,7 @@ static const char *parse_cell(const struct bnn *net, uint32_t feature, enum unit
     return wrong;
 }
 
-/* Rows of features read into `rows`, at most `limit`; 0 at the end of the input. */
+/* Reads at most `limit` rows of features. Returns their number, 0 at the end of the input. */
 static size_t read_csv(struct input *in, const struct bnn *net, const struct columns *columns,
                        enum units units, uint32_t *rows, size_t limit) {
     const uint32_t n_features = bnn_features(net);
@@ -454,7 +454,8 @@ static size_t read_csv(struct input *in, const struct bnn *net, const struct col
     return n;
 }
 
-/* Records of `width` little-endian words; 0 at the end of the input. */
+/* Reads at most `limit` records of `width` little-endian words. Returns their number, 0 at the end
+ * of the input. */
 static size_t read_words(struct input *in, uint32_t width, uint32_t *rows, size_t limit) {
     uint8_t *bytes = (uint8_t *)rows;
     const size_t record = (size_t)width * 4;
@@ -468,6 +469,7 @@ static size_t read_words(struct input *in, uint32_t width, uint32_t *rows, size_
         exit(EXIT_INPUT);
     }
     in->line += got / record;
+    /* In place: a word's bytes are all read before the word is written. */
     for (size_t i = 0; i < got / 4; i++) {
         const uint8_t *b = bytes + 4 * i;
         rows[i] = b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
@@ -491,7 +493,8 @@ static void check_padding(const struct input *in, const struct bnn *net, const u
 
 /* --- output ---------------------------------------------------------------------------- */
 
-/* A cell of CSV; an apostrophe stands before what a spreadsheet would take for a formula. */
+/* Writes a cell of CSV, with an apostrophe before text that a spreadsheet would run as a formula.
+ */
 static void put_text(const char *text) {
     const char *guard = *text && strchr("=+-@\t\r", *text) ? "'" : "";
     if (!text[strcspn(text, ",\"\r\n")]) {
@@ -581,6 +584,7 @@ static struct bnn *load(const char *path) {
     while (stream) {
         const size_t got = fread(blob + size, 1, capacity - size, stream);
         size += got;
+        /* A longer file is cut here; its checksum then fails. */
         if (size < capacity || capacity > MAX_BLOB) {
             break;
         }
@@ -703,7 +707,7 @@ int main(int argc, char **argv) {
         }
     }
     if (form != FORM_CSV && units == UNITS_SOURCE) {
-        fprintf(stderr, "%s: binary records hold the integers of a NIC: no --units source\n",
+        fprintf(stderr, "%s: binary records hold the integers of a NIC: omit --units source\n",
                 program);
         return EXIT_USAGE;
     }

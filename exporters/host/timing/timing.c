@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Times a kernel: calls in a loop, in batches, and calls that wait for the one before. */
+/* Times a kernel: single calls, batches, and calls that each wait for the one before. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "bnn.h"
@@ -20,7 +20,7 @@ static double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Nanoseconds an inference, the fastest of `repeats` passes over all rows. */
+/* Nanoseconds per inference, the fastest of `repeats` passes over all rows. */
 double timing_batches(const struct bnn *net, const uint32_t *words, size_t rows, size_t batch,
                       uint32_t repeats, uint32_t *classes, int32_t *margins) {
     const uint32_t width = bnn_words(net);
@@ -64,7 +64,8 @@ double timing_features(const struct bnn *net, const uint32_t *features, size_t r
     return best;
 }
 
-/* From input bits, each chosen by the class before it; `rows` is a power of two. */
+/* The class of each row chooses the next row, so that no two inferences overlap in the CPU. `rows`
+ * must be a power of two. */
 double timing_dependent(const struct bnn *net, const uint32_t *words, size_t rows,
                         uint32_t repeats) {
     const uint32_t width = bnn_words(net);

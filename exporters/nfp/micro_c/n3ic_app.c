@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executor as a program: each thread serves one slot of a mailbox in IMEM, so that the
- * network can be tried on the card before it is joined to a data plane. A data plane defines
- * N3IC_NO_MAIN, includes this file and calls n3ic_encode() and n3ic_classify() itself.
+ * The executor as a program: each thread serves one slot of a mailbox in IMEM. The network can
+ * thus be tried on the card without a data plane. A data plane defines N3IC_NO_MAIN, includes
+ * this file and calls n3ic_encode() and n3ic_classify() itself.
  */
 #include "n3ic_port.h"
 
@@ -21,7 +21,7 @@
 
 #ifndef N3IC_NO_MAIN
 
-/* What this context of this micro-engine does; contexts without a part return. */
+/* The part of this context of this micro-engine; contexts without one return. */
 int main(void) {
 #if N3IC_MODEL_PARALLEL
     if (ctx() < N3IC_FIRST_EXECUTOR) {

@@ -15,7 +15,9 @@
 #define N3IC_SIGNAL_END 2
 #define N3IC_FIRST_EXECUTOR 2 /* contexts 0 and 1 of a micro-engine are dispatchers */
 
-/* Of the layer that is being computed: its number, who waits for it, its input and output. */
+/* The layer that is being computed: its number, the dispatcher that waits for it, its input and
+ * output. Layer l reads n3ic_results[l & 1] and writes the other half, so that a fast executor does
+ * not overwrite what a slow one still reads. */
 __declspec(shared scope(global) export imem) volatile uint32_t n3ic_job_layer;
 __declspec(shared scope(global) export imem) volatile uint32_t n3ic_job_dispatcher;
 __declspec(shared scope(global) export imem) volatile uint32_t n3ic_job_lock;
@@ -31,7 +33,7 @@ __intrinsic void n3ic_notify_dispatcher(uint32_t place, uint32_t number) {
     n3ic_signal(place / N3IC_FIRST_EXECUTOR, place % N3IC_FIRST_EXECUTOR, number);
 }
 
-/* The part of the current layer that belongs to an executor by its place. */
+/* Computes an executor's part of the current layer; its place in the chain says which. */
 static void n3ic_share(uint32_t place, N3IC_STATE uint32_t *x) {
     uint32_t layer = n3ic_job_layer;
     uint32_t from = layer & 1;
@@ -50,6 +52,7 @@ static void n3ic_share(uint32_t place, N3IC_STATE uint32_t *x) {
         end = items;
     if (i >= end)
         return;
+    /* One copy to fast memory: each of the executor's neurons reads the whole input. */
     for (k = 0; k < words; k++)
         x[k] = n3ic_results[from][k];
     for (; i < end; i++) {
@@ -76,6 +79,7 @@ static void n3ic_executor(uint32_t place) {
         if (place + 1 < N3IC_EXECUTORS)
             n3ic_notify_executor(place + 1, N3IC_SIGNAL_START);
         n3ic_share(place, x);
+        /* The end passes from the last executor to the first, so it follows every write. */
         if (place + 1 < N3IC_EXECUTORS) {
             __implicit_write(&end);
             __wait_for_all(&end);
@@ -87,7 +91,8 @@ static void n3ic_executor(uint32_t place) {
     }
 }
 
-/* The dispatcher's part: the layers in turn, from packed input bits to class scores. */
+/* The dispatcher's part: has the layers computed in turn, from packed input bits to class scores.
+ */
 static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
                      N3IC_STATE int32_t *scores) {
     SIGNAL end;
@@ -118,7 +123,7 @@ static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t
     for (i = 0; i < N3IC_CLASSES; i++)
         scores[i] = n3ic_result_scores[i];
     n3ic_store(n3ic_job_lock, 0);
-    (void)y;
+    (void)y; /* used in data-parallel mode */
 }
 
 #endif /* N3IC_CHAIN_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data-parallel mode: a thread runs a whole network, and many threads run many.
+ * Data-parallel mode: each thread runs a whole network.
  */
 #ifndef N3IC_DATA_H
 #define N3IC_DATA_H
 
-/* The layers in turn, from packed input bits in `x` to class scores; `x` and `y` are overwritten.
- */
+/* Computes the layers in turn, from packed input bits in `x` to class scores. Overwrites `x` and
+ * `y`: every word of a layer reads all of `x`, so its outputs wait in `y`. */
 static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
                      N3IC_STATE int32_t *scores) {
     uint32_t layer;

@@ -2,9 +2,9 @@
 /*
  * The input stage: integer features to packed input bits.
  *
- * n3ic_words[5] counts the fields and n3ic_words[6] is where they stand, five words each:
- * index of the feature, kind (0 binary, 1 thermometer), width in bits, largest value, and
- * where the cuts of a thermometer are.
+ * n3ic_words[5] counts the fields and n3ic_words[6] is the place of the first. A field has five
+ * words: index of the feature, kind (0 binary, 1 thermometer), width in bits, largest value, and
+ * the place of a thermometer's cuts.
  */
 #ifndef N3IC_INPUT_H
 #define N3IC_INPUT_H
@@ -27,6 +27,7 @@ static void n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x) {
             value = n3ic_words[field + 3];
         if (n3ic_words[field + 1] == 0) {
             x[bit / 32] |= value << (bit % 32);
+            /* A field in two words has bit % 32 > 0, so the shift is below 32, as C demands. */
             if (bit % 32 + width > 32 && bit / 32 + 1 < N3IC_INPUT_WORDS)
                 x[bit / 32 + 1] |= value >> (32 - bit % 32);
             bit += width;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The neurons: Algorithm 1 with a block size of 32 and a threshold a neuron.
+ * The neurons: Algorithm 1 with a block size of 32 and a threshold for each neuron.
  *
- * All parameters are in n3ic_words (n3ic_weights.h), which has the layout of weights.bin:
- * a header, four words a layer, and for each neuron one row: its threshold (or a class's
- * bias), its weights, and its mask where the layer has one.
+ * All parameters are in n3ic_words (n3ic_weights.h), which has the layout of weights.bin: a
+ * header, four words for each layer, and one row for each neuron. A row is the threshold (or a
+ * class's bias), the weights, and in a masked layer the mask.
  */
 #ifndef N3IC_NEURON_H
 #define N3IC_NEURON_H
@@ -17,7 +17,7 @@
 
 #define N3IC_WORDS_OF(bits) (((bits) + 31) / 32)
 
-/* Words of a layer's input or output, never more than a thread has room for. */
+/* Words of a layer's input or output; bounded, so that wrong weights overrun no array. */
 __intrinsic uint32_t n3ic_layer_words(uint32_t layer, uint32_t item) {
     uint32_t words = N3IC_WORDS_OF(N3IC_LAYER(layer, item));
 
@@ -33,7 +33,8 @@ __intrinsic uint32_t n3ic_row(uint32_t layer, uint32_t neuron) {
     return N3IC_LAYER(layer, N3IC_ROWS) + neuron * (words + 1);
 }
 
-/* popcount(XNOR(w, x) & mask) of the neuron at `row`; pad weights are 1, pad inputs are 0. */
+/* popcount(XNOR(w, x) & mask) of the neuron at `row`. Padding never agrees: its weights are 1 and
+ * its inputs 0. */
 __intrinsic uint32_t n3ic_agreements(uint32_t row, uint32_t words, uint32_t masked,
                                      N3IC_STATE uint32_t *x) {
     uint32_t count = 0;
@@ -69,7 +70,8 @@ static uint32_t n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint3
     return fired;
 }
 
-/* Score of a class: agreements and bias, as a signed number. */
+/* Score of a class: agreements and bias. The unsigned sum wraps, so a negative bias in two's
+ * complement is right. */
 static int32_t n3ic_score(uint32_t index, N3IC_STATE uint32_t *x) {
     uint32_t layer = N3IC_LAYERS - 1;
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);

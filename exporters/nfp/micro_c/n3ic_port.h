@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What differs between the NFP's compiler and a host's: the popcount, signals
- * between micro-engines, the lock, and the name of the running thread.
- * Everything else of this folder is one source for both.
+ * between micro-engines, the lock, and the number of the running micro-engine.
+ * Every other file of this folder is the same source for both.
  */
 #ifndef N3IC_PORT_H
 #define N3IC_PORT_H

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A mailbox in IMEM: a context waits for a question in its slot, runs the network, and answers.
- * Whoever includes this says where the network's words are (n3ic_words), its sizes, how much room
- * the arrays have (N3IC_MOST_...), and which margins are left to the host (N3IC_UNDECIDED).
+ * The including file defines the network's words (n3ic_words), its sizes, the sizes of the arrays
+ * (N3IC_MOST_...), and which margins are left to the host (N3IC_UNDECIDED).
  */
 #ifndef N3IC_SERVE_H
 #define N3IC_SERVE_H
 
-/* States of a slot: whoever asks writes input first, then one of the two questions. */
+/* States of a slot. The asking side writes the input first, then one of the two questions. */
 #define N3IC_FREE 0
 #define N3IC_ASK_BITS 1
 #define N3IC_ASK_FEATURES 2
 #define N3IC_DONE 3
 
-/* In place of a class: the margin is below the threshold, the host decides the flow. */
+/* Stands for the class where the margin is below the threshold: the host decides the flow. */
 #define N3IC_SHUNT 0xffffffffu
 
 struct n3ic_slot {
@@ -41,8 +41,8 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 #include "n3ic_data.h"
 #endif
 
-/* Class of packed input bits in `x`, or N3IC_SHUNT; `scores` takes the class scores, `y` is room to
- * work. */
+/* Class of packed input bits in `x`, or N3IC_SHUNT. Writes the class scores to `scores`; `y` is
+ * scratch memory. */
 static uint32_t n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
                               N3IC_STATE int32_t *scores, int32_t *margin) {
     uint32_t best = 0;
@@ -101,6 +101,7 @@ static void n3ic_serve(uint32_t place) {
         n3ic_box[place].margin = margin;
         for (i = 0; i < N3IC_CLASSES; i++)
             n3ic_box[place].scores[i] = scores[i];
+        /* Last: the asking side reads the answer as soon as the state says so. */
         n3ic_store(n3ic_box[place].state, N3IC_DONE);
     }
 }

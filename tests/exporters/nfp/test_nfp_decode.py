@@ -131,5 +131,5 @@ def test_a_field_of_no_kind_feature_or_cuts_is_refused(field, at, value):
     words = build(model_of(None)).words.copy()
     words[words[6] + 5 * field + at] = value
     assert difference(words, model_of(None)) == (
-        f"weights.bin, input field {field}: no such kind, feature or cuts"
+        f"weights.bin, input field {field}: unknown kind, feature or cuts"
     )

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The sum-product network whose tables stand above, behind the interface of bnn.h.
+ * Computes the sum-product network of the tables above, with the interface of bnn.h.
  *
  * Rows are computed in blocks: each step of the program is one loop over the rows of a block,
- * which compilers turn into vector code. Values are logarithms of base 2 in 32 bits, where a
- * product adds and a sum takes the larger operand and a table's correction, or fixed point in 64
- * bits, where it multiplies.
+ * which compilers turn into vector code. Values have one of two forms. Logarithms of base 2 have 32
+ * bits: a product adds them, a sum is the larger operand plus a correction from a table. Fixed
+ * point numbers have 64 bits.
  */
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -62,13 +62,14 @@ SPN_INLINE uint32_t count_bits(uint32_t bits) {
 #if defined(__GNUC__)
     return (uint32_t)__builtin_popcount(bits);
 #else
+    /* Sums in fields of 2, 4 and 8 bits; the product adds the four bytes into the highest. */
     bits -= (bits >> 1) & 0x55555555u;
     bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
     return (((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24;
 #endif
 }
 
-/* The bin of each feature is the number of bits that are set in its field. */
+/* The bin of each feature is the number of bits set in its field: a thermometer code. */
 SPN_INLINE void bins_of_words(const uint32_t *words, size_t rows, uint32_t (*bins)[BLOCK]) {
     memset(bins, 0, sizeof(uint32_t[FIELDS][BLOCK]));
     for (const struct part *p = parts; p < parts + PARTS; p++) {
@@ -79,7 +80,7 @@ SPN_INLINE void bins_of_words(const uint32_t *words, size_t rows, uint32_t (*bin
     }
 }
 
-/* How many cuts a value reaches: they increase. */
+/* Number of cuts that a value reaches. Cuts increase, so a binary search finds it. */
 SPN_INLINE uint32_t reached(const uint32_t *cut, uint32_t count, uint32_t value) {
     uint32_t low = 0;
     while (count) {
@@ -99,6 +100,7 @@ SPN_INLINE void bins_of_features(const uint32_t *features, size_t rows, uint32_t
         for (size_t i = 0; i < rows; i++) {
             value[i] = features[i * FIELDS + f];
         }
+        /* Loops run over whole blocks, which vectorises; values of missing rows are not used. */
         if (width > FEW_CUTS) {
             for (size_t i = 0; i < BLOCK; i++) {
                 bins[f][i] = reached(cut, width, value[i]);
@@ -130,8 +132,8 @@ SPN_INLINE void look_up_eight(spn_value *to, const spn_value *a, const uint32_t 
 }
 #endif
 
-/* All steps for the first `rows` of a block; that and `vector`, whether there is AVX2, are
- * constants where this is inlined. */
+/* Runs all steps for the first `rows` of a block. `rows` and `vector` (whether the CPU has AVX2)
+ * are constants at each call, so that inlining makes a loop of fixed length for each. */
 SPN_INLINE void run_steps(const uint32_t (*restrict bins)[BLOCK],
                           spn_value (*restrict values)[BLOCK], const size_t rows,
                           const int vector) {
@@ -204,7 +206,8 @@ SPN_INLINE void run_steps(const uint32_t (*restrict bins)[BLOCK],
             break;
         }
 #else
-        /* Operands of a product are below 2^32, which vector units multiply as they are. */
+        /* Operands of a product are below 2^32: vector units have a 32 by 32 bit multiplication,
+         * but not all have one of 64 bits. */
         case STEP_TIMES: {
             const spn_value *b = values[s->b];
             for (size_t i = 0; i < rows; i++) {
@@ -228,7 +231,7 @@ SPN_INLINE void run_steps(const uint32_t (*restrict bins)[BLOCK],
     }
 }
 
-/* The highest score wins, the lowest index on a tie; what leads by too little is shunted. */
+/* The highest score wins, the lowest index on a tie. A margin below SHUNT is shunted. */
 SPN_INLINE void decide(const spn_value (*values)[BLOCK], size_t rows, size_t start,
                        const struct sink *out) {
     for (size_t i = 0; i < rows; i++) {
@@ -268,6 +271,7 @@ SPN_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out
         } else {
             bins_of_features(input + start * FIELDS, n, bins);
         }
+        /* A part of a block runs as a whole one: the surplus rows have bins and are dropped. */
         if (n == 1) {
             run_steps((const uint32_t (*)[BLOCK])bins, values, 1, vector);
         } else {
@@ -360,6 +364,7 @@ int bnn_init(struct bnn **out) {
     if (!net) {
         return BNN_NO_MEMORY;
     }
+    /* Kernels are listed from slow to fast; the first runs on every CPU. */
     for (uint32_t i = 0; i < KERNELS; i++) {
         net->kernel = kernels[i].supported() ? &kernels[i] : net->kernel;
     }
@@ -367,7 +372,7 @@ int bnn_init(struct bnn **out) {
     return BNN_OK;
 }
 
-/* The network is compiled in: there is no file of it. */
+/* The network is compiled in and cannot be loaded from a file. */
 int bnn_load_blob(struct bnn **out, const void *blob, size_t size) {
     (void)out;
     (void)blob;
@@ -433,7 +438,8 @@ double bnn_scale(const struct bnn *net, uint32_t feature) {
 }
 
 uint32_t bnn_integer(const struct bnn *net, uint32_t feature, double value) {
-    /* volatile: rounded here, where a compiler could fuse it with the subtraction below. */
+    /* volatile: the product is rounded here; a compiler could fuse it with the subtraction below.
+     */
     const volatile double scaled = value * bnn_scale(net, feature);
     if (!(value > 0)) {
         return 0;

@@ -26,7 +26,7 @@ static const uint32_t magic_order = 0x1a2b3c4d;
 static const char damaged[] = "a block or packet is damaged";
 static const char no_capture[] = "no capture: pcap (version 2) or pcapng is expected";
 
-/* Where stamps of an interface come from: units a second, and seconds to be added. */
+/* How to read the time stamps of an interface: units a second, and seconds to add. */
 struct interface {
     uint64_t resolution, offset;
     int binary;
@@ -35,7 +35,7 @@ struct interface {
 struct capture {
     int fd;
     const volatile sig_atomic_t *stop;
-    uint8_t *data; /* read and not yet used: [at, end) */
+    uint8_t *data; /* bytes [at, end) are read and not yet used */
     size_t at, end;
     const char *wrong;
     int swapped, blocks, nanoseconds, has_link;
@@ -68,13 +68,15 @@ static uint64_t number64(const struct capture *c, const uint8_t *p) {
     return x;
 }
 
-/* Reads a piece more; 0 at the end of the input. */
+/* Reads one more piece; 0 at the end of the input. take() asks only while fewer than MAX_BLOCK
+ * bytes are left, so a piece always has room behind them. */
 static int fill(struct capture *c) {
     memmove(c->data, c->data + c->at, c->end - c->at);
     c->end -= c->at;
     c->at = 0;
     while (!*c->stop) {
         struct pollfd ready = {.fd = c->fd, .events = POLLIN};
+        /* A signal just before the call does not interrupt it: *stop is tested each second. */
         if (poll(&ready, 1, 1000) > 0) {
             const ssize_t got = read(c->fd, c->data + c->end, PIECE);
             if (got >= 0) {
@@ -90,7 +92,7 @@ static int fill(struct capture *c) {
     return 0;
 }
 
-/* The next n bytes, at most MAX_BLOCK; NULL where there are fewer. */
+/* The next n bytes, at most MAX_BLOCK; NULL if fewer are left. */
 static const uint8_t *take(struct capture *c, size_t n) {
     while (c->end - c->at < n) {
         if (!fill(c)) {
@@ -106,17 +108,17 @@ static int refuse(struct capture *c, const char *wrong) {
     return -1;
 }
 
-/* Why take() gave nothing inside of something: -1, or 0 where the program is to stop. */
+/* Result after take() failed inside a packet or block: -1, or 0 if the program is to stop. */
 static int cut(struct capture *c) {
     return *c->stop ? 0 : refuse(c, c->wrong ? c->wrong : "it is cut short");
 }
 
-/* The same between two packets or blocks, where the input may end. */
+/* Result after take() failed between two packets or blocks, where the input may end. */
 static int ended(struct capture *c) {
     return c->at == c->end && !c->wrong ? 0 : cut(c);
 }
 
-/* Link types of one meaning to the meter. */
+/* One link type for all that mean the same to the meter. */
 static uint32_t link_of(uint32_t type) {
     switch (type) {
     case LINK_RAW_OLD:
@@ -151,7 +153,7 @@ static int open_pcap(struct capture *c) {
     return 1;
 }
 
-/* As libpcap has them: signed, unless the file is of the other byte order. */
+/* As in libpcap: signed, unless the file has the other byte order. */
 static int64_t stamp32(const struct capture *c, const uint8_t *p) {
     return c->swapped ? (int64_t)number32(c, p) : (int32_t)number32(c, p);
 }
@@ -165,7 +167,7 @@ static int next_pcap(struct capture *c, struct captured *f) {
     f->nanoseconds = stamp32(c, head + 4) * (c->nanoseconds ? 1 : 1000);
     f->captured = number32(c, head + 8);
     f->length = number32(c, head + 12);
-    /* version 2.2 wrote the lengths in the other order, and 2.3 did now and then */
+    /* version 2.2 wrote the lengths in the other order, and 2.3 sometimes did */
     if (c->minor < 3 || (c->minor == 3 && f->captured > f->length)) {
         const uint32_t captured = f->length;
         f->length = f->captured;
@@ -191,12 +193,12 @@ struct block {
     const uint8_t *body; /* of `size` bytes */
 };
 
-/* Whether a block's length, header and trailer included, can be one. */
+/* Whether a block can have this length, header and trailer included. */
 static int sound(uint32_t total, uint32_t least) {
     return total >= least && total <= MAX_BLOCK && total % 4 == 0;
 }
 
-/* A section begins: its byte order, and no interfaces yet. */
+/* Reads the header of a section: sets the byte order, and forgets the interfaces before it. */
 static int section(struct capture *c, int first) {
     const uint8_t *head = take(c, 8);
     if (!head) {
@@ -226,7 +228,7 @@ static int section(struct capture *c, int first) {
         return refuse(c, first ? no_capture : "a section has another version");
     }
     if (!first && number32(c, rest + total - 16) != total) {
-        return refuse(c, damaged); /* libpcap takes the first one at its word */
+        return refuse(c, damaged); /* libpcap does not check the trailer of the first section */
     }
     c->n_interfaces = 0;
     return 1;
@@ -275,7 +277,7 @@ static int resolution(struct interface *i, uint32_t said) {
     return 1;
 }
 
-/* An interface's options; 0 where they are damaged. */
+/* Reads an interface's options; 0 if they are damaged. */
 static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct interface *i) {
     int seen_resolution = 0, seen_offset = 0;
     while (n) {
@@ -308,7 +310,7 @@ static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct
     return 1;
 }
 
-/* 0, or -1. */
+/* Returns 0, or -1. All interfaces must agree: the meter has one link type. */
 static int add_interface(struct capture *c, const struct block *b) {
     struct interface i = {.resolution = 1000000};
     if (b->size < 8 || !options(c, b->body + 8, b->size - 8, &i)) {
@@ -357,6 +359,7 @@ static int open_blocks(struct capture *c) {
 }
 
 static void stamp(struct captured *f, const struct interface *i, uint64_t units) {
+    /* Never 0: the bounds of the exponent keep `resolution` within 64 bits. */
     uint64_t part = units % i->resolution;
     if (i->binary) {
         part = part * SECOND / i->resolution;
@@ -369,7 +372,7 @@ static void stamp(struct captured *f, const struct interface *i, uint64_t units)
     f->nanoseconds = (int64_t)part;
 }
 
-/* A packet of a block that holds one: 1; 0 for other blocks. */
+/* Reads the packet of a block. Returns 1; 0 for a block without one. */
 static int packet(struct capture *c, const struct block *b, struct captured *f) {
     uint32_t interface = 0, at = 4;
     uint64_t units = 0;
@@ -440,7 +443,8 @@ static int start(struct capture *c) {
 struct capture *capture_open(int fd, const volatile sig_atomic_t *stop, const char **wrong) {
     struct capture *c = calloc(1, sizeof *c);
     if (c) {
-        c->data = malloc((size_t)MAX_BLOCK + PIECE); /* touched where a block is large */
+        c->data =
+            malloc((size_t)MAX_BLOCK + PIECE); /* the system maps pages when a block needs it */
     }
     if (!c || !c->data) {
         *wrong = "out of memory";

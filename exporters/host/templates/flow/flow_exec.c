@@ -3,8 +3,8 @@
  * flow-exec: packets in, verdicts out. Meters the packets of a capture or of an interface, and
  * classifies each flow when it is decided.
  *
- * Writes CSV, a line a flow: its key, its times, why it was decided then, the class, the margin
- * and the scores; the same bytes as n3ic predict CAPTURE gives.
+ * Writes CSV, one line for each flow: its key, its times, the event that decided it, the class, the
+ * margin and the scores. n3ic predict CAPTURE writes the same bytes.
  */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE /* getentropy, of POSIX since 2024 */
@@ -29,7 +29,7 @@
 
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
 enum { BATCH = 256, PACKETS_A_BATCH = 4096 };
-enum { GRACE_S = 1 }; /* a packet of an interface is fetched within that time */
+enum { GRACE_S = 1 }; /* a packet of an interface is fetched within this time */
 
 static const char *const program = "flow-exec";
 
@@ -40,7 +40,7 @@ static const char usage[] =
     "\n"
     "  -i IFACE   the packets of this network interface, until interrupted (Linux, as root)\n"
     "  -p         do not put the interface into promiscuous mode\n"
-    "  -c COUNT   end after so many packets\n"
+    "  -c COUNT   end after COUNT packets\n"
     "  -r         write the registers as well\n"
     "  -f         write the features as well\n"
     "  -b         write the network's input bits as well, bit 0 first\n"
@@ -53,7 +53,7 @@ static void on_signal(int number) {
     stopped = 1;
 }
 
-/* What is to be written, and where it comes from. */
+/* What to write, and the buffers that it comes from. */
 struct output {
     const struct bnn *net;
     struct meter *meter;
@@ -74,12 +74,12 @@ static void fail(const char *what, const char *why) {
 static void *allocate(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
     if (!memory) {
-        fail("memory", "there is not enough");
+        fail("memory", "too little is available");
     }
     return memory;
 }
 
-/* A reader that stopped reading (head, less) is no error. */
+/* A reader that closed the pipe early (head, less) is no error. */
 static void flush(void) {
     if (fflush(stdout) || ferror(stdout)) {
         if (errno == EPIPE) {
@@ -91,7 +91,8 @@ static void flush(void) {
 
 /* --- lines ----------------------------------------------------------------------------- */
 
-/* A cell of CSV; an apostrophe stands before what a spreadsheet would take for a formula. */
+/* Writes a cell of CSV, with an apostrophe before text that a spreadsheet would run as a formula.
+ */
 static void put_cell(const char *prefix, const char *text) {
     const int quoted = text[strcspn(text, ",\"\r\n")] != '\0';
     if (quoted) {
@@ -153,7 +154,7 @@ static void put_flow(uint64_t row, const struct record *r) {
            meter_end_name(r->why));
 }
 
-/* The rest of a line: verdict of row i of the batch, and what was asked for besides. */
+/* Writes the rest of a line: the verdict of row i of the batch, and the columns of the options. */
 static void put_verdict(const struct output *o, const struct record *r, size_t i) {
     const uint32_t n_classes = bnn_classes(o->net);
     const uint32_t *words = o->words + i * bnn_words(o->net);
@@ -200,12 +201,12 @@ static void write_flows(struct output *o) {
     }
 }
 
-/* Counters of what was metered, and of what belongs to no flow. */
+/* Writes the counters of metered packets, and of those that belong to no flow. */
 static void write_counters(const struct output *o, uint64_t lost) {
     uint64_t counters[METER_COUNTERS];
     meter_counters(o->meter, counters);
     if (counters[COUNT_FAILED]) {
-        fail("memory", "there was not enough, and flows are missing");
+        fail("memory", "too little was available: flows are missing");
     }
     fprintf(stderr, "%s: %" PRIu64 " packets, %" PRIu64 " flows decided\n", program,
             counters[COUNT_PACKETS], o->flows);
@@ -239,12 +240,13 @@ static void write_counters(const struct output *o, uint64_t lost) {
 static void open_output(struct output *o, uint32_t link) {
     const uint32_t n_features = bnn_features(o->net);
     uint64_t secret[SECRET_WORDS];
+    /* Keys the hash of flows, so that a sender cannot aim at one chain of the flow cache. */
     if (getentropy(secret, sizeof secret)) {
         fail("the kernel's random numbers", strerror(errno));
     }
     o->meter = meter_open(link, secret);
     if (!o->meter) {
-        fail("memory", "there is not enough for the flow cache");
+        fail("memory", "too little is available for the flow cache");
     }
     o->column = allocate(n_features, sizeof *o->column);
     for (uint32_t i = 0; i < n_features; i++) {
@@ -338,6 +340,8 @@ static void meter_interface(struct output *o, const char *name, int promiscuous,
             }
             continue;
         }
+        /* Only when the queue is empty: a packet in it may be older than the clock, and must still
+         * find its flow. */
         clock_gettime(CLOCK_REALTIME, &now);
         meter_expire(o->meter, meter_time(now.tv_sec - GRACE_S, now.tv_nsec));
         write_flows(o);

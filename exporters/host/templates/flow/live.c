@@ -60,6 +60,7 @@ static int configure(struct live *l, const char *interface, int promiscuous) {
         (promiscuous && setsockopt(l->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all))) {
         return -1;
     }
+    /* Forcing needs CAP_NET_ADMIN; without it the system's limit cuts the size. */
     if (setsockopt(l->fd, SOL_SOCKET, SO_RCVBUFFORCE, &queue, sizeof queue)) {
         setsockopt(l->fd, SOL_SOCKET, SO_RCVBUF, &queue, sizeof queue);
     }
@@ -71,7 +72,7 @@ struct live *live_open(const char *interface, int promiscuous) {
     if (!l) {
         return NULL;
     }
-    /* no protocol until it is bound: no packet of another interface */
+    /* protocol 0: the socket receives nothing until bind() names the interface */
     l->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (l->fd < 0 || configure(l, interface, promiscuous)) {
         const int error = errno;
@@ -93,7 +94,8 @@ uint32_t live_link(const struct live *l) {
     return l->link;
 }
 
-/* Puts the tag back that the kernel took out of the frame. */
+/* Puts back the VLAN tag that the kernel took out of the frame: the meter expects it as on the
+ * wire. recvmsg() left TAG bytes free before the frame. */
 static void put_tag(struct live *l, struct captured *f, const struct tpacket_auxdata *said) {
     const int named = said->tp_status & TP_STATUS_VLAN_TPID_VALID;
     const uint16_t tag[2] = {htons(named ? said->tp_vlan_tpid : ETH_P_8021Q),
@@ -126,6 +128,7 @@ int live_next(struct live *l, struct captured *f) {
                                   .msg_iovlen = 1,
                                   .msg_control = &control,
                                   .msg_controllen = sizeof control};
+        /* MSG_TRUNC: the length on the wire, also of a frame that is cut */
         length = recvmsg(l->fd, &message, MSG_DONTWAIT | MSG_TRUNC);
         if (length < 0) {
             return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Packets of a network interface, as they pass: a raw socket of Linux. */
+/* Reads packets of a network interface as they pass, from a raw socket of Linux. */
 #ifndef LIVE_H
 #define LIVE_H
 
@@ -7,20 +7,20 @@
 
 struct live;
 
-/* Opens an interface by name, or NULL with errno set; ENOSYS where there are no such sockets. */
+/* Opens an interface by name. On failure NULL with errno set: ENOSYS on systems but Linux. */
 struct live *live_open(const char *interface, int promiscuous);
 void live_close(struct live *l);
 
 /* The link type of its frames (a LINKTYPE_ number). */
 uint32_t live_link(const struct live *l);
 
-/* The next packet: 1; 0 where none waits; -1 with errno set. */
+/* Reads the next packet. Returns 1; 0 if no packet waits; -1 with errno set. */
 int live_next(struct live *l, struct captured *f);
 
-/* Waits for a packet, a second at most. */
+/* Waits for a packet, at most one second. */
 void live_wait(const struct live *l);
 
-/* Packets that were lost since the last call, because nobody fetched them in time. */
+/* Number of packets that the kernel dropped since the last call, because its queue was full. */
 uint64_t live_lost(const struct live *l);
 
 #endif

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Two slots: one is filled and read while the other one's network runs. */
 #define HOST_SLOTS (N3IC_SLOTS < 2 ? N3IC_SLOTS : 2)
 #define ANSWER_WORDS (2 + N3IC_CLASSES + N3IC_INPUT_WORDS + N3IC_HIDDEN_WORDS)
 
@@ -125,6 +126,7 @@ int main(int argc, char **argv) {
     for (i = 0; i < HOST_SLOTS; i++)
         start(i / 8, i % 8);
 #endif
+    /* Rows take the slots in turn, so that the answers leave in the order of the questions. */
     for (row = 0; fread(question, 4, width, stdin) == width; row++) {
         if (row >= HOST_SLOTS)
             answer(row % HOST_SLOTS);
@@ -136,5 +138,5 @@ int main(int argc, char **argv) {
         answer(i % HOST_SLOTS);
     if (fflush(stdout) != 0)
         fail("cannot write the answers");
-    exit(0);
+    exit(0); /* contexts wait for questions for ever; this ends them */
 }

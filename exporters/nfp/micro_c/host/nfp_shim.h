@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gives the words of micro-C a meaning for gcc and clang, so that the source which is
- * meant for the NFP runs on a host: contexts are pthreads, signals are semaphores,
- * memories are memory. gcc cannot parse `__asm { ... }`, so the popcount and the signal
- * are the two functions that the host has of its own.
+ * Defines the keywords of micro-C for gcc and clang, so that the NFP's source runs on a
+ * host: contexts are pthreads, signals are semaphores, and all memories are the host's. gcc
+ * cannot parse `__asm { ... }`, so the host has its own popcount and signal.
  */
 #ifndef NFP_SHIM_H
 #define NFP_SHIM_H
@@ -40,7 +39,7 @@ typedef uint32_t SIGNAL;
 
 __intrinsic void __wait_for_all(const SIGNAL *signal) {
     while (sem_wait(&shim_signals[shim_me][shim_context][*signal]) != 0)
-        ;
+        ; /* interrupted by a signal of the host */
 }
 
 #define ctx() shim_context
