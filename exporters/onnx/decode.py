@@ -66,9 +66,9 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
             ) from error
     scores = reader.lines.get("scores")
     if scores is None or scores.weights is None or scores.slope != 1:
-        raise VerifyError(f"{path.name}: no scores that count agreements")
+        raise VerifyError(f"{path.name}: the scores do not count agreements")
     if (scores.offset != np.rint(scores.offset)).any():
-        raise VerifyError(f"{path.name}: a bias is no integer")
+        raise VerifyError(f"{path.name}: a bias is not an integer")
     with np.errstate(all="ignore"):
         biases = scores.offset.astype(np.int64)
     layers = (*reader.layers, DecodedLayer(scores.weights, biases, scores.mask))
@@ -80,7 +80,7 @@ def shunt_of(model: Any, constants: Mapping[str, NDArray[Any]]) -> int:
     """Decode the shunting threshold of a graph that n3ic wrote; 0 if it has no verdict.
 
     Raises:
-        VerifyError: the verdict is not the class, or -1 below a margin.
+        VerifyError: the verdict is computed in another way than from class, margin and threshold.
     """
     if "verdict" not in [value.name for value in model.graph.output]:
         return 0
@@ -99,7 +99,7 @@ def shunt_of(model: Any, constants: Mapping[str, NDArray[Any]]) -> int:
             known = threshold is not None and threshold == np.rint(threshold) > 0
             if threshold is not None and known and single(shunted) == -1 and decided == "class":
                 return int(threshold)
-    raise VerifyError("the graph's verdict is not its class, or -1 below a margin")
+    raise VerifyError("the graph's verdict must be its class, or -1 below a margin")
 
 
 class _Reader:
@@ -139,7 +139,7 @@ class _Reader:
             self._fires(line, self._vector(inputs[1]), 0.0)
             self.lines[name] = AffineValue(1.0, np.zeros(1))
         else:
-            raise ValueError("not part of such a graph")
+            raise ValueError("n3ic writes no such node")
 
     def _moved(self, op: str, line: AffineValue, name: str) -> AffineValue:
         if op in ("Mul", "Div"):
@@ -155,10 +155,11 @@ class _Reader:
         if (line.slope, set(line.offset.tolist())) != ((2.0, {-1.0}) if signed else (1.0, {0.0})):
             raise ValueError("its input is not -1 or 1" if signed else "its input is not 0 or 1")
         if line.weights is not None:
-            raise ValueError("its input is no bit")
+            raise ValueError("its input is not a bit")
+        # XnorPopcountMatMul has no 0 for a missing connection: its 0 is the weight -1.
         wrong = values[~np.isin(values, (-1, 0, 1) if signed else (0, 1))]
         if wrong.size:
-            raise ValueError(f"constant {name!r}: {wrong.flat[0]:g} is no weight")
+            raise ValueError(f"constant {name!r}: {wrong.flat[0]:g} is not a weight")
         connected = (values != 0).T if signed else np.ones(values.T.shape, np.bool_)
         fan_in = connected.sum(axis=1).astype(np.float64)
         mask = None if connected.all() else connected
@@ -172,20 +173,21 @@ class _Reader:
     def _fires(self, line: AffineValue, level: NDArray[np.float64], between: float) -> None:
         """Add a layer whose line reaches ``level`` a step ``between`` below its threshold."""
         if line.weights is None or line.slope <= 0:
-            raise ValueError("it follows no neurons")
+            raise ValueError("it does not follow neurons")
         first = (level - line.offset) / line.slope + between
         if first.shape != (len(line.weights),) or (first != np.rint(first)).any():
-            raise ValueError("no popcount lies at its threshold")
+            raise ValueError("its threshold is not a popcount")
         self.layers.append(DecodedLayer(line.weights, first.astype(np.int64), line.mask))
 
     def _vector(self, name: str) -> NDArray[np.float64]:
         return self._whole(name).reshape(-1)
 
     def _whole(self, name: str) -> NDArray[np.float64]:
-        """A constant as integers."""
+        """Read a constant of integers."""
         values = self._constants[name].astype(np.float64)
         if not np.isfinite(values).all() or (values != np.rint(values)).any():
-            raise ValueError(f"constant {name!r} is no integer")
+            raise ValueError(f"constant {name!r} is not an integer")
+        # n3ic writes no -0.0, so a byte was changed.
         if (np.signbit(values) & (values == 0)).any():
             raise ValueError(f"constant {name!r} is a negative 0")
         return values
@@ -196,7 +198,7 @@ class _Reader:
 
 
 def _cuts(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[int, ...], ...]:
-    """Cuts of each field; other comparisons in the input stage must belong to the field."""
+    """Read the cuts of each field, and check that the field's other constants are its own."""
     ends = np.cumsum([field.width for field in spec.fields])
     cuts = []
     for field, end in zip(spec.fields, ends, strict=True):

@@ -36,7 +36,7 @@ _ROWS = 4096  # rows per call of a runtime
 
 
 class OnnxExporter(Exporter):
-    """A graph that any ONNX runtime executes; the input is bits or integer features."""
+    """Writes a graph that any ONNX runtime executes; the input is bits or integer features."""
 
     name: ClassVar[str] = "onnx"
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
@@ -83,10 +83,12 @@ class OnnxExporter(Exporter):
         graph.expect_shapes(model, len(bits), scores, signs)
         for name, values in found.items():
             if values.shape != (len(bits),):
-                raise VerifyError(f"the graph gives not one {name} a row")
+                raise VerifyError(
+                    f"the graph gives {values.shape} of {name}, one a row is expected"
+                )
         for i, sign in enumerate(signs):
             if not np.isin(sign, (-1, 1)).all():
-                raise VerifyError(f"layer {i}: Sign gave something else than -1 or 1")
+                raise VerifyError(f"layer {i}: Sign gave a value other than -1 or 1")
         return Execution(
             Inference(
                 scores,
@@ -117,8 +119,8 @@ class OnnxExporter(Exporter):
         return file_report(
             model,
             directory / FILE,
-            "Weights are float32 in the file: a runtime has no binary type. The graph is for "
-            "checking, for hosts and for other tools; speed is that of the runtime.",
+            "Weights are float32 in the file, because ONNX has no binary type. The graph is for "
+            "checks, hosts and other tools; its speed depends on the runtime.",
         )
 
     def read(self, path: Path) -> BinaryModel:
@@ -184,7 +186,7 @@ def outputs_of(model: Classifier) -> list[str]:
 
 
 def ternary(layer: Connections) -> NDArray[np.float32]:
-    """Weights as floats: +1, -1, and 0 for a missing connection."""
+    """Convert weights to floats: +1, -1, and 0 for a missing connection."""
     signs = np.where(layer.weights, np.float32(1), np.float32(-1))
     return signs if layer.mask is None else signs * layer.mask.astype(np.float32)
 
@@ -193,7 +195,7 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
     output, last = model.output, len(model.layers) - 1
     # Integers from here on: float32 is exact only to 2**24, and biases may be larger.
     b.constant("fan_in", output.fan_in.astype(np.int32))
-    b.constant("half", np.array([2], np.int32))
+    b.constant("half", np.array([2], np.int32))  # a divisor: (2 p - F) + F is even and not negative
     b.constant("bias", output.bias.astype(np.int32))
     for name in ("products", "agreements_twice", "agreements", "scores"):
         b.tensor(name, output.n_outputs, np.int32)
@@ -236,6 +238,7 @@ def input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
         clamp += [field.clamp] * field.width
         thermometer += [field.kind == "thermometer"] * field.width
         cut += field.cuts or [0] * field.width
+        # Bit k of a number is (value / 2^k) mod 2; the cuts of a thermometer need no division.
         step += [1] * field.width if field.cuts else [1 << k for k in range(field.width)]
     b.constant("index", np.array(index, np.int64))
     b.constant("lowest", np.array([0], np.int64))
@@ -307,7 +310,7 @@ def session_run(
 
 
 def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> None:
-    """Write README.md from a folder's template; ``values`` are further template values."""
+    """Write README.md from a folder's template; ``values`` are additional template values."""
     names = {
         "shape": model.shape_text,
         "digest": model.digest,
@@ -321,7 +324,7 @@ def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> 
 
 
 def file_report(model: BinaryModel, path: Path, note: str) -> Report:
-    """Report what a graph file shows without running it."""
+    """Report the figures of a graph file that need no run."""
     weights = sum(layer.weights.size for layer in model.layers)
     return Report(
         (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small helpers around ONNX graphs: building, cutting, batching, bytes."""
+"""Builds, cuts, batches and serialises ONNX graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.shape_search import nearest_shape
 
-IR_VERSION = 8  # old enough for every runtime of recent years
+IR_VERSION = 8  # that of ONNX 1.12, which released opset 17
 QONNX_DOMAIN = "qonnx.custom_op.general"
 
 
@@ -160,17 +160,17 @@ def read(path: Path) -> Any:
         model = onnx.load_model_from_string(path.read_bytes())
         onnx.checker.check_model(model)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise VerifyError(f"{path.name} is no valid graph: {short(error)}") from error
+        raise VerifyError(f"{path.name} is not a valid graph: {short(error)}") from error
     except Exception as error:
         # protobuf's decoding error has no importable type, so its name is compared.
         if type(error).__name__ != "DecodeError":
             raise
-        raise VerifyError(f"{path.name} is no ONNX file: {short(error)}") from error
+        raise VerifyError(f"{path.name} is not an ONNX file: {short(error)}") from error
     return model
 
 
 def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Cut the part of a graph between declared tensors, as a graph of its own."""
+    """Copy the part of a graph between declared tensors to a graph of its own."""
     onnx = require("onnx")
     declared = {
         v.name: v for v in (*model.graph.value_info, *model.graph.input, *model.graph.output)
@@ -204,10 +204,10 @@ def with_batch(model: Any, rows: int) -> Any:
 
 
 def rows_of(names: Sequence[str], values: Sequence[Any], rows: int) -> list[NDArray[Any]]:
-    """Check that a runtime gave one value per row for every tensor, and return them.
+    """Check that a runtime gave one value per row for every tensor, and return the tensors.
 
     Raises:
-        VerifyError: a damaged graph gave a tensor of another shape, or none.
+        VerifyError: a damaged graph gave no such tensor, or one of another shape.
     """
     for name, value in zip(names, values, strict=True):
         if np.shape(value)[:1] != (rows,):
@@ -235,11 +235,11 @@ def size_check(model: BinaryModel, limit: int) -> Fit:
     """Check that the float weights fit one protobuf message, which holds at most 2 GiB."""
     shape = model.shape
     total = _weight_bytes(shape)
-    if total < limit - (1 << 20):
+    if total < limit - (1 << 20):  # 1 MiB for nodes, names and metadata
         return Fit()
     layer = max(range(len(model.layers)), key=lambda i: model.layers[i].weights.size)
     problem = Problem(
-        f"layer {layer}: the graph's weights take {total} bytes, and an ONNX file holds {limit}",
+        f"layer {layer}: the graph's weights take {total} bytes, an ONNX file holds {limit}",
         layer=layer,
         memory="file",
         missing_bytes=total - limit + (1 << 20),
@@ -253,5 +253,5 @@ def _weight_bytes(shape: tuple[int, ...]) -> int:
 
 
 def short(error: BaseException) -> str:
-    """An error's text in one line of at most 200 characters."""
+    """Shorten an error's text to one line of at most 200 characters."""
     return " ".join(str(error).split())[:200]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports an ONNX or QONNX graph as a BinaryModel, or tells why it is not a binary network.
+"""Imports an ONNX or QONNX graph as a BinaryModel, or says why it is not a binary network.
 
 The graph is walked once. Every tensor is a table over popcounts (see :mod:`signal`), so weights
 behind batch norms, scales and signs fold exactly. Files are not trusted: sizes are bounded,
@@ -58,8 +58,8 @@ _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "M
 def read(path: str | Path) -> BinaryModel:
     """Read a graph as a BinaryModel.
 
-    The input counts as 0 or 1 if the graph says so (by metadata, a ``BINARY`` annotation, an
-    ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` directly behind it), else as +-1.
+    The input counts as +-1 unless the graph shows that it is 0 or 1: by metadata, a ``BINARY``
+    annotation, an ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` directly after it.
 
     Raises:
         ModelError: the file is damaged, hostile or too large, or the graph is not a binary network;
@@ -82,13 +82,13 @@ def read(path: str | Path) -> BinaryModel:
 
 
 def parse(data: bytes) -> BinaryModel:
-    """The BinaryModel of a graph's bytes; see :func:`read`."""
+    """Parse a graph's bytes to a BinaryModel; see :func:`read`."""
     model = _load(data)
     digest = hashlib.sha256(data).hexdigest()
     try:
         try:
             return _Walk(model).result(digest)
-        except ConstantInputError:  # such as of x >= 0, which tells -1 from 1 and no bits
+        except ConstantInputError:  # such as x >= 0: it separates -1 from 1, but not 0 from 1
             return _Walk(model, zero_one=False).result(digest)
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
         raise ModelError(f"not a graph that can be read: {graph.short(error)}") from error
@@ -102,14 +102,14 @@ def _load(data: bytes) -> Any:
         # protobuf's decoding error has no importable type, so its name is compared.
         if type(error).__name__ not in ("DecodeError", "ValueError"):
             raise
-        raise ModelError("no ONNX file") from error
+        raise ModelError("not an ONNX file") from error
     g = model.graph
     if not g.node or not g.input or not g.output:
-        raise ModelError("no graph with nodes, inputs and outputs")
+        raise ModelError("the graph lacks nodes, inputs or outputs")
     if len(g.node) > MAX_NODES:
-        raise ModelError(f"{len(g.node)} nodes, at most {MAX_NODES} are read")
+        raise ModelError(f"{len(g.node)} nodes, at most {MAX_NODES} are supported")
     if model.functions or g.sparse_initializer:
-        raise ModelError("functions and sparse weights are not read")
+        raise ModelError("functions and sparse weights are not supported")
     tensors = [
         *g.initializer,
         *(a.t for node in g.node for a in node.attribute if a.type == a.TENSOR),
@@ -117,7 +117,7 @@ def _load(data: bytes) -> Any:
     for part in (*g.node, *model.opset_import):
         part.domain = "" if part.domain == "ai.onnx" else part.domain  # two names of one domain
     if any(a.type in (a.GRAPH, a.GRAPHS) for node in g.node for a in node.attribute):
-        raise ModelError("graphs within nodes are not read")
+        raise ModelError("graphs within nodes are not supported")
     for tensor in tensors:
         if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
             raise ModelError(f"weights {tensor.name!r} are in another file; put them into this one")
@@ -126,7 +126,7 @@ def _load(data: bytes) -> Any:
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise ModelError(f"no valid graph: {graph.short(error)}") from error
+        raise ModelError(f"not a valid graph: {graph.short(error)}") from error
     return model
 
 
@@ -178,7 +178,7 @@ class _Walk:
         except VerifyError as error:
             raise ModelError(str(error)) from error
         if shunt and not exact:
-            raise ModelError("the threshold is of other scores than a BinaryModel's")
+            raise ModelError("the threshold applies to other scores than a BinaryModel's")
         return shunt
 
     # --- where it begins -------------------------------------------------------------------
@@ -203,7 +203,7 @@ class _Walk:
         return declared or InputSpec.raw(width), name
 
     def _nodes_behind(self, start: str) -> list[Any]:
-        """The nodes without those that compute ``start`` from the graph's own input."""
+        """Drop the nodes that compute ``start`` from the graph's own input."""
         nodes = list(self._model.graph.node)
         wanted, drop = {start}, set()
         for i in range(len(nodes) - 1, -1, -1):
@@ -259,7 +259,7 @@ class _Walk:
         matrix = np.stack([rows[f] for f in spec.features], axis=1)
         (bits,) = reference.run(["bits"], {"features": matrix})
         if not np.array_equal(np.asarray(bits) != 0, spec.encode(rows)):
-            raise ModelError("the graph's input stage does not do what its input spec says")
+            raise ModelError("the graph's input stage does not compute what its input spec says")
 
     # --- one node --------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class _Walk:
             raise ModelError(f"{by}: unknown domain {node.domain[:80]!r}")
         missing = [name for name in names if name not in self._values]
         if missing:
-            raise ModelError(f"{by}: its input {missing[0][:80]!r} comes from nowhere")
+            raise ModelError(f"{by}: no node computes its input {missing[0][:80]!r}")
         values = [self._values[name] for name in names]
         attributes = {a.name: self._onnx.helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type in _SCORE_READERS and values and isinstance(values[0], Signal):
@@ -289,7 +289,7 @@ class _Walk:
                 lambda *arrays: reference(node, arrays, self._opsets, by), values, by
             )
         else:
-            raise ModelError(f"{by}: {node.op_type} is no operator of a binary network")
+            raise ModelError(f"{by}: {node.op_type} is not an operator of a binary network")
         self._keep(node, result, by)
 
     def _keep(self, node: Any, result: Value, by: str) -> None:
@@ -321,7 +321,7 @@ class _Walk:
         for value in candidates:
             if isinstance(value, Signal):
                 return value
-        raise ModelError("no output depends on the input through layers that can be read")
+        raise ModelError("no output depends on the input through supported layers")
 
     # --- operators -------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators between two layers: ``onnx.reference`` on tables over popcounts and on constants.
+"""Evaluates the operators between two layers on tables over popcounts and on constants.
 
-A table is passed as a batch with one row per popcount, so an operator treats it as it treats the
-rows of a network's input. Only the operators listed here are evaluated.
+A table is passed as a batch with one row per popcount, so ``onnx.reference`` treats it as it treats
+the rows of a network's input. Only the operators listed here are evaluated.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def batch_norm(
 
     tables: list[Array] = []
     with np.errstate(all="ignore"):
+        # The first table gets all three ways; each further one gets the two extremes, so that the
+        # number of tables grows by 2 and not by 3 with every normalisation.
         for table in x.tables[:1]:
             tables += [formula(table, np.float64), formula(table, np.float32), folded(table)]
         for table in x.tables[1:]:
@@ -90,7 +92,7 @@ def batch_norm(
 
 
 def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by: str) -> Signal:
-    """Apply QONNX MultiThreshold: the scaled and shifted number of thresholds reached."""
+    """Apply QONNX MultiThreshold: count the thresholds reached, then scale and shift the count."""
     if thresholds.ndim != 2 or thresholds.shape[0] not in (1, x.channels):
         raise ModelError(f"{by}: thresholds of shape {thresholds.shape} for {x.channels} channels")
     if thresholds.shape[1] > 64:
@@ -116,13 +118,13 @@ def quant(
     """Apply QONNX Quant: integers of some bits, rounded half to even, times a scale.
 
     Raises:
-        ModelError: the width is no number of bits.
+        ModelError: the width is not an integer from 1 to 32.
     """
     bits = float(width.reshape(-1)[0])
     if width.size != 1 or not 1 <= bits <= 32 or bits != int(bits):
         raise ModelError(f"{by}: a width of {width.reshape(-1)[:4].tolist()} bits")
     least = -(2.0 ** (bits - 1)) + narrow if signed else 0.0
     most = 2.0 ** (bits - 1) - 1 if signed else 2.0**bits - 1 - narrow
-    with np.errstate(all="ignore"):  # a scale of 0 gives what is not finite, and that is refused
+    with np.errstate(all="ignore"):  # a scale of 0 gives infinities, which are refused later
         whole = np.rint(np.clip(values / scale + zero, least, most))
         return np.asarray((whole - zero) * scale, dtype=np.float32)

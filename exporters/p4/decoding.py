@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a network back from the three entry files, by code that shares nothing with the writer."""
+"""Reads a network back from the three entry files.
+
+The code shares nothing with the writer, so that a mistake there shows here.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,8 @@ def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
     """Read the entries of a file of ``simple_switch_CLI`` commands.
 
     Raises:
-        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or the line is not one
-            that n3ic writes; the error names the line.
+        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or n3ic writes no such
+            line; the error names the line.
     """
     try:
         commands = program.read(text)
@@ -64,6 +67,7 @@ def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
     data = _json(text, name)
     try:
         listed = data["table_entries"]
+        # Compared as a whole, so that an additional key is refused too.
         frame = {**data, "table_entries": []}
         if frame != {
             "target": "bmv2",
@@ -82,19 +86,19 @@ def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
     held = DecodedEntry(entry["table"], entry["action_name"], tuple(parameters.values()))
     known = set(entry) == {"table", "default_action", "action_name", "action_params"}
     if not known or entry["default_action"] is not True:
-        raise VerifyError(f"{name}: {held.table} is not given a default action")
+        raise VerifyError(f"{name}: {held.table} has no default action")
     table = _TABLE.fullmatch(held.table)
     alone = _SHUNTING.get(held.table, ("", "model_id"))[1]
     expected = (alone,) if table is None else _NAMES[table[3]]
     if tuple(parameters) != expected[: len(parameters)]:
         raise VerifyError(f"{name}: {held.table} has the parameters {list(parameters)}")
-    if any(type(value) is not int for value in held.data):
-        raise VerifyError(f"{name}: {held.table} has a value that is no integer")
+    if any(type(value) is not int for value in held.data):  # in Python true is an integer
+        raise VerifyError(f"{name}: {held.table} has a value that is not an integer")
     return held
 
 
 def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
-    """Read the entries of P4Runtime requests, with tables and actions by the program's numbers.
+    """Read the entries of P4Runtime requests, which number tables and actions.
 
     Args:
         text: the requests in the JSON mapping.
@@ -102,7 +106,8 @@ def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
         source: P4 source, whose ``@id`` annotations number its tables and actions.
 
     Raises:
-        VerifyError: the text is not such requests, or their order is not clear, weights, name.
+        VerifyError: the text is not such requests, or they do not clear the model's number, load
+            the weights and set the number, in this order.
     """
     names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
     requests = _json(text, name)
@@ -116,6 +121,7 @@ def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
         sizes = [len(request["updates"]) for request in requests]
     except (TypeError, KeyError, AttributeError) as error:
         raise VerifyError(f"{name}: not P4Runtime requests: {error!r}") from error
+    # A server may reorder the updates of one request, so each step needs a request of its own.
     if [sizes[:1], sizes[2:]] != [[2], [2]]:
         raise VerifyError(f"{name}: updates that need an order share a request")
     return held
@@ -146,6 +152,7 @@ def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> Dec
             octets = base64.b64decode(parameter["value"], validate=True)
         except (binascii.Error, ValueError) as error:
             raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not base64") from error
+        # Unused bits of the last digit may differ in text and decode to the same bytes.
         if base64.b64encode(octets).decode() != parameter["value"]:
             raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not canonical base64")
         data.append(int.from_bytes(octets, "big"))
@@ -161,11 +168,11 @@ def decode_entries(
         artefact: name of the file, for errors.
         held: entries of the file, in order.
         model: the model, which gives the shape, the masked layers, and the model's number.
-        shunt_port: port for shunted packets; None for the port of all others.
+        shunt_port: port for shunted packets; None if they leave as all others.
 
     Raises:
-        VerifyError: an entry is missing, unknown or duplicated, or the order would let answers
-            carry a model's number before all its weights are loaded.
+        VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
+            model's number before all weights are loaded.
     """
     clear, weights, name = held[:2], held[2:-2], held[-2:]
     signature = "_".join(
@@ -177,7 +184,7 @@ def decode_entries(
     for entry in weights:
         if entry.table in _SHUNTING:
             if entry.action != _SHUNTING[entry.table][0] or len(entry.data) != 1:
-                raise VerifyError(f"{artefact}: {entry.table} with {entry.action} is no such entry")
+                raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
             if entry.table in shunting:
                 raise VerifyError(f"{artefact}: {entry.table} is set twice")
             shunting[entry.table] = entry.data[0]
@@ -190,7 +197,7 @@ def decode_entries(
     if sorted((e.table, e.action, e.data) for e in clear) != [
         (table, f"no_{table}", ()) for table in _READINGS
     ]:
-        raise VerifyError(f"{artefact}: does not begin by taking the model's number away")
+        raise VerifyError(f"{artefact}: does not begin by clearing the model's number")
     if sorted((e.table, e.action) for e in name) != [
         (table, f"set_{table}_{signature}") for table in _READINGS
     ] or any(len(e.data) != 1 for e in name):
@@ -200,7 +207,7 @@ def decode_entries(
             continue
         found = _TABLE.fullmatch(entry.table)
         if found is None or entry.action != f"l{found[1]}_n{found[2]}_{_ACTIONS[found[3]]}":
-            raise VerifyError(f"{artefact}: {entry.table} with {entry.action} is no such entry")
+            raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
         layer, neuron = int(found[1]), int(found[2])
         kinds = ("weights", "mask") if found[3] == "weights" else ("limit",)
         if (found[3] == "bias") != (layer == len(model.hidden)) and found[3] != "weights":
@@ -220,4 +227,4 @@ def _json(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise VerifyError(f"{name}: no JSON: {error}") from error
+        raise VerifyError(f"{name}: not JSON: {error}") from error

@@ -59,15 +59,14 @@ class P4Exporter(P4Target):
         Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
     )
     budget: ClassVar[Mapping[str, str]] = {
-        "statements": "{need:,.0f} popcount statements, {limit:,.0f} are what p4c compiles in "
-        "minutes",
-        "tables": "{need:,.0f} tables, {limit:,.0f} are what p4c compiles in minutes",
+        "statements": "{need:,.0f} popcount statements, p4c compiles {limit:,.0f} in minutes",
+        "tables": "{need:,.0f} tables, p4c compiles {limit:,.0f} in minutes",
     }
     sharing: ClassVar[str] = "one after the other in one program"
-    crossed: ClassVar[int] = INGRESS ^ 1
+    crossed: ClassVar[int] = INGRESS ^ 1  # ports pair up: 0 with 1, 2 with 3
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
-        """Fields that are too wide for p4c, and classes beyond the limit."""
+        """List fields that are too wide for p4c, and too many classes."""
         widest, classes = (int(self.device.limits[name]) for name in ("field_bits", "classes"))
         sizes = [
             max(layer.n_inputs, layer.n_outputs if index < len(model.hidden) else 0)
@@ -75,7 +74,7 @@ class P4Exporter(P4Target):
         ]
         problems = [
             Problem(
-                f"layer {index} needs a field of {size} bits, p4c takes {widest}",
+                f"layer {index} needs a field of {size} bits, p4c allows {widest}",
                 layer=index,
                 nearest=self.nearest(model.shape),
             )
@@ -88,18 +87,18 @@ class P4Exporter(P4Target):
         return problems
 
     def nearest(self, shape: Shape) -> str:
-        """The nearest shape whose program p4c accepts."""
+        """Describe the nearest shape whose program p4c accepts."""
         return nearest_shape(shape, self.fits, widest=int(self.device.limits["field_bits"]))
 
     def needs(self, shapes: Sequence[Shape], masked: int = 0) -> dict[str, float]:
-        """Number of popcount statements and tables, which determine the run time of p4c."""
+        """Count the popcount statements and tables, which determine the run time of p4c."""
         return {
             "statements": sum(statements(shape) for shape in shapes),
             "tables": sum(tables(shape) for shape in shapes),
         }
 
     def placements(self, model: BinaryModel) -> tuple[Placement, ...]:
-        """The action data of the table entries."""
+        """Place the weights, thresholds and biases in the action data of table entries."""
         steps = network_entries(pipeline_of(model))
         size = sum(entry.data_bytes for step in steps for entry in step)
         return (Placement("weights, thresholds and biases", "table entries", size),)
@@ -107,7 +106,7 @@ class P4Exporter(P4Target):
     def artefacts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """The program, its entries in three formats, and the README."""
+        """Render the program, its entries in three formats, and the README."""
         steps = network_entries(network, packets.shunt_port)
         ids = ids_of(steps)
         return {
@@ -119,11 +118,11 @@ class P4Exporter(P4Target):
         }
 
     def commands(self, directory: Path) -> str:
-        """The entries in the form that ``simple_switch_CLI`` loads."""
+        """Read the entries in the format of ``simple_switch_CLI``."""
         return read_artefact(directory / COMMANDS)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Decode network and threshold from each file of entries, and check the popcount masks."""
+        """Decode the network from each of the three entry files, and check the popcount masks."""
         texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
@@ -158,16 +157,16 @@ class P4Exporter(P4Target):
             figures,
             (
                 "bmv2 is for function, not for speed: measure latency on the device of use.",
-                "Written for p4c and bmv2; what ran here is named as the executor of the "
-                "verification.",
-                "PHV bits are what the program's headers and metadata hold: "
-                "as in the paper, the input is copied to as many fields as there are neurons.",
+                "The program is for p4c and bmv2; the verification names the executor that ran "
+                "here.",
+                "PHV bits are the width of the program's headers and metadata. As in the paper, "
+                "each neuron has its own copy of the input.",
             ),
         )
 
 
 def memory_figures(commands: str, program: Switch) -> tuple[Figure, ...]:
-    """Bytes of action data by kind and the number of entries, counted in the commands."""
+    """Count the bytes of action data by kind, and the entries, in the commands."""
     totals = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
     kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
     filled = set[str]()  # tables already counted: those of the model's number are set twice

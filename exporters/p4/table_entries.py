@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table entries of a network: its weights, masks, thresholds and biases, in three formats.
+"""Computes the table entries of a network, and writes them in three formats.
 
-For a network that shunts flows, one more entry holds the smallest margin that is decided.
-
-The same entries are written as ``simple_switch_CLI`` commands, as P4Runtime ``WriteRequest``
-messages in the JSON mapping of protocol buffers, and as the runtime file of the p4lang tutorials.
-P4Runtime identifies tables and actions by number; the program fixes the numbers with ``@id``, so
-the requests need no P4Info.
+The entries hold weights, masks, thresholds and biases. A network that shunts flows has one more,
+the smallest margin that is not shunted. The formats are ``simple_switch_CLI`` commands, P4Runtime
+``WriteRequest`` messages in the JSON mapping of protocol buffers, and the runtime file of the p4lang
+tutorials. P4Runtime identifies tables and actions by number; the program fixes the numbers with
+``@id``, so the requests need no P4Info.
 
 The entries are written in three steps. The first clears the model's number in answers, and the last
 sets the new one, so answers in between claim no model. The action of the last step carries the
@@ -56,13 +55,13 @@ class DefaultEntry:
 
 @dataclass(frozen=True)
 class ControlIds:
-    """Numbers of the tables and actions that the control plane writes."""
+    """The numbers of the tables and actions that the control plane writes."""
 
     tables: Mapping[str, int]
     actions: Mapping[str, int]
 
     def annotation(self, kind: str, name: str) -> str:
-        """The ``@id(...)`` annotation of a table or an action."""
+        """Format the ``@id(...)`` annotation of a table or an action."""
         known = self.tables if kind == "table" else self.actions
         return f"@id({known[name]:#010x})"
 
@@ -75,7 +74,7 @@ def network_entries(network: MatchActionPipeline, shunt_port: int | None = None)
 
     Args:
         network: the network.
-        shunt_port: port for shunted packets; None for the port of all others.
+        shunt_port: port for shunted packets; None if they leave as all others.
     """
     entries = []
     for layer in network.layers:
@@ -123,6 +122,7 @@ def ids_of(steps: Steps) -> ControlIds:
     return ControlIds(
         {table: TABLE_PREFIX << 24 | i for i, table in enumerate(tables, 1)},
         {action: ACTION_PREFIX << 24 | i for i, action in enumerate(actions, 1)}
+        # Bit 23 keeps the hashes apart from the consecutive numbers.
         | {e.action: ACTION_PREFIX << 24 | 1 << 23 | _number(e.action) for e in setting},
     )
 
@@ -133,7 +133,7 @@ def _number(name: str) -> int:
 
 
 def cli_commands(steps: Steps) -> str:
-    """Commands for ``simple_switch_CLI``, one per entry."""
+    """Write the entries as commands for ``simple_switch_CLI``, one per line."""
     lines = []
     for e in chain.from_iterable(steps):
         data = (f"{p.value:#0{2 + -(-p.bits // 4)}x}" for p in e.parameters)
@@ -142,7 +142,7 @@ def cli_commands(steps: Steps) -> str:
 
 
 def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
-    """One ``p4.v1.WriteRequest`` per step in the JSON mapping: bytes in base64, shortest form.
+    """Write each step as one ``p4.v1.WriteRequest`` in the JSON mapping, with bytes in base64.
 
     A server may reorder the updates within a request (P4Runtime specification, batching and
     ordering of updates), so each request is sent after the answer to the one before.
@@ -179,7 +179,7 @@ def _updates(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> list[dict[st
 
 
 def tutorial_runtime(steps: Steps) -> str:
-    """The runtime file that the p4lang tutorials load: entries by name, values as integers."""
+    """Write the runtime file of the p4lang tutorials: entries by name, values as integers."""
     table_entries: list[dict[str, Any]] = [
         {
             "table": e.table,

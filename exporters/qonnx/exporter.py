@@ -38,8 +38,8 @@ class QonnxExporter(Exporter):
     name: ClassVar[str] = "qonnx"
     summary: ClassVar[str] = "QONNX graph of XNOR-popcount or bipolar nodes, for FINN and hls4ml"
     refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "QONNX describes quantised layers, and a sum-product network has "
-        "none: target onnx writes it with standard operators"
+        "sum-product-network": "QONNX describes quantised layers, which a sum-product network does "
+        "not have: target onnx writes it with standard operators"
     }
     shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
@@ -57,8 +57,8 @@ class QonnxExporter(Exporter):
         fit = graph.size_check(model, int(self.device.limits["file_bytes"]))
         if model.shunt and options["form"] == "bipolar":
             reason = (
-                "the bipolar form ends with the scores, and the model shunts flows by margin: "
-                "take --form xnor, or a threshold of 0"
+                "the bipolar form has no margin output, and the model shunts flows by margin: "
+                "choose --form xnor, or a threshold of 0"
             )
             fit = Fit(problems=(*fit.problems, Problem(reason, layer=len(model.layers) - 1)))
         limit = int(self.device.limits["score"])
@@ -67,8 +67,8 @@ class QonnxExporter(Exporter):
             return fit
         last = len(model.layers) - 1
         reason = (
-            f"layer {last}: a score may be {largest}, and float32 holds each integer only up to "
-            f"{limit}; take smaller biases"
+            f"layer {last}: a score may reach {largest}, and float32 is exact only up to {limit}: "
+            "choose smaller biases"
         )
         return Fit(problems=(*fit.problems, Problem(reason, layer=last)))
 
@@ -106,7 +106,7 @@ class QonnxExporter(Exporter):
             choices, hidden = [classes_of(integers)], [(x + 1) / 2 for x in hidden]
         for name, found in zip(decided, choices, strict=False):
             if len(found) != len(bits):
-                raise VerifyError(f"the graph gives not one {name} a row")
+                raise VerifyError(f"the graph gives {len(found)} of {name}, one a row is expected")
         version = graph.require("importlib.metadata").version("qonnx")
         return Execution(
             Inference(
@@ -128,8 +128,7 @@ class QonnxExporter(Exporter):
         return file_report(
             model,
             directory / FILE,
-            "The graph is for FINN, hls4ml and other tools; resources and speed are what they "
-            "make of it.",
+            "The graph is for FINN, hls4ml and other tools, which determine resources and speed.",
         )
 
     def read(self, path: Path) -> BinaryModel:
@@ -154,7 +153,7 @@ def _execute(whole: Any, feed: dict[str, Any], names: list[str]) -> list[NDArray
 
 
 def build(model: BinaryModel) -> Any:
-    """The graph of a model, as a ModelProto with a batch of one row."""
+    """Build the graph of a model, as a ModelProto with a batch of one row."""
     b = graph.GraphBuilder(1)
     b.tensor("bits", model.input.n_bits, np.float32, "BINARY")
     source = "bits"
@@ -183,7 +182,7 @@ def outputs_of(model: BinaryModel) -> list[str]:
 
 
 def build_bipolar(model: BinaryModel) -> Any:
-    """The graph of a model in +-1 values, as a ModelProto with a batch of one row."""
+    """Build the graph of a model in +-1 values, as a ModelProto with a batch of one row."""
     b = graph.GraphBuilder(1)
     b.constant("scale", np.float32(1).reshape(1))
     source = b.tensor("signs", model.input.n_bits, np.float32, "BIPOLAR")
@@ -196,8 +195,8 @@ def build_bipolar(model: BinaryModel) -> Any:
         b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
         b.node("MatMul", [source, weights], [f"dot_{i}"])
         if isinstance(layer, HiddenLayer):
-            # The offset has the other parity than the product, so 0 never occurs, where executors
-            # differ.
+            # Executors differ on the sign of 0. It never occurs: the offset has the other parity
+            # than the product.
             levels = layer.fan_in - 2 * layer.thresholds + 1
             b.constant(f"levels_{i}", levels.astype(np.float32), "INT32")
             b.tensor(f"above_{i}", layer.n_outputs, np.float32, "INT32")
@@ -225,7 +224,7 @@ def _product(b: graph.GraphBuilder, i: int, layer: Connections, source: str) -> 
 
 
 def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) -> str:
-    """Bits as +-1: 2 x - 1."""
+    """Add the nodes that convert bits to +-1: 2 x - 1."""
     b.constant(f"two_{i}", np.float32(2).reshape(1))
     b.constant(f"minus_one_{i}", np.float32(-1).reshape(1))
     b.tensor(f"doubled_{i}", width, np.float32, "UINT2")
@@ -236,7 +235,7 @@ def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) ->
 
 
 def _agreements(b: graph.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
-    """Agreements ``(dot + connections) / 2``, an integer; float32 holds both terms exactly."""
+    """Add agreements ``(dot + connections) / 2``, an integer; float32 holds both terms exactly."""
     output = model.output
     b.constant("fan_in", output.fan_in.astype(np.float32))
     b.constant("half", np.float32(0.5).reshape(1))

@@ -45,6 +45,7 @@ def build(model: SpnModel, *, features: bool) -> Any:
         input_stage(b, model.input)
     depth: list[int] = []
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    # Operations of one depth do not depend on each other, so one operator computes a whole group.
     for i, step in enumerate(made.steps):
         depth.append(1 + max((depth[k] for k in operands(step)), default=-1))
         kind = "Leaf" if isinstance(step, _Leaf) else type(step).__name__
@@ -127,7 +128,7 @@ class _Stage:
             if isinstance(step, Lookup):
                 tables += step.table
             elif isinstance(step, Constant):
-                tables += [step.value] * (width + 1)
+                tables += [step.value] * (width + 1)  # the same entry for every bin of field 0
         self.b.constant(f"{name}_fields", np.array(fields, np.int64))
         self.b.constant(f"{name}_starts", np.array(starts, np.int64))
         self.b.constant(f"{name}_tables", np.array(tables, np.int64))
@@ -150,6 +151,7 @@ class _Stage:
         assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
         reach = len(arithmetic.table)
         table = f"{name}_table"
+        # The last entry, 0, is for every distance beyond the table.
         self.b.constant(table, np.append(arithmetic.table, 0).astype(np.int64))
         self._scalar(f"{name}_reach", [reach])
         for flag in ("less", "far"):
@@ -166,7 +168,7 @@ class _Stage:
         self._node("Add", name, [f"{name}_larger", f"{name}_more"], n)
 
     def _round(self, name: str, exact: str, n: int) -> None:
-        """Round to the nearest step; the dividend is never negative."""
+        """Round to the nearest step; ``Div`` rounds down, as the dividend is never negative."""
         one = self.model.arithmetic.one
         self._scalar(f"{name}_half", [one // 2])
         self._scalar(f"{name}_one", [one])

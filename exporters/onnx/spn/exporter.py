@@ -29,7 +29,7 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 class OnnxSpnExporter(Exporter[SpnModel]):
-    """A graph that any ONNX runtime executes; the input is bits or integer features."""
+    """Writes a graph that any ONNX runtime executes; the input is bits or integer features."""
 
     name: ClassVar[str] = "onnx"
     summary: ClassVar[str] = "ONNX graph of standard operators on integers"
@@ -45,9 +45,9 @@ class OnnxSpnExporter(Exporter[SpnModel]):
     def check(self, model: SpnModel, options: Options) -> Fit:
         """Check that tables and operations fit one file."""
         size, limit = _bytes(model), int(self.device.limits["file_bytes"])
-        if size < limit // 2:
+        if size < limit // 2:  # the estimate counts no names and nodes: half the file is for them
             return Fit()
-        text = f"the graph takes about {size:,} bytes, and an ONNX file holds {limit:,}"
+        text = f"the graph takes about {size:,} bytes, half of an ONNX file ({limit:,}) is allowed"
         return Fit(problems=(Problem(text, memory="file", missing_bytes=size - limit // 2),))
 
     def write(self, model: SpnModel, options: Options, out: Path) -> None:
@@ -92,9 +92,9 @@ class OnnxSpnExporter(Exporter[SpnModel]):
         return Report(
             (
                 Figure("memory.file", size, "byte", "measured", f"size of {FILE}"),
-                Figure("operations", steps, "step", "measured", "count of the network's"),
+                Figure("operations", steps, "step", "measured", "count of the network's steps"),
             ),
-            ("The graph is for checking, for hosts and for other tools; speed is the runtime's.",),
+            ("The graph is for checks, hosts and other tools; its speed depends on the runtime.",),
         )
 
 

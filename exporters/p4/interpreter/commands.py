@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads commands of ``simple_switch_CLI`` by that program's own rules.
 
-This is the only reader of such commands. It knows the commands that n3ic writes, and the tables,
-actions and meters of one program. It refuses what ``simple_switch_CLI`` refuses, misreads or
-crashes on. The rules follow the help texts and ``docs/runtime_CLI.md`` of bmv2 and the behaviour of
-bmv2 1.15.5:
+The reader knows the commands that n3ic writes, and the tables, actions and meters of one program.
+It refuses each line that ``simple_switch_CLI`` refuses, misreads or crashes on. The rules follow
+bmv2's help texts, its ``docs/runtime_CLI.md`` and the behaviour of bmv2 1.15.5:
 
 - A command is one line; words are separated by blanks. An empty line repeats the line before it.
 - A table, action or meter is named in full, or by a suffix of its name that begins at a dot and
@@ -114,7 +113,7 @@ class CommandReader:
         match line.split():
             case []:
                 raise P4Error(
-                    "an empty line, which makes simple_switch_CLI run the line before it again"
+                    "an empty line, which makes simple_switch_CLI repeat the line before it"
                 )
             case ["table_set_default", table, action, *data]:
                 held, found = self._action(table, action)
@@ -125,8 +124,8 @@ class CommandReader:
                 held, found = self._action(table, action)
                 if not data:
                     raise P4Error(
-                        f"nothing follows the handle, which ends simple_switch_CLI: expected => "
-                        f"where action {found.name} has no data"
+                        f"nothing follows the handle, which crashes simple_switch_CLI: write => if "
+                        f"action {found.name} has no data"
                     )
                 given = data[1:] if data[0] == "=>" else data
                 place = _decimal(handle, "a handle", 1 << 63)
@@ -152,12 +151,12 @@ class CommandReader:
         if any(table.ranged):
             if not rest or not rest[-1].isdecimal():
                 raise P4Error(
-                    f"table {table.name} matches ranges: an entry has a priority, a decimal "
-                    "number, behind its data"
+                    f"table {table.name} matches ranges: a decimal priority must follow the "
+                    "entry's data"
                 )
             priority = _decimal(rest.pop(), "a priority", _INT32)
         if "=>" not in rest:
-            raise P4Error("table_add takes KEYS => DATA, with => also before no data")
+            raise P4Error("table_add takes KEYS => DATA; write => even if there is no data")
         middle = rest.index("=>")
         if middle != len(table.keys) or not table.keys:
             raise P4Error(f"table {table.name} has {len(table.keys)} keys, got {middle}")
@@ -169,7 +168,7 @@ class CommandReader:
 
 
 def _by_ending(names: Iterable[str]) -> dict[str, list[str]]:
-    """The full names that end in each suffix that begins at a dot."""
+    """List the full names by each suffix that begins after a dot."""
     out: dict[str, list[str]] = defaultdict(list)
     for name in names:
         parts = name.split(".")
@@ -209,7 +208,7 @@ def _value(text: str, width: int, what: str) -> int:
     try:
         value = _address(text, width)
         if value is None:
-            value = int(text, 0)
+            value = int(text, 0)  # as simple_switch_CLI: base 0 reads 0x, and refuses 012
     except ValueError as error:
         raise P4Error(f"{text[:40]!r} is not a number of {width} bits: {what}") from error
     if not 0 <= value < 1 << width:
@@ -218,10 +217,11 @@ def _value(text: str, width: int, what: str) -> int:
 
 
 def _address(text: str, width: int) -> int | None:
-    """The value of an address in its width's notation; None for any other text."""
+    """Parse an address in the notation of its width; return None for any other text."""
     if width == 32 and "." in text:
         return int(ipaddress.IPv4Address(text))
     if width == 48 and ":" in text:
+        # The standard library parses IP addresses only.
         if not re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text):
             raise ValueError(text)
         return int(text.replace(":", ""), 16)
@@ -231,7 +231,7 @@ def _address(text: str, width: int) -> int | None:
 
 
 def _decimal(text: str, what: str, end: int) -> int:
-    if not text.isdecimal() or len(text) > 20 or int(text) >= end:
+    if not text.isdecimal() or len(text) > 20 or int(text) >= end:  # length first: int() is slow
         raise P4Error(f"{text[:40]!r} is not a decimal number for {what}")
     return int(text)
 
@@ -250,4 +250,4 @@ def _rate(word: str) -> Rate:
     rate, burst = word.split(":")
     if not (math.isfinite(float(rate)) and float(rate) > 0):
         raise ValueError(word)
-    return Fraction(rate), _decimal(burst, "a burst", 1 << 31)
+    return Fraction(rate), _decimal(burst, "a burst", 1 << 31)  # the text's exact value

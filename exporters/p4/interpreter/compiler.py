@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles a P4 program to closures over frames.
 
-Checks names, widths, and constructs known to break p4c or bmv2. It does not check all rules of the
-language; p4c does.
+The compiler checks names, widths, and constructs known to break p4c or bmv2. Only p4c checks all
+rules of the language.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ProgramCompiler:
         packages = program.of(s.Package)
         if len(packages) != 1 or packages[0].name not in ARCHITECTURES:
             names = ", ".join(p.name for p in packages) or "none"
-            raise P4Error(f"main is one of {', '.join(ARCHITECTURES)}; this program has {names}")
+            raise P4Error(f"main must be one of {', '.join(ARCHITECTURES)}; it is {names}")
         self.architecture = ARCHITECTURES[packages[0].name]
         included = "\n".join(i.directive for i in program.of(s.Include))
         for needed in ("core.p4", self.architecture.include):
@@ -168,6 +168,7 @@ class ProgramCompiler:
         variables = {}
         for parameter, role in zip(block.parameters, shape.parameters, strict=True):
             kind = self._type(parameter.type)
+            # All blocks share one instance of headers and metadata, so their types must agree.
             if self.roles.setdefault(role, kind) != kind or isinstance(kind, Bit):
                 raise P4Error(f"{block.name}: {role} is {self.roles[role]}", parameter.line)
             if role not in self._storage:
@@ -203,7 +204,7 @@ class ProgramCompiler:
                     if state in ("accept", "reject"):
                         return
             except PacketTooShort:
-                return
+                return  # v1model goes on with the ingress: the header stays invalid
             raise P4Error(f"parser {parser.name} does not terminate")
 
         return run
@@ -221,14 +222,14 @@ class ProgramCompiler:
         for case in cases:
             if not case.keys:
                 fallback = case.state
-                break
+                break  # cases after default are never reached
             if len(case.keys) != len(keys):
                 raise P4Error(f"select has {len(keys)} keys", case.line)
             values = [
                 _constant(fit(compile_expression(given, scope), key.sized, case.line), case.line)
                 for given, key in zip(case.keys, keys, strict=True)
             ]
-            table.setdefault(tuple(values), case.state)
+            table.setdefault(tuple(values), case.state)  # the first of equal cases wins
         return lambda frame: table.get(tuple(k.run(frame) for k in keys), fallback)
 
     # --- controls --------------------------------------------------------------------------
@@ -238,6 +239,7 @@ class ProgramCompiler:
     ) -> list[Step]:
         _unique(control.members, f"member of control {control.name}")
         members = _Members(plane, {"NoAction": CompiledAction("NoAction", (), ())})
+        # Actions use meters, and tables use actions, wherever the source declares them.
         for member in control.members:
             if isinstance(member, s.MeterInstance):
                 members.meters[member.name] = self._meter(member, plane)
@@ -267,15 +269,16 @@ class ProgramCompiler:
         check_growth(f"action {action.name}", action.body, action.line)
         parameters: dict[str, ValueSlot] = {}
         for parameter in action.parameters:
-            slot = self.layout.allocate(
+            slot = self.layout.allocate(  # from 0: an entry's data is stored before the body runs
                 self._type(parameter.type), f"{plane}.{action.name}.{parameter.name}", 0
             )
             if not isinstance(slot, ValueSlot):
                 raise P4Error(f"{parameter.name}: action data is bit<N>", parameter.line)
             parameters[parameter.name] = slot
         scope = Scope({**outer.variables, **parameters}, outer.constants)
+        # P4-SDNet allows no branch there, and hardware targets of v1model may not either.
         if any(isinstance(statement, s.Conditional) for statement in action.body):
-            raise P4Error(f"{action.name}: no if within an action", action.line)
+            raise P4Error(f"{action.name}: an action must not contain if", action.line)
         body = self._statements(action.body, scope, _Members(plane, meters=members.meters))
         name = _plane_name(action.annotations, f"{plane}.{action.name}")
         return CompiledAction(name, tuple(parameters.values()), tuple(body))
@@ -384,7 +387,7 @@ class ProgramCompiler:
                 return self._apply_control(members.instances[name], call, scope, members)
             case _, [], [] if method in members.actions:
                 return list(members.actions[method].body)
-        raise P4Error(f"{call.target}() is not in the subset here", call.line)
+        raise P4Error(f"{call.target}() is not supported here", call.line)
 
     def _intrinsic(self, name: str) -> int:
         """The slot of an intrinsic metadata field."""
@@ -428,7 +431,7 @@ class ProgramCompiler:
             if storage.type != self._type(parameter.type):
                 raise P4Error(f"{argument} is {storage.type}", call.line)
             variables[parameter.name] = storage
-        # Passing by reference equals copy-in, copy-out as long as no argument is passed twice.
+        # P4 copies arguments in and out. References are the same if no argument is passed twice.
         if len({id(storage) for storage in variables.values()}) != len(variables):
             raise P4Error(f"{full} takes a variable twice", call.line)
         return self._compile_control(control, Scope(variables, self._constants), full)
@@ -448,6 +451,7 @@ class _Members:
 def _plane_name(annotations: s.Annotations, full: str) -> str:
     for name, value in annotations:
         if name == "name":
+            # A leading dot makes the name global; any other is within the enclosing control.
             return value[1:] if value.startswith(".") else f"{full.rpartition('.')[0]}.{value}"
     return full
 
@@ -460,7 +464,7 @@ def _constant(value: CompiledExpression, line: int) -> int:
 
 def _port(path: s.PathName, scope: Scope, name: str) -> None:
     if resolve(path, scope).type != Extern(name):
-        raise P4Error(f"{path} is no {name}", path.line)
+        raise P4Error(f"{path} is not a {name}", path.line)
 
 
 def _unique(items: Iterable[Any], what: str) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def _walk(statements: Iterable[s.Statement], known: dict[str, int]) -> tuple[int
             case s.Assignment(target=target, value=value):
                 size = _size(value, known)
                 before, after = before + _size(value, {}), after + size
-                known[str(target)] = size
+                known[str(target)] = size  # a later read stands for this whole expression
             case s.Conditional(then=inner):
-                more = _walk(inner, known)
+                more = _walk(inner, known)  # pessimistic: its assignments are also known after it
                 before, after = before + more[0], after + more[1]
             case s.CallStatement():
                 known.clear()

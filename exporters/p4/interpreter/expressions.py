@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions as Python closures over a frame, by the rules of P4_16, section 8.
+"""Compiles expressions to Python closures over a frame, by the rules of P4_16, section 8.
 
-``+``, ``-``, ``~`` and ``<<`` wrap at the width, so both sides of an operator must have a width,
-and a literal must fit it. Reading a field of an invalid header or an unwritten value is an error.
+``+``, ``-``, ``~`` and ``<<`` wrap at the width. So both sides of an operator must have the same
+width, and a literal must fit it. Reading a field of an invalid header or an unwritten value is an
+error.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class CompiledExpression:
     @property
     def sized(self) -> int:
         """The width, which the caller has ensured."""
-        assert self.width is not None  # noqa: S101 - the callers have given it one
+        assert self.width is not None  # noqa: S101 - callers check it
         return self.width
 
 
@@ -54,7 +55,7 @@ class Scope:
 
 
 def constant(width: int | None, value: int) -> CompiledExpression:
-    """A value that is known at compile time."""
+    """Make an expression whose value is known at compile time."""
     return CompiledExpression(width, lambda _: value, value)
 
 
@@ -108,7 +109,7 @@ def compile_expression(expression: s.Expression, scope: Scope) -> CompiledExpres
             inner = compile_expression(operand, scope)
             if inner.width is None:
                 raise P4Error("~ needs a value with a width", expression.line)
-            run, mask = inner.run, (1 << inner.width) - 1
+            run, mask = inner.run, (1 << inner.width) - 1  # Python's ~ would be negative
             return CompiledExpression(inner.width, lambda frame: run(frame) ^ mask)
         case s.Cast(width=width, operand=operand):
             return _cast(s.width_of(width), compile_expression(operand, scope), expression.line)
@@ -133,10 +134,10 @@ def fit(value: CompiledExpression, width: int, line: int) -> CompiledExpression:
 
 
 def reader(found: ValueSlot, line: int) -> Closure:
-    """A closure that reads a slot, with the checks that the slot needs."""
+    """Make a closure that reads a slot, with the checks that the slot needs."""
     slot, valid, name = found.slot, found.valid, found.name
     if valid is None and found.plain:
-        return operator.itemgetter(slot)
+        return operator.itemgetter(slot)  # written in C: most reads of a packet take this path
 
     def read(frame: Frame) -> int:
         if valid is not None and not frame[valid]:
@@ -179,6 +180,7 @@ def _binary(
         return CompiledExpression(width, lambda frame: (a(frame) + b(frame)) & mask)
     if op == "-":
         return CompiledExpression(width, lambda frame: (a(frame) - b(frame)) & mask)
+    # Weights and masks are constants: one call less for each of these operations.
     apply, fixed = _BITWISE[op], right.constant
     if fixed is not None:
         return CompiledExpression(width, lambda frame: apply(a(frame), fixed))
@@ -190,6 +192,7 @@ def _shift(
 ) -> CompiledExpression:
     if left.width is None or right.constant is None:
         raise P4Error(f"{op} shifts a value with a width by a constant", line)
+    # P4 allows any amount; beyond the width, Python would build a huge integer before masking it.
     run, mask, amount = left.run, (1 << left.width) - 1, min(right.constant, left.width)
     if op == "<<":
         return CompiledExpression(left.width, lambda frame: (run(frame) << amount) & mask)

@@ -13,7 +13,7 @@ Rate = tuple[Fraction, int]  # units per microsecond, and the burst in units
 
 
 @dataclass(eq=False)
-class _Bucket:
+class _Bucket:  # fractions, because rounding errors of floats would add up over packets
     rate: Fraction
     burst: int
     held: Fraction
@@ -60,7 +60,7 @@ class RuntimeMeter:
         return (committed.rate, committed.burst), (peak.rate, peak.burst)
 
     def execute(self, index: int, size: int, now: int) -> int:
-        """Colour of a packet; green if no rates are set.
+        """Return the colour of a packet; green if no rates are set.
 
         Args:
             index: index of the meter.

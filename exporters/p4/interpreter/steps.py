@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The actions of a program on a frame, as closures: stores, extraction, emission."""
+"""Makes closures that change a frame: stores, extraction and emission of headers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reader:
 
 @dataclass
 class Writer:
-    """The emitted headers."""
+    """The headers emitted so far."""
 
     parts: list[bytes] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ def store(leaf: ValueSlot, run: Closure, line: int) -> Step:
 
 
 def set_valid(node: RecordSlots) -> Step:
-    """``setValid``."""
+    """Make ``setValid`` of a header."""
     own = validity(node)
     slots = [c.slot for c in node.children.values() if isinstance(c, ValueSlot)]
 
@@ -75,9 +75,9 @@ def set_valid(node: RecordSlots) -> Step:
 
 
 def field_places(node: RecordSlots) -> tuple[list[tuple[int, int, int, str]], int]:
-    """Slot, position, mask and name of each field of a header, and the header's width."""
+    """List slot, position, mask and name of each field of a header; return its width too."""
     width = bits_of(node.type)
-    places, position = [], width
+    places, position = [], width  # the first field has the most significant bits
     for child in node.children.values():
         assert isinstance(child, ValueSlot)  # noqa: S101 - fields of headers are bit<N>
         size = bits_of(child.type)

@@ -38,7 +38,7 @@ class SwitchOutcome:
     Attributes:
         port: port that it left through; None if it was dropped.
         packet: bytes of the packet when it left.
-        passes: all values at the end of each pass; a packet has several if it is resubmitted.
+        passes: all values at the end of each pass; a resubmitted packet has several passes.
         leaves: slot of each variable, by full name.
     """
 
@@ -107,7 +107,7 @@ class Switch:
 
         Raises:
             P4Error: a line is not a valid command for the program, and no command was run; or a
-                table refuses a command, and the commands before it were run. The error names the
+                table refuses a command after the commands before it were run. The error names the
                 line.
         """
         read = self.read(commands)
@@ -153,6 +153,7 @@ class Switch:
             port, left = self._pass(frame, packet, ingress)
             if frame[KEPT] is None:
                 return SwitchOutcome(port, left, tuple(passes), self._leaves)
+            # bmv2 resubmits the packet as it arrived, with only the listed metadata.
             kept = {slot: frame[slot] for slot in frame[KEPT]}
         raise P4Error(f"a packet is resubmitted more than {_MAX_PASSES} times")
 
@@ -173,6 +174,7 @@ class Switch:
         self._parse(frame)
         egress_slot = self._leaves[f"intrinsic.{architecture.egress}"]
         for title, block in self._blocks:
+            # bmv2 drops and resubmits packets at the end of the ingress: no egress sees them.
             if title == "egress" and (
                 frame[KEPT] is not None or frame[egress_slot] == architecture.drop
             ):
@@ -184,6 +186,7 @@ class Switch:
             return None, b""
         for step in self._deparse:
             step(frame)
+        # The bytes that the parser did not extract follow the emitted headers.
         rest = source.value & ((1 << source.left) - 1)
         sink.parts.append(rest.to_bytes(source.left // 8, "big"))
         return egress, b"".join(sink.parts)

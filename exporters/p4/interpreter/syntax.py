@@ -26,7 +26,7 @@ class _Node(Ast, WithMeta):
 
     @property
     def line(self) -> int:
-        """The source line in which the node begins; 0 for an empty node."""
+        """The source line of the node's start; 0 for an empty node."""
         return int(getattr(self.meta, "line", 0))
 
 
@@ -182,7 +182,7 @@ class SelectCase(_Node, AsList):
 
 @dataclass(frozen=True, eq=False)
 class ParserState(_Node):
-    """A parser state; without keys, its only case is taken."""
+    """A parser state; without keys, it always takes its only case."""
 
     name: str
     statements: tuple[Statement, ...]
@@ -280,7 +280,7 @@ class SourceProgram(_Node, AsList):
     declarations: list[Any]
 
     def of(self, kind: type) -> tuple[Any, ...]:
-        """The declarations of a kind, in order."""
+        """Select the declarations of a kind, in order."""
         return tuple(d for d in self.declarations if isinstance(d, kind))
 
 
@@ -288,7 +288,7 @@ Annotations = tuple[tuple[str, str], ...]
 
 
 class _Rules(Transformer[Token, Any]):
-    """Grammar rules that give lists or values rather than nodes."""
+    """Converts grammar rules that stand for lists or values rather than nodes."""
 
     def _listed(self, items: list[Any]) -> tuple[Any, ...]:
         return tuple(item for item in items if item is not None)
@@ -318,6 +318,7 @@ class _Rules(Transformer[Token, Any]):
         line = token.line or 0
         width, wide, digits = token.rpartition("w")
         value = number(digits)
+        # P4 would truncate with a warning; n3ic never writes such a literal.
         if wide and value >> width_of(width, line):
             raise P4Error(f"{token[:40]} does not fit {width} bits", line)
         return NumberLiteral(line, value, width_of(width, line) if wide else None)
@@ -329,7 +330,7 @@ def width_of(text: str, line: int = 0) -> int:
     Raises:
         P4Error: the width is invalid.
     """
-    width = number(text) if len(text) < 20 else 0
+    width = number(text) if len(text) < 20 else 0  # int() of many digits is slow
     if not 1 <= width <= MAX_WIDTH:
         raise P4Error(f"bit<{text[:20]}> has no such width", line or getattr(text, "line", 0))
     return width
@@ -341,7 +342,7 @@ def number(text: str) -> int:
     Raises:
         P4Error: the text is not a number.
     """
-    # Python also reads 0x and _, but rejects 012, which P4 reads as 12.
+    # int(text, 0) would refuse 012, which P4 reads as 12.
     digits = text.replace("_", "")
     try:
         return int(digits, 16) if digits[:2].lower() == "0x" else int(digits, 10)
@@ -379,6 +380,6 @@ def _machinery() -> tuple[Lark, Transformer[Token, Any]]:
         start="source_program",
         parser="lalr",
         propagate_positions=True,
-        maybe_placeholders=True,
+        maybe_placeholders=True,  # an optional part is None, so that fields keep their places
     )
     return lark, create_transformer(sys.modules[__name__], _Rules())

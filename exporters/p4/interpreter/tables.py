@@ -19,7 +19,7 @@ class BoundAction:
     Attributes:
         action: name of the action.
         data: one value per parameter.
-        slots: slots and the values that they get before the body runs.
+        slots: pairs of a slot and the value to store there before the body runs.
         body: steps of the action.
     """
 
@@ -142,12 +142,13 @@ class RuntimeTable:
 
     def apply(self, frame: Frame) -> None:
         """Look up the entry for a frame, and run its action."""
+        # Without entries no key is read: a keyless table always takes its default.
         found = self._lookup(tuple(k.run(frame) for k in self.keys)) if self.entries else None
         (self.default if found is None else found.does).run(frame)
 
     def _lookup(self, seen: tuple[int, ...]) -> TableEntry | None:
-        """The matching entry; among several, the one with the smallest priority."""
-        if not any(self.ranged):
+        """Find the matching entry; among several, the one with the smallest priority."""
+        if not any(self.ranged):  # exact keys: a dictionary finds the entry without a search
             place = self._places.get((seen, None))
             return None if place is None else self.entries[place]
         matching = (entry for entry in self.entries if all(map(_holds, entry.keys, seen)))

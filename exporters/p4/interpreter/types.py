@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types and storage of a P4 program: every field of every variable has a slot in a frame.
+"""Defines the types of a P4 program, and lays out its variables in a frame.
 
-A frame is a list with one value per slot, created for each packet. A value is an int, or None if it
-was never written.
+A frame is a list with one value for each field of each variable, and each packet has its own. A
+value is an int, or None if it was never written.
 """
 
 from __future__ import annotations
@@ -109,13 +109,14 @@ class FrameLayout:
     def allocate(
         self, kind: Type, name: str, start: int | None, valid: int | None = None
     ) -> Storage:
-        """Allocate slots for a variable; ``start`` is its initial value, None for uninitialised."""
+        """Allocate slots for a variable; ``start`` is its initial value, None if undefined."""
         if isinstance(kind, Extern):
             return PacketPort(kind, name)
         if isinstance(kind, Bit):
             return ValueSlot(self._slot(name, start), kind, name, valid, start is not None)
         own = self._slot(f"{name}.$valid", False) if kind.kind == "header" else None
         children = {
+            # Fields of a header start as 0: reads are checked by its validity bit.
             f: self.allocate(t, f"{name}.{f}", start if own is None else 0, own)
             for f, t in kind.fields
         }

@@ -53,7 +53,7 @@ class Namespace:
     ports: tuple[int, ...] = (0, 1)
 
     def command(self, *words: str) -> list[str]:
-        """A command line that runs within the namespace."""
+        """Prefix a command line so that it runs within the namespace."""
         return ["ip", "netns", "exec", self.name, *words]
 
 
@@ -77,8 +77,8 @@ def run_bmv2(
     """Send one packet per input through simple_switch, and compare all bytes that come back.
 
     Returns:
-        Results of simple_switch. Scores, and classes of shunted inputs, that the result header does
-        not hold are the interpreter's; hidden bits are not available.
+        Results of simple_switch. The interpreter's take the place of scores and classes that the
+        result header does not hold. Hidden bits are not available.
 
     Raises:
         MissingDependencyError: a tool is missing.
@@ -118,7 +118,7 @@ def network_namespace(more: int | None = None) -> Iterator[Namespace]:
     """Create a namespace with a veth pair per port, and remove it afterwards.
 
     Args:
-        more: a further port beside 0 and 1.
+        more: a port in addition to 0 and 1.
     """
     ports = (0, 1) if more in (None, 0, 1) else (0, 1, more)
     namespace = Namespace(f"n3ic-{os.getpid()}-{secrets.token_hex(4)}", ports)
@@ -131,6 +131,7 @@ def network_namespace(more: int | None = None) -> Iterator[Namespace]:
         for port in namespace.ports:
             pair = ["add", f"sw{port}", "type", "veth", "peer", "name", f"host{port}"]
             _checked(["ip", "-n", name, "link", *pair])
+            # A wide input needs more than the 1,500 bytes of a default MTU.
             for end in (f"sw{port}", f"host{port}"):
                 _checked(["ip", "-n", name, "link", "set", end, "mtu", "9000", "up"])
         yield namespace
@@ -148,8 +149,8 @@ def running_switch(
     options = ["--thrift-port", str(THRIFT_PORT)]
     known = run(["simple_switch", "--help"], COMMAND_SECONDS)
     if NOTIFICATIONS in known.stdout + known.stderr:
-        # The default path of the socket is shared by all switches of a machine. A switch built
-        # without nanomsg sends no notifications and does not know the option.
+        # All switches of a machine share the default path of the socket. A switch built without
+        # nanomsg sends no notifications and does not know the option.
         options += [NOTIFICATIONS, f"ipc://{log.parent}/notifications.ipc"]
     ports = [word for port in namespace.ports for word in ("-i", f"{port}@sw{port}")]
     command = namespace.command("simple_switch", *ports, *options, str(compiled))
@@ -205,6 +206,7 @@ def send(namespace: Namespace, requests: Sequence[bytes]) -> list[tuple[int, byt
         *(sys.executable, "-I", str(Path(packet_io.__file__).resolve()), str(PACKET_SECONDS)),
         *(f"host{INGRESS}", *(f"host{port}" for port in namespace.ports)),
     )
+    # `packet_io` ends at the first lost packet, so only one of them waits PACKET_SECONDS.
     seconds = PACKET_SECONDS + COMMAND_SECONDS + len(requests)
     try:
         done = subprocess.run(
@@ -250,7 +252,8 @@ def _compare(
         same_result = np.array_equal(scores[row], trace.scores[row]) and (
             (classes[row], margins[row]) == (trace.classes[row], trace.margins[row])
         )
-        # The comparison with the model words a wrong result; this check catches all other changes.
+        # A wrong result is reported by the comparison with the model, which names the neuron. This
+        # check catches all other changes.
         if same_result and answer != expected[row]:
             raise VerifyError(f"vector {row}: bytes of the packet differ from the interpreter's")
     executor = f"{tool_version('simple_switch')}, compiled by {tool_version('p4c-bm2-ss')}"
@@ -258,7 +261,7 @@ def _compare(
 
 
 def tool_version(tool: str) -> str:
-    """Name of a tool and its version text."""
+    """Return a tool's name and version, for the executor of a verification."""
     done = run([tool, "--version"], COMMAND_SECONDS)
     found = re.search(r"\d+\.\d[\w.+-]*", done.stdout or done.stderr)
     return f"{tool} {found[0][:60] if found else 'of unknown version'}"

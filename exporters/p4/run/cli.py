@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends commands to a switch by ``simple_switch_CLI``, and reads back the result.
 
-``simple_switch_CLI`` prints its prompt before each command, continues after a refused one, and
-still exits with status 0. So answers are separated by the prompt, and only reading the entries back
-shows whether the switch accepted a command.
+``simple_switch_CLI`` prints its prompt before each command. It continues after a refused command,
+and still exits with status 0. So the prompt separates the answers, and only reading the entries
+back shows whether the switch accepted a command.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class _Wanted:
 
     def is_told(self, answer: str) -> bool:
         """Whether an answer matches."""
+        # A dump of a table lists its entries first; the default action is asked for.
         told = answer.partition(_DEFAULT)[2] if _DEFAULT in answer else answer
         priority = _PRIORITY.search(told)
         return (
@@ -75,8 +76,7 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
 
     Args:
         cli: ``simple_switch_CLI`` and its address, as a command line.
-        switch: the program with the running switch's present entries; the commands are also run on
-            it.
+        switch: the program with the entries of the running switch; the commands also change it.
         commands: commands of the change.
 
     Returns:
@@ -85,10 +85,11 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
     Raises:
         P4Error: ``simple_switch_CLI`` would refuse or misread a command; nothing was changed.
         UnreachedError: no switch answers; nothing was changed.
-        VerifyError: the switch did not hold its expected entries before, and nothing was changed;
-            or it does not hold the new entries afterwards.
+        VerifyError: the switch does not hold the expected entries, and nothing was changed; or it
+            does not hold the new entries after the change.
     """
     read = switch.read(commands)
+    # Handles are numbers: only a switch with the expected keys at them may be changed.
     try:
         _compare(cli, {q: _Wanted(keys=w.keys) for q, w in _entries(switch, read).items()})
     except UnreachedError:
@@ -103,7 +104,7 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
         return confirm(cli, switch, read)
     except VerifyError as error:
         raise VerifyError(
-            f"the change is not confirmed, and may be made in part or not at all: {error}"
+            f"the change is not confirmed; all, some or none of it may have been made: {error}"
         ) from error
 
 
@@ -148,7 +149,7 @@ def run_commands(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
     for command, answer in zip(commands, answers, strict=False):
         if _REFUSED.search(answer):
             raise VerifyError(f"{CLI} refuses {command[:120]!r}: {end_of(answer)}")
-    # After the last answer follows the prompt at which the tool finds the end of its input.
+    # One prompt more follows the last answer: there the tool finds the end of its input.
     if done.returncode or len(answers) != len(commands) + 1:
         last = commands[max(0, min(len(answers), len(commands)) - 1)]
         why = end_of(done.stderr or done.stdout)
@@ -182,7 +183,7 @@ def end_of(text: str) -> str:
 
 
 def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
-    """Expected content of the entries that commands add or change, keyed by the query for each."""
+    """Collect the expected content of entries that commands add or change, by query."""
     wanted = {}
     for command in commands:
         match command:

@@ -79,12 +79,13 @@ def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, li
     """Send one packet per input through the program.
 
     Returns:
-        The results, and the packets that came back. Scores, verdict, class and margin are read from
-        the result header as far as it holds them; the rest and the hidden bits are read from the
-        metadata at the end of the pipeline.
+        The results, and the packets that came back. Scores, verdict, class and margin come from the
+        result header if it holds them. The others and the hidden bits come from the metadata at
+        the end of the pipeline.
 
     Raises:
-        P4Error: a compiler or switch would refuse the program, an entry or its behaviour.
+        P4Error: a compiler or switch would refuse the program or an entry, or a packet makes the
+            program do something undefined.
         VerifyError: a packet comes back changed, or through another port.
     """
     switch = program.switch()
@@ -102,7 +103,7 @@ def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, li
         responses.append(outcome.packet)
         scores[row] = result.scores if result.scores is not None else _scores(outcome, packets)
         verdict = _verdict(outcome, packets) if result.verdict is None else result.verdict
-        told = verdict != SHUNT and result.class_id is not None
+        told = verdict != SHUNT and result.class_id is not None  # a shunted header names no class
         classes[row] = verdict if told else outcome.value("metadata.class_id")
         margins[row] = _margin(outcome) if result.margin is None else result.margin
         verdicts[row] = verdict
@@ -131,11 +132,11 @@ def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int
     except VerifyError as error:
         raise VerifyError(f"vector {row}: {error}") from error
     if result.model == 0:
-        raise VerifyError(f"vector {row}: the result's model is 0: the entries are not loaded")
-    # In both modes, everything behind the result header must be unchanged.
+        raise VerifyError(f"vector {row}: the result's model is 0, the entries are not loaded")
+    # All bytes after the result header must be unchanged; a request in a field has no such header.
     after = 14 + (0 if packets.field else packets.result_bytes)
     if response[14 + packets.result_bytes :] != request[after:]:
-        raise VerifyError(f"vector {row}: bytes behind the result header changed on the way")
+        raise VerifyError(f"vector {row}: bytes after the result header changed on the way")
     if response[:12] != request[:12]:
         raise VerifyError(f"vector {row}: the Ethernet addresses changed on the way")
     return result
@@ -148,7 +149,7 @@ def _verdict(outcome: SwitchOutcome, packets: PacketLayout) -> int:
 
 def _margin(outcome: SwitchOutcome) -> int:
     difference = outcome.value("metadata.best") - outcome.value("metadata.second")
-    return difference % (1 << SCORE_BITS)
+    return difference % (1 << SCORE_BITS)  # wraps as in P4; a margin is never negative
 
 
 def _scores(outcome: SwitchOutcome, packets: PacketLayout) -> list[int]:
@@ -157,7 +158,7 @@ def _scores(outcome: SwitchOutcome, packets: PacketLayout) -> list[int]:
 
 
 def _unpack(values: list[int], width: int) -> Bits:
-    size = -(-width // 8)
+    size = -(-width // 8)  # values are wider than numpy's integers, so unpack their bytes
     octets = np.frombuffer(b"".join(v.to_bytes(size, "little") for v in values), dtype=np.uint8)
     bits = np.unpackbits(octets.reshape(len(values), size), axis=1, bitorder="little")
     return bits[:, :width].astype(np.bool_)

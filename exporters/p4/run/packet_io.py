@@ -2,10 +2,10 @@
 """Sends packets into one interface, and collects packets from others.
 
 This is a separate program, because a raw socket belongs to the network namespace of the process
-that opens it: ``python wire.py SECONDS SEND RECEIVE...``. Standard input holds packets, each
-preceded by its length in two bytes. Standard output holds one answer per packet: the index of its
-interface in ``RECEIVE`` as a byte, then length and packet. A length of 0 means that no answer came
-within ``SECONDS``; nothing is sent after that. Uses the standard library only.
+that opens it: ``python packet_io.py SECONDS SEND RECEIVE...``. Standard input holds packets, each
+after its length in two bytes. Standard output holds one answer per packet in the same form: a byte
+with the index of its interface in ``RECEIVE``, then the packet. An empty answer means that no
+packet came within ``SECONDS``; the program then ends. It uses the standard library only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def join(packets: list[bytes]) -> bytes:
 def exchange(
     send: str, receive: Sequence[str], packets: list[bytes], seconds: float
 ) -> list[bytes]:
-    """Send packets one by one; the answer to a packet ends in the same tag."""
+    """Send packets one by one; a packet and its answer end in the same tag."""
     answers: list[bytes] = []
     with ExitStack() as stack:
         sender, *receivers = (
@@ -64,6 +64,7 @@ def _await(receivers: list[socket.socket], tag: bytes, deadline: float) -> bytes
     while (left := deadline - time.monotonic()) > 0:
         for receiver in select.select(receivers, [], [], left)[0]:
             data, address = receiver.recvfrom(65535)
+            # A raw socket also sees the packets that leave through its interface.
             if address[2] != PACKET_OUTGOING and data.endswith(tag):
                 return bytes([receivers.index(receiver)]) + data
     return b""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding shared by both P4 targets: the popcount masks, and a network from its integers.
+"""Decodes what both P4 targets share: the popcount masks, and a network from its integers.
 
-Shares no code with the writer.
+The code shares nothing with the writer, so that a mistake there shows here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
             if found != (width, sum(1 << bit for bit in kept)):
                 raise VerifyError(f"n3ic.p4: popcount mask {stage + 1} of layer {layer} is wrong")
     if held:
-        raise VerifyError(f"n3ic.p4: popcount masks of layers or stages {sorted(held)} too many")
+        raise VerifyError(f"n3ic.p4: no layer has the popcount masks (layer, stage) {sorted(held)}")
 
 
 def decoded_layers(
@@ -62,7 +62,7 @@ def decoded_layers(
     def take(kind: str, layer: int, neuron: int, bits: int) -> int:
         value = left.pop((kind, layer, neuron), None)
         if value is None:
-            raise VerifyError(f"{artefact}: no {kind} of layer {layer}, neuron {neuron}")
+            raise VerifyError(f"{artefact}: {kind} of layer {layer}, neuron {neuron} is missing")
         if not 0 <= value < 1 << bits:
             raise VerifyError(
                 f"{artefact}: {kind} of layer {layer}, neuron {neuron} is wider than {bits} bits"
@@ -76,20 +76,23 @@ def decoded_layers(
         masks = [take("mask", index, j, width) for j in range(neurons)] if masked else None
         limits = np.array([take("limit", index, j, 32) for j in range(neurons)], dtype=np.int64)
         if index == len(model.hidden):
-            limits -= (limits >> 31) << 32
+            limits -= (limits >> 31) << 32  # biases: two's complement, bit 31 is worth -2^31
         mask = None if masks is None else _rows(masks, width)
         layers.append(DecodedLayer(_rows(rows, width), limits, mask))
     if left:
         kind, layer, neuron = next(iter(left))
-        raise VerifyError(f"{artefact}: {kind} of layer {layer}, neuron {neuron}: none is expected")
+        raise VerifyError(
+            f"{artefact}: the network has no {kind} of layer {layer}, neuron {neuron}"
+        )
     return tuple(layers)
 
 
 def held_digest(numbers: Sequence[int], model: BinaryModel) -> str:
-    """The model's digest, if it begins with every number that an artefact writes into answers.
+    """Check the model's numbers that an artefact writes into answers.
 
-    Otherwise the first other number, as eight hexadecimal digits. A 0 in an answer means that no
-    network answered, so a digest that begins with zeros is written as 1.
+    Returns:
+        The model's digest if all numbers are its start; otherwise the first other number, as eight
+        hexadecimal digits. The start 0 is written as 1, because 0 means that no network answered.
     """
     start = int(model.digest[:8], 16) or 1
     return next((f"{number:08x}" for number in numbers if number != start), model.digest)

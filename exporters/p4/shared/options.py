@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of both P4 targets: form of requests, and content of results."""
+"""The options of both P4 targets: form of requests, and content of results."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ PACKET_OPTIONS = (
 
 SHUNTING = Option(
     "shunting",
-    "threshold for shunting: model: only if the model has one; all: always, so that entries of "
-    "models with one can be loaded later",
+    "threshold for shunting: model: only if the model has one; all: always, so that models with "
+    "a threshold can be loaded later",
     "model",
     choices=("model", "all"),
     newer=True,
@@ -50,10 +50,10 @@ _NO_PORT = -1
 
 
 def shunt_port(largest: int, example: str) -> Option:
-    """The option for the port of shunted packets."""
+    """Define the option for the port of shunted packets."""
     return Option(
         "shunt-port",
-        f"port for shunted packets ({example}); {_NO_PORT}: the port of all others",
+        f"port for shunted packets ({example}); {_NO_PORT}: the port of all other packets",
         _NO_PORT,
         minimum=_NO_PORT,
         maximum=largest,
@@ -85,17 +85,17 @@ def packet_problems(model: BinaryModel, packets: PacketLayout) -> list[Problem]:
     """Check that the packet's field can hold the input.
 
     Raises:
-        UsageError: the EtherType belongs to IP, a port for shunted packets is given although none
-            are shunted, or the output does not tell which packets are shunted.
+        UsageError: the EtherType belongs to IP; or a port for shunted packets is given, but the
+            program shunts none; or the output does not tell which packets are shunted.
     """
-    if packets.ethertype in (0x0800, 0x86DD):
+    if packets.ethertype in (0x0800, 0x86DD):  # the parser could not tell requests from IP
         raise UsageError(f"--ethertype {packets.ethertype:#06x} belongs to IP: choose another one")
     if packets.shunt_port is not None and not packets.shunts:
         raise UsageError(f"--shunt-port {packets.shunt_port}: the model has no shunting threshold")
     if packets.shunts and packets.shunt_port is None and not packets.has_class:
         raise UsageError(
-            f"--output {packets.output} does not tell what is shunted: choose class or both, or "
-            "give --shunt-port"
+            f"--output {packets.output} does not tell which packets are shunted: choose class or "
+            "both, or pass --shunt-port"
         )
     held = FIELD_BITS.get(packets.field, packets.input_bits)
     if packets.input_bits <= held:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A BinaryModel as operations of a match-action pipeline, for the P4 templates.
+"""Converts a BinaryModel to operations of a match-action pipeline, for the P4 templates.
 
 A layer is XNOR, ``ceil(log2 K)`` popcount stages (paper, Algorithm 2), the sign, and the fold into
 the next layer's input word. Bit ``i`` of a vector is bit ``i`` of the P4 integer, where bit 0 is
@@ -88,11 +88,11 @@ class MatchActionPipeline:
     Attributes:
         layers: its layers.
         input_bits: number of input bits.
-        pad_bits: padding of the input to whole bytes, in bits.
+        pad_bits: number of bits that pad the input to whole bytes.
         classes: number of classes.
         model_id: number in answers: the start of the model's digest, never 0.
         shunts: whether the program has a shunting threshold.
-        shunt: smallest margin that is decided.
+        shunt: smallest margin that is not shunted.
     """
 
     layers: tuple[PipelineLayer, ...]
@@ -156,7 +156,7 @@ def _layer(index: int, layer: Connections, source: str) -> PipelineLayer:
         inputs=k,
         outputs=m,
         source=source,
-        difference_bits=(k + 1).bit_length() + 1,
+        difference_bits=(k + 1).bit_length() + 1,  # thresholds reach k + 1: a neuron never fires
         hidden=hidden,
         masked=layer.mask is not None,
         stages=popcount_stages(k),
@@ -175,23 +175,24 @@ def to_integer(bits: Bits) -> int:
 
 
 def popcount_stages(width: int) -> tuple[PopcountStage, ...]:
-    """The levels of the popcount tree of ``width`` bits; empty for one bit."""
+    """Compute the levels of the popcount tree of ``width`` bits; one bit needs no level."""
     stages = []
     for index in range((width - 1).bit_length()):
         shift = 1 << index
         # Fields of `shift` bits hold partial counts: keep every other one, and add its neighbour.
+        # A field of `shift` bits counts at most `shift` ones, so no sum overflows into the next.
         mask = sum(((1 << shift) - 1) << at for at in range(0, width, 2 * shift))
         stages.append(PopcountStage(index + 1, shift, mask & ((1 << width) - 1)))
     return tuple(stages)
 
 
 def literal(value: int, width: int) -> str:
-    """A P4 literal of ``bit<width>`` in hexadecimal, with leading zeros."""
+    """Format a P4 literal of ``bit<width>`` in hexadecimal, with leading zeros."""
     return f"{width}w{value:#0{2 + -(-width // 4)}x}"
 
 
 def or_tree(width: int) -> tuple[OrLevel, ...]:
-    """The levels that OR ``width`` fields into the first."""
+    """Compute the levels that OR ``width`` fields into the first."""
     levels: list[OrLevel] = []
     step = 1
     while step < width:
@@ -202,9 +203,10 @@ def or_tree(width: int) -> tuple[OrLevel, ...]:
 
 
 def operations(model: BinaryModel) -> int:
-    """Bit operations of one inference, including masks.
+    """Count the bit operations of one inference, including masks.
 
-    XNOR takes two per bit and a mask one more, a popcount stage four, and the sign four.
+    XNOR takes two per bit, a mask one, a popcount stage four, and the sign four per bit of the
+    count.
     """
     return shape_operations(model.shape) + masked_bits(model)
 
@@ -215,7 +217,7 @@ def masked_bits(model: BinaryModel) -> int:
 
 
 def shape_operations(shape: tuple[int, ...]) -> int:
-    """Bit operations of one inference of a network without masks."""
+    """Count the bit operations of one inference of a network without masks."""
     return sum(
         m * (k * (2 + 4 * (k - 1).bit_length()) + 4 * (k + 1).bit_length())
         for k, m in pairwise(shape)
@@ -223,11 +225,12 @@ def shape_operations(shape: tuple[int, ...]) -> int:
 
 
 def statements(shape: tuple[int, ...]) -> int:
-    """Statements of the popcount stages, which are the bulk of a program."""
+    """Count the statements of the popcount stages, which are most of a program."""
     return sum(m * (k - 1).bit_length() for k, m in pairwise(shape))
 
 
 def tables(shape: tuple[int, ...]) -> int:
-    """Tables of a v1model program, without forwarding."""
+    """Count the tables of a v1model program, without forwarding."""
     layers = sum(2 * m + (k - 1).bit_length() for k, m in pairwise(shape))
+    # Arg max takes 2 classes - 1; the others are load_input, model, model_again and result.
     return layers + 2 * shape[-1] + 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of the P4 targets: checks, templates, execution and figures of both architectures."""
+"""The base class of both P4 targets: checks, templates, execution and figures."""
 
 from __future__ import annotations
 
@@ -43,17 +43,16 @@ class P4Target(Exporter):
     """A target whose artefact is the P4_16 program ``n3ic.p4``.
 
     Attributes:
-        budget: error text by name of a device limit that is exceeded, with the fields ``need`` and
-            ``limit``.
-        sharing: description of how several networks share the device.
+        budget: error text for each device limit, with the fields ``need`` and ``limit``.
+        sharing: how several networks share the device, as a phrase for reports.
         crossed: port through which packets from ``INGRESS`` leave.
     """
 
     shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 2_000
     refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "a sum compares two values and looks their distance up, and each "
-        "sum needs the one before: such a chain of dependent tables is longer than a pipeline"
+        "sum-product-network": "each sum compares two values, looks their distance up and needs "
+        "the sum before: such a chain of dependent tables is longer than a pipeline"
     }
     quick_vectors: ClassVar[int] = 200
     budget: ClassVar[Mapping[str, str]]
@@ -62,7 +61,7 @@ class P4Target(Exporter):
 
     @abstractmethod
     def width_problems(self, model: BinaryModel) -> list[Problem]:
-        """Layers that are too wide for the architecture."""
+        """List the layers that are too wide for the architecture."""
 
     @abstractmethod
     def nearest(self, shape: Shape) -> str:
@@ -81,7 +80,7 @@ class P4Target(Exporter):
     def artefacts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """Texts of the artefacts by file name."""
+        """Render the texts of the artefacts by file name."""
 
     def commands(self, directory: Path) -> str:
         """Table entries as ``simple_switch_CLI`` commands, to be loaded before any packet."""
@@ -95,7 +94,7 @@ class P4Target(Exporter):
         """Check that packets hold the input, fields hold each layer, and the device holds all."""
         problems = packet_problems(model, packet_layout(model, options))
         problems += self.width_problems(model)
-        if not problems:
+        if not problems:  # too wide a layer would show again, less clearly, in the budget
             problems += [
                 Problem(
                     self.budget[what].format(need=need, limit=self.device.limits[what]),
@@ -178,17 +177,17 @@ class P4Target(Exporter):
         return run_interpreter(self.program(directory, model, options), words)[0]
 
     def latency(self, model: BinaryModel, remark: str = "") -> Figure:
-        """The paper's latency, scaled by bit operations to the shape; at least one clock."""
+        """Scale the paper's latency to the shape by bit operations; at least one clock."""
         paper_ns = 1000 * self.device.paper["latency_us"]
         scaled = paper_ns * operations(model) / shape_operations(PAPER_SHAPE)
         clock_ns = 1000 / self.device.paper["clock_mhz"]
-        bound = f", which gives less than its clock of {clock_ns:g} ns" if scaled < clock_ns else ""
+        bound = f", but at least one clock of {clock_ns:g} ns" if scaled < clock_ns else ""
         return Figure(
             "latency",
             max(scaled, clock_ns),
             "ns",
             "estimated",
-            "the paper's 2 us of 256-32-16-2 as P4 on a NetFPGA-SUME, scaled by bit operations"
+            "the paper's 2 us for 256-32-16-2 as P4 on a NetFPGA-SUME, scaled by bit operations"
             f"{bound}{remark}",
             paper_ns,
         )
@@ -211,7 +210,7 @@ def compiled(source: str, model: BinaryModel) -> Switch:
 
 
 def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Figure, ...]:
-    """Figures of the program's text and its compiled form: size, PHV bits and pipeline steps."""
+    """Report size, operations, PHV bits, popcount stages and tables of a program."""
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
     told = "counted in the compiled program"
     return (
@@ -224,7 +223,7 @@ def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Fi
             "formula in docs/how-to/p4.md: XNOR, popcount stages and signs",
         ),
         Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "measured", told),
-        Figure("stages.popcount", stages, "stage", "measured", "ceil(log2 K) a layer"),
+        Figure("stages.popcount", stages, "stage", "measured", "ceil(log2 K) per layer"),
         Figure("tables", len(switch.tables), "table", "measured", told),
     )
 
@@ -242,5 +241,5 @@ def read_artefact(path: Path) -> str:
 
 
 def _markdown_cell(text: str) -> str:
-    """A name as a cell of a Markdown table: code without characters that end the cell."""
+    """Format a name as a cell of a Markdown table: code, without characters that end the cell."""
     return "`" + comment(text).replace("`", "'").replace("|", "/") + "`"

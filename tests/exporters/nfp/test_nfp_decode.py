@@ -114,10 +114,10 @@ def test_the_threshold_is_the_last_word():
         (1, 3, "not weights for the NFP"),
         (4, 39, "the header does not match the sizes"),
         (7, 2, "the header does not match the sizes"),
-        (16, 37, "layer 0: another shape"),
-        (17, 6, "layer 0: another shape"),
-        (19, 2, "layer 0: another shape"),
-        (20, 6, "layer 1: another shape"),
+        (16, 37, "layer 0: not of the shape"),
+        (17, 6, "layer 0: not of the shape"),
+        (19, 2, "layer 0: not of the shape"),
+        (20, 6, "layer 1: not of the shape"),
     ],
 )
 def test_a_header_that_says_something_else_is_refused(at, value, said):

@@ -236,7 +236,7 @@ def test_verify_finds_a_changed_comparison_without_a_table(tmp_path):
 def test_an_input_stage_that_lies_is_not_imported(tmp_path):
     out = write(ONNX, with_features(), tmp_path, input="features")
     change_constant(out, "cut", lambda a: a + (a == 443))
-    with pytest.raises(Exception, match="input stage does not do what its input spec says"):
+    with pytest.raises(Exception, match="input stage does not compute what its input spec says"):
         read(out / "model.onnx")
 
 

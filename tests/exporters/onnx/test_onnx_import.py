@@ -278,7 +278,7 @@ def test_one_score_is_two_classes():
     rng = np.random.default_rng(3)
     g = Graph(7)
     g.add("MatMul", g.constant(signs(rng, 7, 1))).add("Add", g.constant(0.5)).add("Sigmoid")
-    with pytest.raises(ModelError, match="Sigmoid is no operator"):
+    with pytest.raises(ModelError, match="Sigmoid is not an operator"):
         parse(g.bytes())
     g.nodes.pop()
     g.last = g.nodes[-1].output[0]
@@ -356,7 +356,7 @@ def test_scores_of_different_scales():
 
 
 def test_another_operator():
-    refused(layer(Graph(3), 2).add("Erf"), r"node 'nt1' \(Erf\): Erf is no operator")
+    refused(layer(Graph(3), 2).add("Erf"), r"node 'nt1' \(Erf\): Erf is not an operator")
 
 
 def test_a_residual_connection():
@@ -429,7 +429,7 @@ def test_loops_and_other_graphs_within_nodes():
     g = Graph(3)
     body = helper.make_graph([], "body", [], [])
     g.add("Loop", g.constant(2**62, np.int64), g.constant(True, np.bool_), body=body)
-    refused(g, "graphs within nodes|no valid graph")
+    refused(g, "graphs within nodes|not a valid graph")
 
 
 @pytest.mark.parametrize(
