@@ -3,9 +3,9 @@
 
 The entries hold weights, masks, thresholds and biases. A network that shunts flows has one more,
 the smallest margin that is not shunted. The formats are ``simple_switch_CLI`` commands, P4Runtime
-``WriteRequest`` messages in the JSON mapping of protocol buffers, and the runtime file of the p4lang
-tutorials. P4Runtime identifies tables and actions by number; the program fixes the numbers with
-``@id``, so the requests need no P4Info.
+``WriteRequest`` messages in the JSON mapping of protocol buffers, and the runtime file of the
+p4lang tutorials. P4Runtime identifies tables and actions by number; the program fixes the numbers
+with ``@id``, so the requests need no P4Info.
 
 The entries are written in three steps. The first clears the model's number in answers, and the last
 sets the new one, so answers in between claim no model. The action of the last step carries the

@@ -567,7 +567,7 @@ def test_bmv2_refuses_what_p4c_cannot_take() -> None:
     assert fit(P4, (256, 32, 16, 2)).ok
     assert fit(P4, (256, 256, 256, 10)).ok
     wide = fit(P4, (4096, 16, 2)).problems
-    assert "layer 0 needs a field of 4096 bits, p4c takes 2048" in str(wide[0])
+    assert "layer 0 needs a field of 4096 bits, p4c allows 2048" in str(wide[0])
     assert wide[0].nearest == "2048-16-2"
     large = fit(P4, (1024, 1024, 2)).problems
     assert "popcount statements" in str(large[0])

@@ -237,7 +237,7 @@ def test_options_that_mean_nothing_are_refused(target, tmp_path, at_the_threshol
     model, _ = at_the_threshold(2)
     with pytest.raises(UsageError, match="no shunting threshold"):
         written(target, model.with_shunt(0), tmp_path, shunt_port="2")
-    with pytest.raises(UsageError, match="does not tell what is shunted"):
+    with pytest.raises(UsageError, match="does not tell which packets are shunted"):
         written(target, model, tmp_path, output="scores")
 
 
