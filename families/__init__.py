@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families of models, one folder each; found through entry points."""
+"""Families of models, one folder each; the core finds them through entry points."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of binary networks: the binarized MLP, its fold into integers, polishing, other ways.
+"""Trains binary networks: the binarized MLP, its fold into integers, polishing, prototypes, trees.
 
-The network itself is in ``n3ic/model/``, as the core's own family: ``network.py`` and
-``layers.py``, the inputs at the thresholds in ``boundary.py``, simplification in ``passes/``. The
-family's interface is ``family.py``; which weight bits verification decides is ``coverage.py``.
+The network itself is in ``n3ic/model/``, because it is the core's own family: ``network.py`` and
+``layers.py``, the inputs at the thresholds in ``boundary.py``, simplification in ``passes/``.
+``family.py`` is the family's interface. ``coverage.py`` measures which weight bits verification
+decides.
 
-Imports the core; nothing but entry points leads here.
+This package imports the core. The core finds it through entry points only.
 """

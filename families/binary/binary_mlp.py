@@ -104,7 +104,7 @@ class BinaryLinear(nn.Module):
         self.sparse = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """Dot products: (rows, inputs) of +-1 to integers of shape (rows, outputs)."""
+        """Compute dot products: (rows, inputs) of +-1 to integers of shape (rows, outputs)."""
         if not self.sparse:
             out: Tensor = self.linear(x)
             return out
@@ -133,7 +133,7 @@ class BinaryMLP(nn.Module):
     Args:
         inputs: number of input bits.
         classes: number of classes.
-        config: how it is trained; fixes the hidden layers, the STE and batch norm.
+        config: how to train; gives the hidden layers, the STE and batch norm.
     """
 
     def __init__(self, inputs: int, classes: int, config: Training) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which weight bits a set of vectors decides, and vectors that decide more of them.
+"""Finds the weight bits that a set of vectors decides, and vectors that decide more of them.
 
-A vector decides a weight bit if an executor whose bit is wrong gives another result on it. A hidden
-neuron at its threshold stops firing where a bit that agrees is flipped, and one just below it fires
-where a bit that disagrees is flipped; so an input at the threshold and one that differs from it in
-one agreeing bit decide every bit of the neuron between them, if the neuron's output is seen. Where
-an executor reports only scores, that output must change them.
+A vector decides a weight bit if an executor with a wrong bit gives another result on it. A hidden
+neuron at its threshold stops firing if a bit that agrees is flipped. A neuron just below its
+threshold starts firing if a bit that disagrees is flipped. So two inputs decide every bit of a
+neuron: one at the threshold, and one that differs from it in one agreeing bit. The neuron's output
+must be seen; if an executor reports only scores, it must change a score.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CELLS = 1 << 24  # rows x weight words of a round, at most
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """Which weight bits of a network are decided.
+    """The decided weight bits of a network.
 
     Attributes:
         layers: bool array of shape ``(outputs, inputs)`` per layer, True where a connection's
@@ -49,11 +49,11 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Share of the weight bits that are decided; 1 where there are none."""
+        """Share of the weight bits that are decided; 1 for a network without weight bits."""
         return self.decided / self.total if self.total else 1.0
 
     def lines(self, model: BinaryModel) -> list[str]:
-        """The neurons with weight bits that are not decided, a line a layer."""
+        """The neurons with undecided weight bits, one line per layer."""
         out = []
         for i, (layer, known) in enumerate(zip(model.layers, self.layers, strict=True)):
             missing = layer.fan_in - known.sum(axis=1)
@@ -69,7 +69,7 @@ class Coverage:
 
 
 def coverage(model: BinaryModel, words: Words, *, hidden: bool) -> Coverage:
-    """Which weight bits of a network some vectors decide; exact.
+    """Find exactly the weight bits of a network that some vectors decide.
 
     Args:
         model: the network.
@@ -89,11 +89,12 @@ def coverage(model: BinaryModel, words: Words, *, hidden: bool) -> Coverage:
 
 
 def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False) -> Words:
-    """A few vectors that decide as many weight bits as can be reached.
+    """Find a few vectors that decide as many weight bits as possible.
 
-    Neurons of the first layer are put at their thresholds; those of later layers are reached by
-    random inputs, by changes of inputs that were useful or came near, and by inputs made for them
-    layer by layer. After some rounds the search ends; :func:`coverage` reports what it missed.
+    The search makes inputs that put neurons of the first layer at their thresholds. For later
+    layers it tries random inputs, variations of inputs that were useful or came near, and inputs
+    made for a neuron layer by layer. It ends after some rounds; :func:`coverage` reports what it
+    missed.
 
     Args:
         model: the network.
@@ -129,7 +130,7 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
 def _candidates(
     model: BinaryModel, left: Words, useful: Bits, near: Bits, rows: int, rng: np.random.Generator
 ) -> Bits:
-    """Inputs to try: random, changed from useful and near ones, at first-layer thresholds."""
+    """Make inputs to try: random, varied from useful and near ones, at first-layer thresholds."""
     n = model.input.n_bits
     parts = [rng.random((rows // 4, n)) < rng.random((rows // 4, 1))]
     for parents in (useful, near):
@@ -146,7 +147,7 @@ def _candidates(
 
 
 def _sought(model: BinaryModel, left: list[Words], rng: np.random.Generator) -> list[Bits]:
-    """Inputs that are made to put a few later neurons at their thresholds, layer by layer."""
+    """Make inputs, layer by layer, that put a few later neurons at their thresholds."""
     found = []
     for i in range(1, len(model.hidden)):
         before = model.hidden[:i]
@@ -163,12 +164,12 @@ def _sought(model: BinaryModel, left: list[Words], rng: np.random.Generator) -> 
 
 
 def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits:
-    """An input on which a layer gives wanted outputs, or nearly, found by greedy flips of bits.
+    """Search an input on which a layer gives wanted outputs, or nearly, by greedy flips of bits.
 
     Args:
         layer: the layer.
         wanted: bool array of shape ``(outputs,)``.
-        rng: draws the start, and one of equal flips.
+        rng: draws the start, and breaks ties between flips.
 
     Returns:
         bool array of shape ``(inputs,)``.
@@ -195,7 +196,7 @@ def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits
 
 
 def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, int]:
-    """The inputs nearest to the thresholds of the later neurons that have bits to decide.
+    """Select the inputs nearest to the thresholds of later neurons with undecided bits.
 
     Returns:
         Those inputs, and the sum of their distances.
@@ -216,12 +217,12 @@ def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, i
 
 
 def _connections(model: BinaryModel) -> list[Words]:
-    """Packed connections of each layer, to strike out what is decided."""
+    """Pack the connections of each layer, from which decided ones are then cleared."""
     return [layer.mask_words.copy() for layer in model.layers]
 
 
 def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -> NDArray[Any]:
-    """Clear the bits of ``left`` that the vectors decide; indices of the rows that were needed."""
+    """Clear the bits of ``left`` that the vectors decide; return the indices of needed rows."""
     hits: list[NDArray[Any]] = [np.empty(0, dtype=np.int64)]
     x = words
     for i, layer in enumerate(model.hidden):
@@ -251,7 +252,7 @@ def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -
 
 
 def _seen(model: BinaryModel, layer: int, neuron: int, outputs: Words) -> Bits:
-    """Where the output of one neuron makes a difference to the scores.
+    """Find the rows on which the output of one neuron changes the scores.
 
     Args:
         model: the network.

@@ -27,25 +27,25 @@ from n3ic.training.recipe import Training
 class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A multi-layer perceptron with binary weights, activations and inputs.
 
-    Inputs of 0 and 1 are the network's input bits as they are. Any other numbers are turned
-    into bits by a thermometer code whose cuts are quantiles of the training rows. Where all of
-    them are whole numbers of 32 bits without a sign, the cuts are whole, too, and are the input
-    stage of ``model_``, which reads the columns by their names: exports take the same numbers.
-    Otherwise ``model_`` reads the bits, as features ``x0``, ``x1``, ... of 32 bits each.
+    Inputs of 0 and 1 are the network's input bits. A thermometer code turns other numbers into
+    bits; its cuts are quantiles of the training rows. If all numbers are unsigned 32-bit integers,
+    the cuts are integers too and become the input stage of ``model_``, which reads the columns by
+    name. Exports then take the same numbers. Otherwise ``model_`` reads the bits, as features
+    ``x0``, ``x1``, ... of 32 bits each.
 
     Args:
         hidden_layer_sizes: neurons of each hidden layer.
-        thermometer_bits: bits of each feature that is not a bit already.
+        thermometer_bits: number of bits of each feature that is not 0 or 1.
         ste: straight-through estimator, ``identity``, ``clip`` or ``approx``.
-        batch_norm: whether batch norm stands before each sign; it folds into thresholds.
+        batch_norm: whether a batch norm precedes each sign; it folds into thresholds.
         output_bias: whether each class has an integer bias.
         loss: ``squared_hinge``, ``cross_entropy`` or ``generalized_cross_entropy``.
-        dropout: share of the hidden activations that are dropped while training.
+        dropout: share of the hidden activations that training drops.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
-        learning_rate: the step at the start.
+        learning_rate: initial learning rate.
         schedule: ``constant`` or ``cosine``.
         epochs: passes over the training rows.
-        batch_size: rows a step; ``auto`` is a fiftieth of the rows, between 16 and 512.
+        batch_size: rows per step; ``auto`` is a fiftieth of the rows, between 16 and 512.
         label_smoothing: share of the label that is spread over all classes.
         class_weight: weight per class, ``balanced``, or None.
         density: share of the hidden layers' connections that are kept.
@@ -55,11 +55,11 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_: class labels, shape ``(n_classes,)``.
-        model_: the integer network (:class:`n3ic.BinaryModel`) that predictions come from.
+        model_: the integer network (:class:`n3ic.BinaryModel`) that predicts.
         logit_scale_: factor from scores to logits.
         history_: loss and validation figures of each epoch.
         n_features_in_: number of features seen by ``fit``.
-        feature_names_in_: names of the columns seen by ``fit``, where they had names.
+        feature_names_in_: names of the columns seen by ``fit``, if they had names.
         cuts_: thresholds of each feature, ascending, of its own type; None for inputs of bits.
 
     References:
@@ -143,17 +143,18 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: array of shape ``(rows, features)``.
             y: labels, shape ``(rows,)``, two classes or more.
             sample_weight: weight of each row in the loss, shape ``(rows,)``, 0 or more; only
-                their ratios count. Rows of weight 0 give no cuts. All are equal where None.
-            input_spec: what the bits mean, for the model; its width is that of the bits.
-            teacher: class probabilities of shape ``(rows, classes)``; the labels and they
-                count half each.
+                their ratios matter. Rows of weight 0 do not affect the cuts. None for equal
+                weights.
+            input_spec: the meaning of the bits, for the model; it has their width.
+            teacher: class probabilities of shape ``(rows, classes)``; labels and teacher count
+                half each.
             validation: bits and class indices that choose the epoch, instead of a share of
                 the rows.
             progress: called after every epoch.
 
         Raises:
-            ValueError: the arrays are not finite numbers of matching shapes, or there is only
-                one class.
+            ValueError: the arrays are not finite numbers of matching shapes, or the labels have
+                only one class.
         """
         rows_in: NDArray[Any]
         rows_in, y = validate_data(self, X, y)
@@ -204,19 +205,19 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_encoder(self, X: NDArray[Any]) -> InputSpec | None:
-        """Choose the cuts; the input stage that has them, where integers of 32 bits are cut."""
+        """Choose the cuts; return the input stage with them, or None if they are not integers."""
         self.cuts_: list[NDArray[Any]] | None = None
         if np.isin(X, (0, 1)).all():
             return None
         shares = np.linspace(0, 1, self.thermometer_bits + 2)[1:-1]
         if not ((X >= 0) & (X <= UINT32_MAX) & (np.rint(X) == X)).all():
-            # a quantile between two integers is a float, which has no room for all of 64 bits
+            # An interpolated quantile is a float, which does not hold every 64-bit integer.
             exact = X.dtype.kind in "iu"
             method: Literal["higher", "linear"] = "higher" if exact else "linear"
             wide = X if exact else X.astype(np.float64)
             self.cuts_ = [np.quantile(column, shares, method=method) for column in wide.T]
             return None
-        # what is not below a number that is not whole is not below the next whole one
+        # An integer reaches a fractional cut iff it reaches the next integer above the cut.
         whole = np.ceil(np.quantile(X.astype(np.float64), shares, axis=0)).astype(np.int64)
         self.cuts_ = [np.unique(np.maximum(cuts, 1)) for cuts in whole.T]
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
@@ -232,25 +233,25 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate([x[:, None] >= cuts for x, cuts in columns], axis=1)
 
     def scores(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Integer scores of the folded network, shape ``(rows, classes)``."""
+        """Compute the integer scores of the folded network, shape ``(rows, classes)``."""
         check_is_fitted(self)
         rows: NDArray[Any] = validate_data(self, X, reset=False)
         return self.model_.scores(pack(self._bits(rows)))
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Score difference of the two classes, shape ``(rows,)``; scores if there are more."""
+        """Compute the score difference of two classes, shape ``(rows,)``, or the scores of more."""
         scores: NDArray[np.float64] = self.scores(X).astype(np.float64)
         if len(self.classes_) == 2:
             return np.asarray(scores[:, 1] - scores[:, 0])
         return scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class labels, shape ``(rows,)``; the first class wins a tie."""
+        """Predict class labels, shape ``(rows,)``; the first class wins a tie."""
         winner = np.argmax(self.scores(X), axis=1)
         return np.asarray(self.classes_[winner])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Softmax of the scores at the trained scale, shape ``(rows, classes)``."""
+        """Compute the softmax of the scores at the trained scale, shape ``(rows, classes)``."""
         scores = self.scores(X).astype(np.float64)
         logits = scores * self.logit_scale_
         logits -= logits.max(axis=1, keepdims=True)

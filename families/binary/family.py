@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the core asks of binary networks."""
+"""The interface of binary networks to the core."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BinaryFamily(Family):
         return BinaryModel
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
-        """Inputs that decide weight bits, inputs at the neurons' thresholds, then random ones."""
+        """Make inputs that decide weight bits, inputs at thresholds, then random ones."""
         import numpy as np
 
         from n3ic.families.binary.coverage import deciding_vectors
@@ -42,7 +42,7 @@ class BinaryFamily(Family):
 
         deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
         source = network.source.input
-        # Bits that the simplified network does not read make no difference: they are random.
+        # Bits that the simplified network does not read change nothing: they are random.
         bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
         bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
         further = verification_vectors(network.source, count - len(deciding), seed)
@@ -59,7 +59,7 @@ class BinaryFamily(Family):
         return Decided("weight bits", known.total, known.decided, tuple(known.lines(model)))
 
     def summary_of(self, model: BinaryModel) -> tuple[TextTable, tuple[str, ...]]:
-        """The model's layers, and the bytes of their parts."""
+        """Describe the model's layers, and the bytes of their parts."""
         from n3ic.model.layers import HiddenLayer
         from n3ic.util.display import TextTable
 
@@ -118,7 +118,7 @@ class BinaryFamily(Family):
         )
 
     def random(self, rng: np.random.Generator) -> BinaryModel:
-        """A network of 64 bits, 16 neurons and 3 classes; some neurons are constant."""
+        """Make a network of 64 bits, 16 neurons and 3 classes; some neurons are constant."""
         from n3ic.model.random_models import random_model
 
         return random_model((64, 16, 3), rng)

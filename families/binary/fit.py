@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of the binarized MLP."""
+"""Trains the binarized MLP by gradient descent."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def fit_network(
         validation: rows that choose the epoch, never trained on; None keeps the last epoch.
         teacher: class probabilities of shape ``(rows, classes)``, for distillation.
         sample_weight: weight of each row, shape ``(rows,)``.
-        class_weight: weight of each class, shape ``(classes,)``, also where the epoch is chosen;
-            None for none, whatever ``config`` says.
-        progress: called after every epoch with it and the number of epochs.
+        class_weight: weight of each class, shape ``(classes,)``, for training and for the choice of
+            the epoch; None for equal weights, even if ``config`` has some.
+        progress: called after every epoch with its number and the number of epochs.
 
     Raises:
-        UsageError: distillation without a teacher.
+        UsageError: the recipe asks for distillation, but no teacher is given.
     """
     if config.distill and teacher is None:
         raise UsageError("distillation needs the teacher's probabilities")
@@ -132,11 +132,11 @@ def _floats(weight: NDArray[np.floating]) -> Tensor:
 def generalized_cross_entropy(
     logits: Tensor, y: Tensor, q: float, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
-    """``(1 - p^q) / q`` of the probability p of the own class; at most 1/q.
+    """Compute ``(1 - p^q) / q`` of the probability p of a row's class; at most 1/q.
 
-    The gradient is that of the cross-entropy times p^q: rows that the network is sure to be
-    labelled otherwise hardly move it (Zhang and Sabuncu, "Generalized Cross Entropy Loss for
-    Training Deep Neural Networks with Noisy Labels", NeurIPS 2018).
+    The gradient is that of the cross-entropy times p^q. So rows whose label contradicts a confident
+    network hardly change it (Zhang and Sabuncu, "Generalized Cross Entropy Loss for Training Deep
+    Neural Networks with Noisy Labels", NeurIPS 2018).
 
     Args:
         logits: shape ``(rows, classes)``.
@@ -188,7 +188,7 @@ def _prune(network: BinaryMLP, config: Training, epoch: int) -> None:
 
 
 def _pruned_from(config: Training) -> int:
-    """The first epoch, from 0, whose connections are the final ones."""
+    """Return the first epoch, counted from 0, with the final connections."""
     if config.density >= 1 or config.epochs < 5:
         return 0
     return next(e for e in range(config.epochs) if e / config.epochs >= _PRUNE_TO)

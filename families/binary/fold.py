@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fold a trained network into integers, exactly.
+"""Folds a trained network into integers, exactly.
 
-A neuron's popcount has only the values 0..K, so the fold asks the trained network itself, at
-each of them, whether the neuron fires. A closed form of the batch norm would go wrong where
-its value is exactly zero or rounding decides. See docs/explanation/folding.md.
+A neuron's popcount has only the values 0..K. The fold evaluates the trained network at each of
+them, and notes whether the neuron fires. A closed form of the batch norm would be wrong if its
+value is exactly zero or if rounding decides. See docs/explanation/folding.md.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def fold_layer(
     Args:
         weights: bool array of shape ``(outputs, inputs)``; True is +1.
         mask: bool array of the same shape, or None.
-        fires: the trained neurons' decision: float32 dot products of shape
-            ``(rows, outputs)`` to bool of that shape.
+        fires: function from float32 dot products of shape ``(rows, outputs)`` to the trained
+            neurons' decisions, bool of that shape.
 
     Returns:
         The integer layer. A neuron that always fires has threshold 0, and one that never fires
@@ -76,17 +76,17 @@ def fold(
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel:
-    """Fold a trained network into the integer network that decides alike.
+    """Fold a trained network into an integer network with the same decisions.
 
     Its scores are ``(integer_scores + K) / 2`` of the trained network, where K is the number of
-    inputs of the output layer: one affine map for all classes, so classes and ties are equal.
+    inputs of the output layer. The map is the same for all classes, so classes and ties are equal.
 
     Args:
-        network: a trained network; it is put in evaluation mode.
+        network: a trained network; the fold puts it in evaluation mode.
         spec: the input on which it was trained.
         classes: class names.
         name: the model's name.
-        provenance: where it comes from.
+        provenance: facts on its origin.
 
     Raises:
         ModelError: the network does not fit the spec.
@@ -126,7 +126,7 @@ def check_fold(network: BinaryMLP, model: BinaryModel, bits: Bits) -> None:
     """Compare the folded network's scores with the trained network's on every row.
 
     Raises:
-        ModelError: the scores differ, which would be a defect of n3ic.
+        ModelError: the scores differ, which is a defect of n3ic.
     """
     k = model.output.n_inputs
     scores = model.scores(pack(bits))

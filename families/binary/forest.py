@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision trees that vote, as a binary network of three layers.
+"""Grows decision trees that vote, and writes them as a binary network of three layers.
 
-A leaf is a neuron that fires where all splits on the way to it agree: an AND of input bits. The
-answer of a tree is an OR of its leaves of one class, and the scores of the classes count the trees
-that vote for them. Laid out as weights and masks such a network has thousands of connections; in
-look-up tables a split is a selection, and a tree of 400 leaves takes some 170 tables of six inputs.
+A leaf is a neuron that fires if all splits on the way to it agree: an AND of input bits. The answer
+of a tree is an OR of its leaves of one class. The score of a class counts the trees that vote for
+it. As weights and masks, such a network has thousands of connections. In look-up tables a split is
+a selection, and a tree of 400 leaves takes some 170 tables of six inputs.
 """
 
 from __future__ import annotations
@@ -66,21 +66,20 @@ def train_forest(
         label: class index of each row, shape ``(rows,)``.
         spec: what the bits mean.
         classes: names of the classes.
-        config: how many trees vote and how large they are, and the share of the teacher. Of an
-            even number of trees and two classes, the first wins a tie.
-        seed: of the choice of bits.
+        config: number and size of the trees, and the weight of the teacher. The first class wins a
+            tie between trees.
+        seed: seed of the choice of bits.
         teacher: class probabilities of shape ``(rows, classes)``, for distillation.
-        class_weight: what a row of each class counts, shape ``(classes,)``; 1 where None.
+        class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         name: the model's name.
-        provenance: where it comes from.
+        provenance: facts on its origin.
 
     Returns:
-        A network of the shape inputs, leaves, answers, classes. With two classes only the leaves of
-        the second are there, and an answer a tree; else an answer a tree and class.
+        A network of the shape inputs, leaves, answers, classes. With two classes it holds only the
+        leaves of the second, and one answer per tree; otherwise one answer per tree and class.
 
     Raises:
-        UsageError: no bit tells any two rows of different classes apart, or distillation has no
-            teacher.
+        UsageError: no bit separates rows of different classes, or distillation has no teacher.
         MissingDependencyError: scikit-learn is not installed.
     """
     with needed("training trees"):
@@ -124,19 +123,19 @@ def tree_network(
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel | None:
-    """A decision tree on integer columns as a network that gives every row the same class.
+    """Convert a decision tree on integer columns to a network with the same class for every row.
 
     Args:
-        tree: fitted to integers in ``0..2^32-1``, and to class indices.
+        tree: a tree fitted to integers in ``0..2^32-1`` and class indices.
         names: feature of each column.
         classes: names of the classes.
-        catalogue: what the features mean, for their units.
+        catalogue: descriptions of the features, for their units.
         name: the model's name.
-        provenance: where it comes from.
+        provenance: facts on its origin.
 
     Returns:
-        A network of the shape inputs, leaves, answers, classes, as :func:`train_forest` returns;
-        its inputs are the cuts that tell classes apart. None if the tree gives all rows one class.
+        A network of the shape inputs, leaves, answers, classes, as from :func:`train_forest`. Its
+        inputs are the cuts that separate classes. None if the tree gives all rows one class.
     """
     grown = tree.tree_
     answers = tree.classes_[grown.value[:, 0].argmax(axis=1)]
@@ -155,7 +154,7 @@ def tree_network(
 
 
 def _cut(tree: Any, node: int, names: Sequence[str]) -> Cut:
-    """The least integer that scikit-learn sends to the right: it compares values as float32."""
+    """Find the least integer that scikit-learn sends to the right; it compares in float32."""
     threshold = float(tree.threshold[node])
     values = range(UINT32_MAX + 1)
     cut = bisect_left(values, True, key=lambda value: float(np.float32(value)) > threshold)
@@ -163,7 +162,7 @@ def _cut(tree: Any, node: int, names: Sequence[str]) -> Cut:
 
 
 def _grown(tree: Any) -> list[_Leaf]:
-    """Leaves of one regression tree on bits."""
+    """List the leaves of a regression tree on bits."""
 
     def likeliest(node: int) -> int:
         share = tree.value[node, :, 0]  # of each class, or of the second of two
@@ -175,13 +174,13 @@ def _grown(tree: Any) -> list[_Leaf]:
 def _node(
     tree: Any, index: int, answer: Callable[[int], int], tells: Callable[[int], int]
 ) -> _Node:
-    """A node of scikit-learn's tree, without splits whose sides give the same answer.
+    """Convert a node of scikit-learn's tree, without splits whose sides give the same answer.
 
     Args:
         tree: scikit-learn's arrays of nodes.
         index: index of the node.
-        answer: class of a node, by its index.
-        tells: number of what a split tests, by its index.
+        answer: function from a node's index to its class.
+        tells: function from a node's index to the number of the bit that its split tests.
     """
     below = (int(tree.children_left[index]), int(tree.children_right[index]))
     if below[0] < 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learner of binary networks; ``Training`` holds their values of a recipe."""
+"""The learner of binary networks; ``Training`` holds its settings in a recipe."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class BinaryLearner(Learner):
     summary: ClassVar[str] = "binary networks: XNOR, popcount and thresholds"
 
     def distills(self, recipe: Recipe) -> bool:
-        """Whether boosted trees teach the network."""
+        """Return whether boosted trees teach the network."""
         return recipe.training.distill > 0
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
-        """The network of the recipe, or the tree that is better and fits."""
+        """Train the network of the recipe, or a tree that is better and fits."""
         from n3ic.families.binary.train import train_binary
 
         return train_binary(prepared, progress)
 
     def twin(self, prepared: Prepared, progress: TrainingProgress) -> Prediction | None:
-        """The float MLP of the same shape."""
+        """Train the float MLP of the same shape."""
         from n3ic.training.baselines import float_mlp
 
         this = prepared.experiment

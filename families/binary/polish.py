@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polishing: coordinate descent on the integer network itself.
+"""Polishes a network: coordinate descent on the integers themselves.
 
-Training moves real numbers and hopes that their signs follow. Polishing moves the bits: a weight
-is flipped or a threshold shifted where that lowers the cross-entropy of the integer network on
-the training rows. Of one neuron the effect of every single move is known exactly and at once.
-With all else fixed, the loss is a constant plus the sum, over the rows on which the neuron fires,
-of what firing costs there; and a flip changes the neuron's output only on rows whose popcount
-lies next to the threshold. See docs/explanation/accuracy-tried.md for what it brings.
+Training changes real numbers, and their signs may not follow. Polishing changes the integers: it
+flips a weight or shifts a threshold if that lowers the cross-entropy of the integer network on the
+training rows. The effect of every single move of a neuron is computed exactly and at once. With
+everything else fixed, the loss is a constant plus the cost of firing, summed over the rows on which
+the neuron fires. A flip changes the neuron's output only on rows whose popcount is next to the
+threshold. See docs/explanation/accuracy-tried.md for the gain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEWTON_STEPS = 8
 
 @dataclass
 class _Layer:
-    """A layer while it is polished: weights of +-1, 0 where there is no connection."""
+    """A layer during polishing: weights of +-1, or 0 for an absent connection."""
 
     weights: Floats
     offsets: NDArray[np.int32]  # thresholds of a hidden layer, biases of the output layer
@@ -55,27 +55,27 @@ def polish(
     class_weight: NDArray[np.floating] | None = None,
     seed: int = 0,
 ) -> BinaryModel:
-    """Flip weights and shift thresholds and biases while that lowers the loss.
+    """Flip weights and shift thresholds and biases as long as that lowers the loss.
 
     Args:
-        model: the network to start from; masks are kept.
+        model: the network to start from; its masks do not change.
         words: packed inputs of training rows, uint32 array of shape ``(rows, n_words)``.
         label: class index of each row, shape ``(rows,)``.
         rounds: passes over all neurons; the search ends sooner if no move helps.
-        min_gain: least gain of a move, in nats summed over all rows, so that a move is more than a
-            fit to chance; larger values make fewer moves.
-        max_moves: most moves of one neuron in one pass.
+        min_gain: least gain of a move, in nats summed over all rows. A larger value makes fewer
+            moves, and fewer that fit noise.
+        max_moves: maximum number of moves of one neuron in one pass.
         q: the loss is the generalized cross-entropy ``(1 - p^q) / q`` of the probability p of a
             row's class; 0 is the cross-entropy.
         class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         seed: seed of the order in which neurons are visited.
 
     Returns:
-        A network of the same shape, input and names. The loss, at the temperature of the scores
-        with the least cross-entropy, never rises within a round.
+        A network of the same shape, input and names. The loss, at the temperature that minimises
+        the cross-entropy, never rises within a round.
 
     Raises:
-        ModelError: words and labels do not fit each other or the model.
+        ModelError: the shapes of words and labels do not match each other or the model.
     """
     label = np.asarray(label)
     if len(words) != len(label) or not len(label):
@@ -103,7 +103,7 @@ def polish(
 def _distinct(
     words: Words, label: NDArray[np.int64]
 ) -> tuple[Words, NDArray[np.int64], NDArray[np.float64]]:
-    """Each pair of row and label once, and its count: few bits make few different rows."""
+    """Merge equal pairs of row and label, and count them: few bits make few different rows."""
     labelled = np.column_stack([words, label.astype(np.uint32)])
     keys = np.ascontiguousarray(labelled).view(f"V{4 * labelled.shape[1]}")[:, 0]
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
@@ -152,17 +152,17 @@ class _Search:
     # --- the loss ---------------------------------------------------------------------------
 
     def _scores(self, first: int, x: Floats) -> NDArray[np.int32]:
-        """Scores from the inputs of layer ``first``."""
+        """Compute the scores from the inputs of layer ``first``."""
         for layer in self.layers[first:-1]:
             x = layer.fires(layer.popcounts(x))
         return self.layers[-1].popcounts(x) + self.layers[-1].offsets
 
     def _loss(self, scores: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Loss of each row, times its count."""
+        """Compute the loss of each row, times its count."""
         own = np.take_along_axis(scores, self.label[:, None], axis=1)
         if scores.shape[1] == 2:
             other = np.take_along_axis(scores, 1 - self.label[:, None], axis=1)
-            # Few score differences exist: look the loss up instead of computing it a row.
+            # Few score differences exist: look the loss up instead of computing it for each row.
             difference = (other - own)[:, 0]
             low = int(difference.min())
             values = np.arange(low, int(difference.max()) + 1)
@@ -174,11 +174,11 @@ class _Search:
         return np.asarray(self.weight * self._bounded(rows), dtype=np.float64)
 
     def _bounded(self, entropy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Losses of cross-entropies."""
+        """Convert cross-entropies to the loss."""
         return -np.expm1(-self.q * entropy) / self.q if self.q else entropy
 
     def _temperature(self, scores: NDArray[np.int32]) -> float:
-        """Factor from scores to logits with the least cross-entropy, by Newton's method."""
+        """Find the factor from scores to logits with the least cross-entropy (Newton's method)."""
         s = scores.astype(np.float64)
         own = np.take_along_axis(s, self.label[:, None], axis=1)[:, 0]
         best = 0.25
@@ -220,7 +220,7 @@ class _Search:
         return moves + self._output(x)
 
     def _after(self, depth: int, popcounts: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Loss of each row, given the popcounts of layer ``depth``."""
+        """Compute the loss of each row from the popcounts of layer ``depth``."""
         layer = self.layers[depth]
         if depth == len(self.layers) - 1:
             return self._loss(popcounts + layer.offsets)
@@ -234,7 +234,7 @@ class _Search:
         popcounts: NDArray[np.int32],
         cost: NDArray[np.float64],
     ) -> tuple[int, NDArray[np.int32]]:
-        """Improve one neuron; ``cost`` is the loss that each row gains when the neuron fires."""
+        """Improve one neuron; ``cost`` is what firing adds to the loss of each row."""
         weights = layer.weights[j]
         popcounts = popcounts.copy()
         top = int(layer.fan_in[j]) + 1

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of prototypes: for few input bits, weights that are chosen and not trained.
+"""Chooses networks of prototypes for few input bits, without training.
 
 A neuron of the first layer fires iff its inputs differ from its weights in at most some number of
-bits: it is a ball around a prototype. Few bits make few different rows, so all balls can be tried.
-Balls are added as in boosting (additive logistic regression, Friedman et al. 2000, with steps of
-one size, since an output weight is +1 or -1).
+bits. It is a ball around a prototype. Few bits make few different rows, so all balls can be tried.
+Balls are added as in boosting (additive logistic regression, Friedman et al. 2000). All steps have
+one size, because an output weight is +1 or -1.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ def prototype_network(
     name: str = "model",
     provenance: dict[str, str] | None = None,
 ) -> BinaryModel:
-    """A network of one hidden layer whose neurons are balls, to be polished.
+    """Choose a network with one hidden layer of balls; polish it afterwards.
 
     Args:
         bits: bool array of shape ``(rows, inputs)``, of training rows.
         label: class index of each row, shape ``(rows,)``.
-        spec: what the bits mean.
+        spec: the meaning of the bits.
         classes: name of each class.
         neurons: number of balls.
         class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         name: the model's name.
-        provenance: where it comes from.
+        provenance: facts on its origin.
 
     Returns:
-        The network; the same for the same rows, on any number of cores.
+        The network, which depends on the rows but not on the number of cores.
     """
     with needed("training"):
         from threadpoolctl import threadpool_limits
@@ -92,7 +92,7 @@ def prototype_network(
 def _cells(
     bits: Bits, label: NDArray[np.int64], weight: Floats
 ) -> tuple[Bits, NDArray[np.float32]]:
-    """Distinct rows, the heaviest first, and the weight of each class among their copies."""
+    """Merge equal rows, the heaviest first, and sum the weight of each class among them."""
     packed, of_row = np.unique(np.packbits(bits, axis=1), axis=0, return_inverse=True)
     counts = np.zeros((len(packed), len(weight)), dtype=np.float32)
     np.add.at(counts, (of_row.reshape(-1), label), weight[label])
@@ -103,7 +103,7 @@ def _cells(
 
 
 def _shares(counts: Floats) -> NDArray[np.float64]:
-    """Share of each class, never 0."""
+    """Compute the share of each class, never 0."""
     whole = counts.sum(axis=0, dtype=np.float64) + 1
     return np.asarray(whole / whole.sum())
 

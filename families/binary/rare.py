@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rare classes: what a row of each class counts, and the bias for a wanted false-alarm rate."""
+"""Handles rare classes: weights of classes, and the bias for a wanted false-alarm rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FARTHEST = (1 << 24) - 1  # a bias is below 2^24 in size
 def class_weights(
     said: str, classes: tuple[str, ...], label: NDArray[np.int64]
 ) -> NDArray[np.float64] | None:
-    """What a row of each class counts, so that the rows count 1 on average.
+    """Compute the weight of a row of each class, so that the average weight of a row is 1.
 
     Args:
         said: ``none``, ``balanced``, or ``CLASS=WEIGHT,...``; see ``Training.class_weight``.
@@ -29,7 +29,7 @@ def class_weights(
         Shape ``(classes,)``; None for ``none``.
 
     Raises:
-        UsageError: a class has no such name, or is named twice.
+        UsageError: a name is unknown or occurs twice.
     """
     if said == "none":
         return None
@@ -56,22 +56,22 @@ def with_false_alarms(
     positive: int | None,
     share: float,
 ) -> BinaryModel:
-    """The network with the highest bias of a class that keeps a false-alarm rate.
+    """Set the highest bias of a class that keeps a false-alarm rate.
 
-    The bias is a part of the output layer, so that every target has it as it is.
+    The bias is part of the output layer, so every target has it.
 
     Args:
         model: the network.
         scores: its scores of validation rows, shape ``(rows, classes)``.
         label: class index of each of these rows, shape ``(rows,)``.
-        positive: index of the class that is looked for; None where none is.
-        share: of the rows of other classes that may be called so, at most.
+        positive: index of the class to detect; None if the task has no such class.
+        share: largest share of the rows of other classes that may get this class.
 
     Returns:
-        The network, whose provenance says which rates the rows have.
+        The network; its provenance holds the rates on these rows.
 
     Raises:
-        UsageError: no class is looked for, or no row is of another one.
+        UsageError: the task has no class to detect, or no row has another class.
     """
     if positive is None:
         raise UsageError(
@@ -81,7 +81,7 @@ def with_false_alarms(
     others = np.flatnonzero(label != positive)
     if not len(others):
         raise UsageError("a false-alarm rate needs validation rows of another class; there is none")
-    # The class wins where its score is above that of classes before it, and not below the rest.
+    # The class wins if its score is above those of the classes before it, and not below the rest.
     rivals = scores.astype(np.int64) + (np.arange(scores.shape[1]) < positive)
     needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
     allowed = int(share * len(others))

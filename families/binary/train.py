@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a binary network: by gradient, as prototypes or as trees, then polish it."""
+"""Trains a binary network by gradient, as prototypes or as trees, and polishes it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
-    """The network of a recipe, or the tree that is better and fits.
+    """Train the network of a recipe, or a tree that is better and fits.
 
     Args:
-        prepared: rows, and the experiment that they are for.
-        progress: what is told meanwhile.
+        prepared: rows, and their experiment.
+        progress: receives stages and figures of the training.
     """
     this = prepared.experiment
     history: tuple[Epoch, ...] = ()
@@ -53,14 +53,14 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
 
 
 def _weights(prepared: Prepared) -> NDArray[np.float64] | None:
-    """What a row of each class counts."""
+    """Compute the weight of a row of each class."""
     this = prepared.experiment
     said = this.recipe.training.class_weight
     return class_weights(said, tuple(this.table.classes), prepared.train.label)
 
 
 def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
-    """A network whose neurons are the leaves and answers of decision trees."""
+    """Grow a network whose neurons are the leaves and answers of decision trees."""
     from n3ic.families.binary.forest import train_forest
 
     this, rows = prepared.experiment, prepared.train
@@ -82,7 +82,7 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
 def _better_tree(
     model: BinaryModel, prepared: Prepared, progress: TrainingProgress
 ) -> BinaryModel | None:
-    """The tree of as many cuts as a network, if it is more accurate on validation rows and fits."""
+    """Grow a tree with as many cuts as a network; None if it does not fit or is not better."""
     from n3ic.families.binary.forest import tree_network
     from n3ic.training.baselines import best_first_tree
     from n3ic.training.input_choice import candidates
@@ -117,7 +117,7 @@ def _better_tree(
 def _gradient(
     prepared: Prepared, progress: TrainingProgress
 ) -> tuple[BinaryModel, tuple[Epoch, ...]]:
-    """A network trained by gradient, folded and polished, and the figures of its epochs."""
+    """Train a network by gradient, fold and polish it; return the figures of its epochs too."""
     from n3ic.families.binary.fit import fit_network
     from n3ic.families.binary.fold import check_fold, fold
 
@@ -148,13 +148,13 @@ def _gradient(
 
 
 def _taught(prepared: Prepared) -> Training:
-    """The training, without distillation if there is no teacher."""
+    """Drop distillation from the settings if the experiment has no teacher."""
     training = prepared.experiment.recipe.training
     return training if prepared.teacher is not None else replace(training, distill=0.0)
 
 
 def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
-    """A network whose neurons are prototypes, chosen one by one."""
+    """Choose a network whose neurons are prototypes, one by one."""
     from n3ic.families.binary.prototypes import prototype_network
 
     this, rows = prepared.experiment, prepared.train
@@ -172,7 +172,7 @@ def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
 
 
 def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
-    """The network after the recipe's rounds of polishing."""
+    """Polish a network for the recipe's number of rounds."""
     training = prepared.experiment.recipe.training
     if not training.polish:
         return model

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probabilities as integers, and bounds of the error of a result.
+"""Represents probabilities as integers, and bounds the error of a result.
 
-Both arithmetics reduce several operands pairwise, neighbours first, the odd one out last; so
-every target adds and multiplies in the same order and gives the same integers.
+Both arithmetics combine several operands in pairs of neighbours, and keep an odd last one for the
+next round. Every target combines in this order, so it gives the same integers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def pairwise_reduce(values: Sequence[_T], combine: Callable[[_T, _T], _T]) -> _T
 
 
 def levels(count: int) -> int:
-    """Number of times that the first of ``count`` operands is combined."""
+    """Number of rounds that combine ``count`` operands."""
     return max(0, count - 1).bit_length()
 
 
@@ -40,11 +40,11 @@ def levels(count: int) -> int:
 class LogArithmetic:
     """Probabilities as logarithms of base 2, in steps of ``2^-fraction``.
 
-    A product adds; a sum takes the larger operand and adds what the table says of their
-    difference ``d``: ``log2(1 + 2^-d)``, rounded. Beyond the table that is 0.
+    A product adds logarithms. A sum adds to the larger operand the table's entry for the difference
+    ``d`` of both: ``log2(1 + 2^-d)``, rounded. Beyond the table that is 0.
 
     Attributes:
-        fraction: bits behind the point.
+        fraction: bits after the binary point.
         table: int32 array of shape ``(entries,)``, not increasing.
     """
 
@@ -54,88 +54,93 @@ class LogArithmetic:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fraction <= MAX_LOG_FRACTION:
-            raise ModelError(f"{self.fraction} bits behind the point: 0 to {MAX_LOG_FRACTION}")
+            raise ModelError(f"{self.fraction} fraction bits, 0 to {MAX_LOG_FRACTION} expected")
         table = np.array(self.table, dtype=np.int32)
         if table.ndim != 1 or not 1 <= len(table) <= 1 << 20:
-            raise ModelError(f"a table of log-add has 1 to 2^20 entries, got {table.shape}")
+            raise ModelError(
+                f"the log-add table has the shape {table.shape}, not 1 to 2^20 entries"
+            )
         if table[0] > 1 << self.fraction or table[-1] < 0 or (np.diff(table) > 0).any():
-            raise ModelError("a table of log-add falls from at most 1 to at least 0")
+            raise ModelError("the log-add table must fall from at most 1 to at least 0")
         table.setflags(write=False)
         object.__setattr__(self, "table", table)
 
     @classmethod
     def of(cls, fraction: int) -> LogArithmetic:
-        """The arithmetic whose table is rounded to nearest and ends before its first 0."""
+        """Make the arithmetic whose table is rounded to nearest and ends before its first 0."""
         step = 2.0**-fraction
+        # log2(1 + 2^-d) is below half a step for d above fraction + 2, so the first 0 is inside.
         entries = (fraction + 3) << fraction
         table = np.rint(np.log2(1 + np.exp2(-np.arange(entries) * step)) / step).astype(np.int32)
         return cls(fraction, table[: max(1, int((table > 0).sum()))])
 
     @property
     def one(self) -> int:
-        """The integer of probability 1."""
+        """The integer that stands for probability 1."""
         return 0
 
     def leaf(self, probability: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Integers of probabilities above 0."""
+        """Convert probabilities above 0 to integers."""
         return np.rint(np.log2(probability) * 2.0**self.fraction).astype(np.int32)
 
     def weights(self, probability: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Integers of the weights of a sum, all above 0."""
+        """Convert the weights of a sum, all above 0, to integers."""
         return self.leaf(probability)
 
     def real(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Logarithm of base 2 of the probability that an integer stands for."""
+        """Convert integers to the logarithms of base 2 that they stand for."""
         return value / 2.0**self.fraction
 
     def product(self, values: Sequence[Integers]) -> Integers:
-        """The product of some operands."""
+        """Compute the product of operands."""
         return pairwise_reduce(values, np.add)
 
     def sum(self, values: Sequence[Integers], weights: NDArray[np.int32]) -> Integers:
-        """The weighted sum of some operands."""
+        """Compute the weighted sum of operands."""
         return pairwise_reduce([v + int(w) for v, w in zip(values, weights, strict=True)], self.add)
 
     def add(self, a: Integers, b: Integers) -> Integers:
-        """``log2(2^a + 2^b)`` of two operands."""
+        """Compute ``log2(2^a + 2^b)``."""
         distance = np.abs(a - b)
         more = self.table[np.minimum(distance, len(self.table) - 1)]
         return np.asarray(np.maximum(a, b) + np.where(distance < len(self.table), more, 0))
 
     def product_bounds(self, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Least and largest product of operands between bounds."""
+        """Bound the product of operands between bounds."""
         return sum(b[0] for b in bounds), sum(b[1] for b in bounds)
 
     def sum_bounds(
         self, bounds: Sequence[tuple[int, int]], weights: NDArray[np.int32]
     ) -> tuple[int, int]:
-        """Bounds of the weighted sum of operands between bounds."""
+        """Bound the weighted sum of operands between bounds."""
+        # A sum is at least its largest term, and each round adds at most the table's first entry.
         moved = [(lo + int(w), hi + int(w)) for (lo, hi), w in zip(bounds, weights, strict=True)]
         top = int(self.table[0]) * levels(len(moved))
         return max(lo for lo, _ in moved), max(hi for _, hi in moved) + top
 
     def leaf_error(self) -> float:
-        """Largest distance of a leaf's integer from the real logarithm, in steps."""
+        """Bound the distance of a leaf's integer from the real logarithm, in steps."""
         return 0.5
 
     def product_error(self, errors: Sequence[float]) -> float:
-        """Largest distance of a product, given that of its operands, in steps."""
+        """Bound the distance of a product from the real one, given those of its operands."""
         return sum(errors)
 
     def sum_error(self, errors: Sequence[float]) -> float:
-        """Largest distance of a sum: log-add spreads no error; weight and table add a half each."""
+        """Bound the distance of a sum from the real one, given those of its operands."""
+        # Log-add amplifies no error. The weight adds half a step, and each round's table another.
         return max(errors) + 0.5 + 0.5 * levels(len(errors))
 
 
 @dataclass(frozen=True)
 class LinearArithmetic:
-    """Probabilities as unsigned fixed point in steps of ``2^-fraction``: multipliers and adders.
+    """Probabilities as unsigned fixed point numbers in steps of ``2^-fraction``.
 
-    A product of two is rounded to nearest; a sum adds exact products with the weights and is
-    rounded once. What is less likely than half a step is 0, so that rare flows are all alike.
+    A product of two is rounded to nearest. A sum adds exact products with the weights and is
+    rounded once. A probability below half a step is 0, so rare flows cannot be told apart.
 
     Attributes:
-        fraction: bits behind the point.
+        fraction: bits after the binary point.
     """
 
     name: ClassVar[str] = "linear"
@@ -143,21 +148,21 @@ class LinearArithmetic:
 
     def __post_init__(self) -> None:
         if not 1 <= self.fraction <= MAX_FRACTION:
-            raise ModelError(f"{self.fraction} bits behind the point: 1 to {MAX_FRACTION}")
+            raise ModelError(f"{self.fraction} fraction bits, 1 to {MAX_FRACTION} expected")
 
     @property
     def one(self) -> int:
-        """The integer of probability 1."""
+        """The integer that stands for probability 1."""
         return 1 << self.fraction
 
     def leaf(self, probability: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Integers of probabilities."""
+        """Convert probabilities to integers."""
         return np.rint(probability * 2.0**self.fraction).astype(np.int32)
 
     def weights(self, probability: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Integers of the weights of a sum, which add to 1 as these do.
+        """Convert the weights of a sum to integers that also add to 1.
 
-        Rounded down; the steps that are left go to the largest remainders.
+        All are rounded down; the steps that are left go to the largest remainders.
         """
         exact = probability * 2.0**self.fraction
         low = np.floor(exact).astype(np.int64)
@@ -166,23 +171,23 @@ class LinearArithmetic:
         return low.astype(np.int32)
 
     def real(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The probability that an integer stands for."""
+        """Convert integers to the probabilities that they stand for."""
         return value / 2.0**self.fraction
 
     def product(self, values: Sequence[Integers]) -> Integers:
-        """The product of some operands."""
+        """Compute the product of operands."""
         return pairwise_reduce(values, self._times)
 
     def _times(self, a: Integers, b: Integers) -> Integers:
         return np.asarray((a * b + (1 << (self.fraction - 1))) >> self.fraction)
 
     def sum(self, values: Sequence[Integers], weights: NDArray[np.int32]) -> Integers:
-        """The weighted sum of some operands."""
+        """Compute the weighted sum of operands."""
         total = pairwise_reduce([v * int(w) for v, w in zip(values, weights, strict=True)], np.add)
         return np.asarray((total + (1 << (self.fraction - 1))) >> self.fraction)
 
     def product_bounds(self, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Least and largest product of operands between bounds."""
+        """Bound the product of operands between bounds."""
         both = pairwise_reduce(
             [np.array(b, dtype=np.int64) for b in bounds],
             self._times,
@@ -197,16 +202,18 @@ class LinearArithmetic:
         return int(both[0]), int(both[1])
 
     def leaf_error(self) -> float:
-        """Largest distance of a leaf's integer from the real probability, in steps."""
+        """Bound the distance of a leaf's integer from the real probability, in steps."""
         return 0.5
 
     def product_error(self, errors: Sequence[float]) -> float:
-        """Largest distance of a product of probabilities of at most 1, in steps."""
+        """Bound the distance of a product from the real one, given those of its operands."""
+        # (x + a)(y + b) - xy <= a + b + ab, as x and y are at most 1; rounding adds half a step.
         step = 2.0**-self.fraction
         return pairwise_reduce(list(errors), lambda a, b: a + b + a * b * step + 0.5)
 
     def sum_error(self, errors: Sequence[float]) -> float:
-        """Largest distance of a sum: its weights add to 1, and each is off by a step at most."""
+        """Bound the distance of a sum from the real one, given those of its operands."""
+        # Weights add to 1, so they average the operands' errors; each is off by at most a step.
         return max(errors) + len(errors) + 0.5
 
 

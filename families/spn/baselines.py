@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines that learn only from normal rows."""
+"""Runs baselines that learn only from normal rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from n3ic.training.baselines import BaselineRows, Prediction
 
-_MOST_ROWS = 4096  # a one-class support vector machine takes the square of their number
+_MOST_ROWS = 4096  # a one-class support vector machine takes time with the square of its rows
 
 
 def unsupervised_baselines(
@@ -21,19 +21,19 @@ def unsupervised_baselines(
     false_positives: float,
     seed: int,
 ) -> Iterator[Prediction]:
-    """Anomaly detectors on the integer columns, one after the other.
+    """Run anomaly detectors on the integer columns, one after the other.
 
     They are an isolation forest, a one-class support vector machine on at most 4,096 rows, and an
-    autoencoder with a bottleneck of an eighth of the columns. Each learns from the training rows
-    that are no anomalies, and takes its threshold from such validation rows, as the network does.
+    autoencoder with a bottleneck of an eighth of the columns. Like the network, each learns from
+    normal training rows and takes its threshold from normal validation rows.
 
     Args:
         train: rows to fit.
         validation: rows that choose the threshold.
         test: rows to predict.
-        anomaly: index of the class that is not learned, of two.
+        anomaly: index of the one of two classes that is not learned.
         false_positives: share of the normal validation rows above the threshold.
-        seed: of every baseline.
+        seed: seed of every baseline.
     """
     from sklearn.ensemble import IsolationForest
     from sklearn.neural_network import MLPRegressor
@@ -44,7 +44,7 @@ def unsupervised_baselines(
     held = validation.columns[validation.label != anomaly]
 
     def found(name: str, held_odd: NDArray[np.float64], odd: NDArray[np.float64]) -> Prediction:
-        """The prediction of a detector from its anomaly scores."""
+        """Turn anomaly scores of validation and test rows into a detector's prediction."""
         threshold = np.quantile(held_odd, 1 - false_positives, method="higher")
         scores = np.where(np.arange(2) == anomaly, odd[:, None], -odd[:, None])
         predicted = np.where(odd > threshold, anomaly, 1 - anomaly).astype(np.int64)
@@ -54,6 +54,7 @@ def unsupervised_baselines(
     yield found(
         "isolation_forest", -forest.score_samples(held), -forest.score_samples(test.columns)
     )
+    # Counters have long tails: on their own scale, a few large flows would hide all others.
     scaler = StandardScaler().fit(np.log2(1.0 + normal))
 
     def scaled(columns: NDArray[np.int64]) -> NDArray[np.float64]:

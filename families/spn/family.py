@@ -23,27 +23,27 @@ class SpnFamily(Family):
 
     @property
     def model(self) -> type[SpnModel]:
-        """The class of its models."""
+        """The class of the family's models."""
         return SpnModel
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
-        """Inputs that decide entries and weights, boundary ones, then random ones."""
+        """Make inputs that decide entries and weights, boundary inputs, then random ones."""
         from n3ic.families.spn.vectors import spn_vectors
 
         return spn_vectors(network.source, count, seed)
 
     def decided(self, model: SpnModel, inputs: Words, got: Inference) -> Decided:
-        """Which entries of tables and weights of sums some inputs decide."""
+        """Count the table entries and weights that some inputs decide."""
         from n3ic.families.spn.vectors import spn_coverage
 
         found = spn_coverage(model, inputs)
         return Decided("entries and weights", found.total, found.decided, found.undecided)
 
     def summary_of(self, model: SpnModel) -> tuple[TextTable, tuple[str, ...]]:
-        """Its nodes, arithmetic and scores."""
+        """Describe a model's nodes, arithmetic and scores."""
         features, leaves, products, sums, _ = model.shape
         low, high = model.score_bounds
-        kind = f"{model.arithmetic.name}, {model.arithmetic.fraction} bits behind the point"
+        kind = f"{model.arithmetic.name}, {model.arithmetic.fraction} fraction bits"
         rows = (
             ("input", f"{features} features, {model.input.n_cuts} cuts"),
             (
@@ -60,7 +60,7 @@ class SpnFamily(Family):
         return TextTable(model.name, ("sum-product network", ""), rows, left=2), ()
 
     def random(self, rng: np.random.Generator) -> SpnModel:
-        """A network of 6 features and 2 classes, each with a root."""
+        """Make a network of 6 features and 2 classes, each with a root."""
         from n3ic.families.spn.random_models import random_spn
 
         return random_spn(rng)

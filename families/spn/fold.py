@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a network with real parameters to integers, as wide as a proven error bound asks for."""
+"""Folds a network with real parameters into integers, no wider than a proven error bound needs."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def fold_spn(
     meter: MeterSpec | None = None,
     table: TableRules | None = None,
 ) -> SpnModel:
-    """The integers of one network a class, or of one network and a threshold that is still 0.
+    """Fold one network per class, or a single network and a threshold that is still 0.
 
     Args:
-        networks: a network for each class; one alone for the first of two classes, where the other
-            is what does not fit.
-        priors: share of each class; not read where one network stands alone.
-        spec: input bits, a thermometer field a feature.
-        classes: names.
-        settings: arithmetic, and the error that its width keeps below.
+        networks: a network for each class; or a single one for the first of two classes, if the
+            second is what does not fit.
+        priors: share of each class; ignored for a single network.
+        spec: input bits, one thermometer field per feature.
+        classes: names of the classes.
+        settings: arithmetic, and the error that it must not exceed.
         name: the model's name.
-        provenance: where it comes from.
+        provenance: facts on its origin.
         meter: how features come from packets.
         table: how features come from a table.
 
     Raises:
-        UsageError: no width of the arithmetic keeps the error below the one that is wanted.
+        UsageError: no width of the arithmetic keeps the error.
     """
     arithmetic = _arithmetic(networks, settings)
     nodes: list[Node] = []
@@ -66,7 +66,7 @@ def fold_spn(
             bias.append(0)
         elif isinstance(arithmetic, LogArithmetic):
             bias.append(weight)
-        else:
+        else:  # a factor in fixed point, which only a sum of one term can apply
             nodes.append(Sum((roots[-1],), np.array([weight])))
             roots[-1] = len(nodes) - 1
             bias.append(0)
@@ -101,7 +101,7 @@ def _nodes(network: RealSpn, arithmetic: Arithmetic, first: int) -> list[Node]:
 
 
 def _arithmetic(networks: Sequence[RealSpn], settings: SpnTraining) -> Arithmetic:
-    """The narrowest arithmetic whose proven error is below the wanted one.
+    """Choose the narrowest arithmetic whose proven error is small enough.
 
     Raises:
         UsageError: no width keeps the error.
@@ -114,14 +114,14 @@ def _arithmetic(networks: Sequence[RealSpn], settings: SpnTraining) -> Arithmeti
     least = 0 if settings.arithmetic == "log" else 1
     steps = max(_error(network, kind(most)) for network in networks)
     for fraction in range(least, most + 1):
-        # The bound in steps does not fall with the width, so the widest one's is enough.
+        # The bound in steps never falls with the width, so that of the widest bounds all others.
         if steps * 2.0**-fraction <= settings.largest_error:
             return kind(fraction)
     raise UsageError(
-        f"{most} bits behind the point leave an error of up to {steps * 2.0**-most:.3g}, more than "
-        f"{settings.largest_error:g}: ask for less with --error, or for a smaller network"
+        f"{most} fraction bits leave an error of up to {steps * 2.0**-most:.3g}, more than "
+        f"{settings.largest_error:g}: allow more with --error, or learn a smaller network"
     )
 
 
 def _error(network: RealSpn, arithmetic: Arithmetic) -> float:
-    return max(error_bounds(_nodes(network, arithmetic, 0), arithmetic)) + 0.5
+    return max(error_bounds(_nodes(network, arithmetic, 0), arithmetic)) + 0.5  # for the bias

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structure and parameters of a sum-product network from rows (LearnSPN, Gens and Domingos 2013).
+"""Learns structure and parameters of a sum-product network (LearnSPN, Gens and Domingos 2013).
 
-Features that tell little of each other become the factors of a product; where all depend on each
-other, rows are clustered, and the clusters become the terms of a sum. Rows are the bins of integer
-features, equal rows are counted and held once, so that tens of thousands of flows take seconds.
+Nearly independent groups of features become the factors of a product. If there is only one group,
+rows are clustered, and the clusters become the terms of a sum. Rows are bins of integer features.
+Equal rows are stored once with their count, so tens of thousands of flows take seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from n3ic.families.spn.learner import SpnTraining
 
 Reals = NDArray[np.float64]
-_PARTS = 50  # of all rows, into which they are divided where no number of rows is asked for
+_PARTS = 50  # by default, clusters below this fraction of all rows are not divided further
 _ROUNDS = 25  # of expectation and maximisation for one sum
 
 
@@ -26,10 +26,10 @@ class RealNode:
     """A node with real parameters.
 
     Attributes:
-        children: indices of earlier nodes; none for a leaf.
+        children: indices of earlier nodes; empty for a leaf.
         parameters: probability of each bin of a leaf, weight of each term of a sum; empty for a
             product.
-        field: of a leaf: the index of its feature; -1 otherwise.
+        field: index of a leaf's feature; -1 for other nodes.
     """
 
     children: tuple[int, ...]
@@ -44,7 +44,7 @@ class RealSpn:
     nodes: tuple[RealNode, ...]
 
     def log2(self, bins: NDArray[np.int64]) -> Reals:
-        """Logarithm of base 2 of the probability of rows: int ``(rows, fields)`` to ``(rows,)``."""
+        """Compute log2 of the probability of rows: int ``(rows, fields)`` to ``(rows,)``."""
         values: list[Reals] = []
         for node in self.nodes:
             if node.field >= 0:
@@ -66,8 +66,8 @@ def learn_spn(
     Args:
         bins: the bin of each feature of each row, int array of shape ``(rows, features)``.
         sizes: number of bins of each feature.
-        settings: where to stop, and what counts as dependent.
-        seed: of the clusters.
+        settings: when to stop, and which features count as dependent.
+        seed: seed of the clustering.
     """
     rows, counts = np.unique(bins, axis=0, return_counts=True)
     learner = _Learner(rows, counts.astype(np.float64), tuple(sizes), settings, seed)
@@ -76,7 +76,7 @@ def learn_spn(
 
 
 class _Learner:
-    """What the steps of one learning share: distinct rows, their counts, and the nodes so far."""
+    """State of one run: distinct rows, their counts, and the nodes so far."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _Learner:
         self.nodes: list[RealNode] = []
 
     def grow(self, index: NDArray[np.int64], scope: tuple[int, ...], depth: int) -> int:
-        """Add the network of some rows and features; index of its root."""
+        """Add the network of some rows and features, and return the index of its root."""
         if len(scope) == 1:
             return self._leaf(index, scope[0])
         few = self.counts[index].sum() < self.min_rows
@@ -106,7 +106,7 @@ class _Learner:
         if len(groups) > 1:
             return self._factors([self.grow(index, group, depth) for group in groups])
         parts = self._clusters(index, scope)
-        if len(parts) < 2:
+        if len(parts) < 2:  # the rows do not separate: features count as independent
             return self._factors([self._leaf(index, f) for f in scope])
         terms = tuple(self.grow(part, scope, depth - 1) for part in parts)
         weights = np.array([self.counts[part].sum() for part in parts])
@@ -123,11 +123,11 @@ class _Learner:
         seen = np.bincount(
             self.rows[index, field], weights=self.counts[index], minlength=self.sizes[field]
         )
-        chances = seen + self.settings.smoothing
+        chances = seen + self.settings.smoothing  # so that no bin has probability 0
         return self._add(RealNode((), chances / chances.sum(), field))
 
     def _columns(self, scope: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Columns of the one-hot rows that belong to some features, and where each begins."""
+        """Select the one-hot columns of some features; return the start of each feature too."""
         columns = np.concatenate([np.arange(self.starts[f], self.starts[f + 1]) for f in scope])
         sizes = [self.sizes[f] for f in scope]
         return columns, np.concatenate([[0], np.cumsum(sizes)])[:-1]
@@ -135,10 +135,10 @@ class _Learner:
     def _independent(
         self, index: NDArray[np.int64], scope: tuple[int, ...]
     ) -> list[tuple[int, ...]]:
-        """Groups of features between which there is little mutual information.
+        """Find groups of features with little mutual information between them.
 
-        That of independent features is above 0 in a sample, by half the degrees of freedom a row
-        (Miller 1955), which is taken off.
+        In a sample, independent features too have an information above 0. The expected bias, half
+        the degrees of freedom per row (Miller 1955), is subtracted.
         """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
@@ -149,10 +149,12 @@ class _Learner:
         joint = ((x * self.counts[index][:, None]).T @ x).astype(np.float64) / total
         single = np.diag(joint).copy()
         seen = joint > 0
+        # 0 log 0 is 0: pairs of bins that no row has keep the ratio 1.
         ratio = np.divide(joint, np.outer(single, single), out=np.ones_like(joint), where=seen)
         information = np.add.reduceat(
             np.add.reduceat(joint * np.log2(ratio), starts, axis=0), starts, axis=1
         )
+        # Bins that no row has are no degrees of freedom; log(2) converts nats to bits.
         free = np.add.reduceat((single > 0).astype(np.float64), starts) - 1
         information -= np.outer(free, free) / (2 * total * np.log(2))
         count, group = connected_components(
@@ -163,7 +165,7 @@ class _Learner:
     def _clusters(
         self, index: NDArray[np.int64], scope: tuple[int, ...]
     ) -> list[NDArray[np.int64]]:
-        """Rows by cluster: a mixture of independent features, fitted by EM."""
+        """Cluster rows by a mixture of independent features, fitted by EM."""
         columns, starts = self._columns(scope)
         x = self.one_hot[np.ix_(index, columns)]
         counts = self.counts[index]
@@ -173,12 +175,14 @@ class _Learner:
         ends = [*starts[1:], len(columns)]
         for _ in range(_ROUNDS):
             weighted = share * counts[:, None]
-            prior = weighted.sum(axis=0) + 1e-9
+            prior = weighted.sum(axis=0) + 1e-9  # an empty cluster must not give log(0)
             chances = (x.T @ weighted).T + self.settings.smoothing
             for start, end in zip(starts, ends, strict=True):
                 chances[:, start:end] /= chances[:, start:end].sum(axis=1, keepdims=True)
             logs = x @ np.log(chances).T + np.log(prior / prior.sum())
-            logs -= logs.max(axis=1, keepdims=True)
+            logs -= logs.max(
+                axis=1, keepdims=True
+            )  # exp() of the largest is 1: no underflow to 0/0
             share = np.exp(logs)
             share /= share.sum(axis=1, keepdims=True)
         best = share.argmax(axis=1)
@@ -186,10 +190,11 @@ class _Learner:
         return [part for part in parts if len(part)]
 
     def _apart(self, x: NDArray[np.float32], counts: Reals, features: int) -> list[int]:
-        """Rows far from each other, to begin with (k-means++, Arthur and Vassilvitskii 2007)."""
+        """Choose rows far from each other as a start (k-means++, Arthur and Vassilvitskii 2007)."""
         chosen = [int(self.rng.choice(len(x), p=counts / counts.sum()))]
         distance = np.full(len(x), float(features))
         while len(chosen) < self.settings.clusters:
+            # A dot product of one-hot rows counts equal features: the rest is a Hamming distance.
             distance = np.minimum(distance, features - x @ x[chosen[-1]])
             chance = counts * distance
             if chance.sum() <= 0:

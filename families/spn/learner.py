@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learner of sum-product networks, and their values of a recipe."""
+"""The learner of sum-product networks, and its settings in a recipe."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ class SpnTraining:
     """How a sum-product network is learned and folded.
 
     Attributes:
-        spn_task: ``anomaly`` learns what is normal, and what is less likely than a threshold is an
-            anomaly; ``classes`` learns each class and says the likeliest.
-        leaf_cuts: most cuts of a feature.
-        min_rows: rows below which features count as independent; 0 for a fiftieth of all.
+        spn_task: ``anomaly`` learns normal flows, and calls a flow less likely than a threshold an
+            anomaly; ``classes`` learns each class and answers the likeliest.
+        leaf_cuts: maximum number of cuts of a feature.
+        min_rows: number of rows below which features count as independent; 0 for a fiftieth of all.
         dependence: mutual information, in bits, above which two features depend on each other.
-        clusters: terms of a sum, at most.
-        depth: sums from the root to a leaf, at most.
-        smoothing: rows that are added to each bin, so that none is impossible.
+        clusters: maximum number of terms of a sum.
+        depth: maximum number of sums from the root to a leaf.
+        smoothing: rows added to each bin, so that no bin is impossible.
         arithmetic: ``log`` or ``linear``.
-        error: largest distance of a score from the real one that the width must keep: in bits of
-            the logarithm, or as a probability; 0 for 1 bit, or 1e-7.
-        false_positives: share of the normal validation rows that the threshold may take for
-            anomalies.
+        error: largest allowed distance of a score from the real one, in bits of the logarithm or as
+            a probability; 0 for the defaults, 1 bit and 1e-7.
+        false_positives: share of the normal validation rows that the threshold may call anomalies.
     """
 
     spn_task: Literal["anomaly", "classes"] = "anomaly"
@@ -67,12 +66,12 @@ class SpnTraining:
 
     @property
     def largest_error(self) -> float:
-        """The error that the width keeps, given or by default."""
+        """The largest allowed error, as given or by default."""
         return self.error or (1.0 if self.arithmetic == "log" else 1e-7)
 
 
 class SpnLearner(Learner):
-    """Trains sum-product networks: of what is normal, or of each class."""
+    """Trains sum-product networks: of normal flows, or of each class."""
 
     name: ClassVar[str] = "spn"
     summary: ClassVar[str] = "sum-product networks: how likely a flow is"
@@ -80,7 +79,7 @@ class SpnLearner(Learner):
     budgeted: ClassVar[bool] = False
 
     def unlearned(self, experiment: Experiment) -> int | None:
-        """The anomaly's class, where anomalies are told by not fitting."""
+        """Return the class that is not learned, the anomaly's; None if every class is."""
         from n3ic.evaluation.metrics import counted_class
 
         if experiment.recipe.settings.spn_task == "classes":
@@ -88,21 +87,21 @@ class SpnLearner(Learner):
         return counted_class(len(experiment.table.classes), experiment.positive)
 
     def boosts(self, experiment: Experiment) -> bool:
-        """Neither the bins nor the network are learned from boosted trees."""
+        """Return False: neither the bins nor the network use boosted trees."""
         return False
 
     def choose_input(
         self, experiment: Experiment, rows: FlowTable, trees: Any
     ) -> tuple[InputSpec, dict[str, float]]:
-        """Bins of every feature, by the rows that are learned."""
+        """Choose the bins of every feature from the rows that are learned."""
         from n3ic.families.spn.train import bin_fields
         from n3ic.training.input_bits import chi2_scores
         from n3ic.training.input_choice import candidates
 
         if not experiment.recipe.training.for_accuracy:
             raise UsageError(
-                "class_weight and false_alarms are of binary networks; a sum-product network has "
-                "false_positives"
+                "class_weight and false_alarms apply to binary networks only; use false_positives "
+                "for a sum-product network"
             )
         names = candidates(experiment.table, experiment.recipe)
         anomaly = self.unlearned(experiment)
@@ -111,7 +110,7 @@ class SpnLearner(Learner):
         return spec, chi2_scores({n: rows.features[n] for n in names}, rows.label)
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
-        """A network of what is normal, or of each class."""
+        """Train a network of normal flows, or of each class."""
         from n3ic.families.spn.train import train_spn
 
         this, rows, held = prepared.experiment, prepared.train, prepared.validation
@@ -131,7 +130,7 @@ class SpnLearner(Learner):
         return Learned(model, prepared)
 
     def baselines(self, prepared: Prepared) -> Iterator[Prediction]:
-        """Detectors that learn from normal rows alone, where the network does."""
+        """Run anomaly detectors, if the network learns from normal rows alone."""
         from n3ic.families.spn.baselines import unsupervised_baselines
 
         this, anomaly = prepared.experiment, self.unlearned(prepared.experiment)

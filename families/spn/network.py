@@ -32,24 +32,24 @@ _KINDS = (Leaf, Product, Sum)
 class SpnModel(Classifier):
     """A sum-product network from packed input bits to integer scores.
 
-    The score of a class is the value of its root plus its bias: with a root a class, and the
-    logarithm of its prior probability as bias, the network is a Bayes classifier; with one root
-    for ``normal`` and a constant for ``anomaly``, a flow is an anomaly where its likelihood is
-    below that threshold.
+    The score of a class is the value of its root plus its bias. If each class has a root, and the
+    logarithm of its prior probability as bias, the network is a Bayes classifier. If only
+    ``normal`` has a root, the bias of ``anomaly`` is a threshold: a flow is an anomaly if its
+    likelihood is below.
 
     Attributes:
-        input: how integer features become input bits: a thermometer field a feature. Bits that are
-            set in a field say its bin.
+        input: how integer features become input bits: one thermometer field per feature. The number
+            of bits set in a field is its bin.
         nodes: leaves, products and sums, children before parents.
-        arithmetic: how their values are integers.
+        arithmetic: how integers represent their values.
         roots: index of the root of each class, or ``CONSTANT``.
         bias: int32 array of shape ``(classes,)``.
         classes: name of each class.
         name: what the model is for.
-        provenance: where it comes from: text to text.
+        provenance: facts on its origin, text to text.
         meter: how the features are computed from packets; None without a meter.
-        shunt: the smallest margin with which the card decides a flow by itself.
-        table: how the features are read from a table; None where a data set reads it.
+        shunt: the smallest margin that is not shunted.
+        table: how the features are read from a table; None if a data set reads it.
     """
 
     family: ClassVar[str] = "sum-product-network"
@@ -73,20 +73,21 @@ class SpnModel(Classifier):
         bias.setflags(write=False)
         object.__setattr__(self, "bias", bias)
         if any(f.kind != "thermometer" for f in self.input.fields):
-            raise ModelError("the leaves of a sum-product network read thermometer fields")
+            raise ModelError("the fields of a sum-product network must be thermometers")
         if len(self.input.features) != len(self.input.fields):
-            raise ModelError("a sum-product network has one field a feature")
+            raise ModelError("a sum-product network must have one field per feature")
         scopes(self.nodes, len(self.input.fields))
         if bias.shape != (len(self.roots),):
-            raise ModelError(f"{len(self.roots)} roots, and biases of shape {bias.shape}")
+            raise ModelError(f"biases of shape {bias.shape} for {len(self.roots)} roots")
         if not any(r >= 0 for r in self.roots) or any(
             not CONSTANT <= r < len(self.nodes) for r in self.roots
         ):
-            raise ModelError(f"roots are nodes or {CONSTANT}, and one at least is a node")
+            raise ModelError(f"roots must be nodes or {CONSTANT}, and at least one a node")
+        # Checked for all inputs: targets compute scores and margins in signed 32 bits.
         if (np.abs(bias.astype(np.int64)) > 1 << 30).any() or self.score_bounds[1] >= 1 << 31:
-            raise ModelError("scores leave 32 bits")
+            raise ModelError("scores exceed 32 bits")
         if self.largest_margin >= 1 << 31:
-            raise ModelError("margins leave 32 bits")
+            raise ModelError("margins exceed 32 bits")
         self._check_shared(len(self.roots))
 
     @cached_property
@@ -107,17 +108,17 @@ class SpnModel(Classifier):
 
     @cached_property
     def error_bound(self) -> float:
-        """Largest distance of a score from the real network's, in steps of the arithmetic.
+        """Bound of the distance of a score from the real network's, in steps of the arithmetic.
 
-        Proven from the leaves up (see :func:`~n3ic.families.spn.nodes.error_bounds`); a bias adds
-        half a step.
+        The bound is proven from the leaves up (:func:`~n3ic.families.spn.nodes.error_bounds`); a
+        bias adds half a step.
         """
         found = error_bounds(self.nodes, self.arithmetic)
         return max(found[r] for r in self.roots if r != CONSTANT) + 0.5
 
     @property
     def largest_margin(self) -> int:
-        """A bound of the margins: the highest score of a class less the lowest best other."""
+        """Bound of the margins: a class's highest score less the least that its best rival has."""
         ranges = self._ranges
         return max(
             hi - max(lo for j, (lo, _) in enumerate(ranges) if j != i)
@@ -126,7 +127,7 @@ class SpnModel(Classifier):
 
     @property
     def learned_all(self) -> bool:
-        """Whether every class has a root; else a constant stands for what fits none."""
+        """Whether every class has a root; otherwise one class is what does not fit the others."""
         return CONSTANT not in self.roots
 
     @property
@@ -142,7 +143,7 @@ class SpnModel(Classifier):
 
     @property
     def shape_text(self) -> str:
-        """The shape in words."""
+        """The shape as text."""
         features, leaves, products, sums, _ = self.shape
         return f"SPN of {features} features, {leaves} leaves, {products} products, {sums} sums"
 
@@ -158,7 +159,7 @@ class SpnModel(Classifier):
     # --- inference -------------------------------------------------------------------------
 
     def bins(self, words: ArrayLike) -> NDArray[np.int64]:
-        """The bin of each feature: how many bits of its field are set.
+        """Count the set bits of each field: the bin of its feature.
 
         Args:
             words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
@@ -175,7 +176,7 @@ class SpnModel(Classifier):
     def values(
         self, words: ArrayLike, absent: NDArray[np.bool_] | None = None
     ) -> NDArray[np.int64]:
-        """The value of every node.
+        """Compute the value of every node.
 
         Args:
             words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
@@ -205,9 +206,9 @@ class SpnModel(Classifier):
     def scores(
         self, words: ArrayLike, absent: NDArray[np.bool_] | None = None
     ) -> NDArray[np.int32]:
-        """Integer scores of packed inputs: int32 array of shape ``(rows, classes)``.
+        """Compute the scores of packed inputs: int32 array of shape ``(rows, classes)``.
 
-        This is the reference that every target must reproduce; it is plain numpy.
+        This is the reference that every target must reproduce, in plain numpy.
 
         Args:
             words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
@@ -279,7 +280,7 @@ class SpnModel(Classifier):
 
 @dataclass(frozen=True)
 class _Told:
-    """What a file says of the family's own."""
+    """The keys of a file's header that only this family has."""
 
     arithmetic: Literal["log", "linear"]
     fraction: int
@@ -298,17 +299,17 @@ def _nodes(
     weights: NDArray[np.int32],
     bins: Sequence[int],
 ) -> tuple[Node, ...]:
-    """The nodes of a file.
+    """Build the nodes from the arrays of a file.
 
     Raises:
-        ModelError: the arrays do not fit each other.
+        ModelError: the arrays contradict each other.
     """
     if (
         len(kinds) != len(counts)
         or (counts < 1).any()
         or counts.sum(dtype=np.int64) != len(operands)
     ):
-        raise ModelError("operands and nodes do not fit each other")
+        raise ModelError("the numbers of operands and nodes contradict each other")
     out: list[Node] = []
     at = table_at = weight_at = 0
     for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
@@ -316,7 +317,7 @@ def _nodes(
         at += count
         if kind == _KINDS.index(Leaf):
             if count != 1 or not 0 <= own[0] < len(bins):
-                raise ModelError(f"node {len(out)}: a leaf has one field of {len(bins)}")
+                raise ModelError(f"node {len(out)}: a leaf needs one field, below {len(bins)}")
             size = bins[own[0]]
             out.append(Leaf(own[0], tables[table_at : table_at + size]))
             table_at += size
@@ -328,12 +329,12 @@ def _nodes(
         else:
             raise ModelError(f"node {len(out)}: unknown kind {kind}")
     if (table_at, weight_at) != (len(tables), len(weights)):
-        raise ModelError("tables, weights and nodes do not fit each other")
+        raise ModelError("the sizes of tables, weights and nodes contradict each other")
     return tuple(out)
 
 
 def bins_of(spec: InputSpec, bits: Bits) -> NDArray[np.int64]:
-    """The bin of each feature: how many bits of its field are set.
+    """Count the set bits of each field: the bin of its feature.
 
     Args:
         spec: the input stage.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a sum-product network, and what makes a list of them one."""
+"""The nodes of a sum-product network, and the checks that a list of them is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from n3ic.model.inputs import InputSpec
 
 MAX_NODES = 1 << 16
 MAX_CHILDREN = 1 << 20
-_LARGEST = 1 << 30  # of a node's value: sums of two stay within 32 bits
+_LARGEST = 1 << 30  # bound of a node's value: the sum of two fits 32 bits
 
 
 def _frozen(array: ArrayLike) -> NDArray[Any]:
@@ -31,8 +31,8 @@ class Leaf:
 
     Attributes:
         field: index of the input field.
-        table: int32 array of shape ``(width + 1,)``; entry ``k`` where ``k`` bits of the field
-            are set, which is where the value has reached ``k`` of the cuts.
+        table: int32 array of shape ``(width + 1,)``; entry ``k`` applies if the value reaches ``k``
+            of the cuts, so that ``k`` bits of the field are set.
     """
 
     field: int
@@ -44,10 +44,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Product:
-    """Independent parts.
+    """A product of independent distributions.
 
     Attributes:
-        children: indices of earlier nodes, of no common feature.
+        children: indices of earlier nodes without common features.
     """
 
     children: tuple[int, ...]
@@ -55,10 +55,10 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """A mixture.
+    """A mixture of distributions.
 
     Attributes:
-        children: indices of earlier nodes, all of the same features.
+        children: indices of earlier nodes with the same features.
         weights: int32 array of shape ``(children,)``.
     """
 
@@ -73,11 +73,11 @@ Node = Leaf | Product | Sum
 
 
 def scopes(nodes: Sequence[Node], n_fields: int) -> tuple[frozenset[int], ...]:
-    """The fields that each node is about.
+    """Find the fields that each node depends on.
 
     Raises:
-        ModelError: the nodes are not in order, a product's children share a field, or a sum's
-            differ in theirs: such a graph gives no probabilities.
+        ModelError: a child does not come before its parent, the factors of a product share a field,
+            or the terms of a sum have different fields.
     """
     if not 1 <= len(nodes) <= MAX_NODES:
         raise ModelError(f"{len(nodes)} nodes: 1 to {MAX_NODES} expected")
@@ -91,14 +91,15 @@ def scopes(nodes: Sequence[Node], n_fields: int) -> tuple[frozenset[int], ...]:
             found.append(frozenset((node.field,)))
             continue
         if not node.children or not all(0 <= c < i for c in node.children):
-            raise ModelError(f"node {i}: children are earlier nodes, one at least")
+            raise ModelError(f"node {i}: needs children, which must be earlier nodes")
+        # Only with disjoint factors and equal terms are the values probabilities.
         parts = [found[c] for c in node.children]
         every = frozenset().union(*parts)
         if isinstance(node, Product):
             if len(every) != sum(map(len, parts)):
-                raise ModelError(f"node {i}: the factors of a product have no feature in common")
+                raise ModelError(f"node {i}: the factors of a product must not share a feature")
         elif any(part != every for part in parts):
-            raise ModelError(f"node {i}: the terms of a sum are about the same features")
+            raise ModelError(f"node {i}: the terms of a sum must have the same features")
         found.append(every)
     return tuple(found)
 
@@ -106,10 +107,10 @@ def scopes(nodes: Sequence[Node], n_fields: int) -> tuple[frozenset[int], ...]:
 def bounds(
     nodes: Sequence[Node], spec: InputSpec, arithmetic: Arithmetic
 ) -> tuple[tuple[int, int], ...]:
-    """Least and largest value of each node, over all inputs.
+    """Bound the value of each node over all inputs.
 
     Raises:
-        ModelError: a table or weights have the wrong shape or sign, or a value may leave 31 bits.
+        ModelError: a table or weights have the wrong shape or sign, or a value may exceed 31 bits.
     """
     out: list[tuple[int, int]] = []
     for i, node in enumerate(nodes):
@@ -122,10 +123,10 @@ def bounds(
         else:
             _check_integers(node.weights, (len(node.children),), arithmetic, f"node {i}: weights")
             if arithmetic.one and int(node.weights.sum(dtype=np.int64)) > arithmetic.one:
-                raise ModelError(f"node {i}: weights add to more than 1 ({arithmetic.one})")
+                raise ModelError(f"node {i}: weights add up to more than 1 ({arithmetic.one})")
             found = arithmetic.sum_bounds([out[c] for c in node.children], node.weights)
         if max(-found[0], found[1]) > _LARGEST:
-            raise ModelError(f"node {i}: a value of {found[0]:,} to {found[1]:,} leaves 31 bits")
+            raise ModelError(f"node {i}: values from {found[0]:,} to {found[1]:,} exceed 31 bits")
         out.append(found)
     return tuple(out)
 
@@ -136,16 +137,16 @@ def _check_integers(
     if array.shape != shape:
         raise ModelError(f"{what}: shape {shape} expected, got {array.shape}")
     if arithmetic.one and not ((array >= 0) & (array <= arithmetic.one)).all():
-        raise ModelError(f"{what}: a probability in fixed point is in 0..{arithmetic.one}")
+        raise ModelError(f"{what}: a probability in fixed point must be in 0..{arithmetic.one}")
     if not arithmetic.one and not ((array <= 0) & (array >= -_LARGEST)).all():
-        raise ModelError(f"{what}: a logarithm of a probability is in -2^30..0")
+        raise ModelError(f"{what}: the logarithm of a probability must be in -2^30..0")
 
 
 def error_bounds(nodes: Sequence[Node], arithmetic: Arithmetic) -> tuple[float, ...]:
-    """Largest distance of each node's value from the real network's, in steps of the arithmetic.
+    """Bound the distance of each node's value from the real network's, in steps.
 
-    Proven from the leaves up: every integer of a leaf or a weight is the real one rounded to
-    nearest, and each operation adds no more than its own rounding.
+    The proof goes from the leaves up. Every integer of a leaf or a weight is the rounded real one,
+    and each operation adds no more than its own rounding.
     """
     out: list[float] = []
     for node in nodes:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sum-product network as operations of two operands, each of which is there once.
+"""Compiles a sum-product network to operations of at most two operands.
 
-Targets are written from these: what they compute is what the network's nodes compute, value by
-value at the scores. On the way, all exactly:
+Exporters write these operations. They give exactly the scores of the network's nodes. The
+compilation simplifies the network without changing a score:
 
-- in logarithms a constant that is added to a product may be added to one of its factors, and one
-  that is added to a sum to all of its terms: so weights and biases sink into the leaves' tables;
-- what depends on one feature alone becomes a table over its bins;
-- an operand that another is always too far above to be changed by is dropped;
-- equal operations are made once, and what no score needs is not made at all.
+- With logarithms, adding a constant to a product equals adding it to one factor, and adding it to a
+  sum equals adding it to every term. So weights and biases move down into the leaves' tables.
+- Operations that depend on one feature become a table over its bins.
+- Log-add drops an operand that is always too small to change the result.
+- Equal operations are made once, and operations that no score needs are dropped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Add:
-    """The sum of two."""
+    """The sum of two values."""
 
     a: int
     b: int
@@ -52,7 +52,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Offset:
-    """One and a constant."""
+    """The sum of a value and a constant."""
 
     a: int
     by: int
@@ -60,7 +60,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class LogAdd:
-    """The larger of two, and what the table of log-add says of their difference."""
+    """The larger of two values plus the log-add table's entry for their difference."""
 
     a: int
     b: int
@@ -68,7 +68,7 @@ class LogAdd:
 
 @dataclass(frozen=True)
 class Times:
-    """The product of two, rounded to the arithmetic's step."""
+    """The product of two values, rounded to the arithmetic's step."""
 
     a: int
     b: int
@@ -76,7 +76,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Scale:
-    """The exact product of one and a constant."""
+    """The exact product of a value and a constant."""
 
     a: int
     by: int
@@ -94,7 +94,7 @@ _Values = NDArray[np.int64]
 
 
 def operands(operation: Operation) -> tuple[int, ...]:
-    """Indices of what an operation reads."""
+    """Indices of the operations that an operation reads."""
     if isinstance(operation, Constant | Lookup):
         return ()
     if isinstance(operation, Offset | Scale | Round):
@@ -104,13 +104,13 @@ def operands(operation: Operation) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Operations:
-    """What a network computes.
+    """The operations of a network.
 
     Attributes:
         model: the network.
-        steps: the operations, operands before what reads them.
-        bounds: least and largest value of each, over all inputs.
-        scores: index of the operation that gives the score of each class.
+        steps: the operations; operands come before the operations that read them.
+        bounds: least and largest value of each operation, over all inputs.
+        scores: for each class, the index of the operation that gives its score.
     """
 
     model: SpnModel
@@ -120,7 +120,7 @@ class Operations:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """The operations that read each one, in order; one that reads it twice is there twice."""
+        """The readers of each operation, in order; one that reads it twice is listed twice."""
         found: list[list[int]] = [[] for _ in self.steps]
         for i, step in enumerate(self.steps):
             for operand in operands(step):
@@ -128,11 +128,11 @@ class Operations:
         return tuple(map(tuple, found))
 
     def count(self, kind: type[Operation]) -> int:
-        """How many operations are of that kind."""
+        """Count the operations of a kind."""
         return sum(isinstance(step, kind) for step in self.steps)
 
     def evaluate(self, bins: _Values) -> _Values:
-        """Scores of bins, by the operations: int64 array of shape ``(rows, classes)``.
+        """Compute the scores of bins: int64 array of shape ``(rows, classes)``.
 
         Args:
             bins: int64 array of shape ``(rows, fields)``.
@@ -149,7 +149,7 @@ class Operations:
 
 
 def operations(model: SpnModel) -> Operations:
-    """The operations of a network; the same network gives the same ones."""
+    """Compile a network to operations; deterministic."""
     builder = _Builder(model)
     log = isinstance(model.arithmetic, LogArithmetic)
     scores = _log_scores(builder) if log else _linear_scores(builder)
@@ -157,7 +157,7 @@ def operations(model: SpnModel) -> Operations:
 
 
 def _apply(model: SpnModel, step: Operation, values: Sequence[_Values]) -> _Values:
-    """The values of an operation that reads others."""
+    """Compute an operation from the values that it reads."""
     arithmetic = model.arithmetic
     if isinstance(step, Add):
         return values[0] + values[1]
@@ -175,7 +175,7 @@ def _apply(model: SpnModel, step: Operation, values: Sequence[_Values]) -> _Valu
 
 
 class _Builder:
-    """Makes operations, each once."""
+    """Makes operations; equal operations are made once."""
 
     def __init__(self, model: SpnModel) -> None:
         self.model = model
@@ -187,12 +187,12 @@ class _Builder:
         self._table = (
             arithmetic.table if isinstance(arithmetic, LogArithmetic) else np.zeros(1, np.int32)
         )
-        # Where the table falls by no more than 1 a step, log-add never falls as an operand grows.
+        # If the table falls by at most 1 per step, log-add never falls as an operand grows.
         falls = np.diff(self._table, append=0)
         self._monotone = bool((falls >= -1).all())
 
     def lookup(self, field: int, table: Sequence[int]) -> int:
-        """A table's entry; a constant where all are equal."""
+        """Make a look-up, or a constant if all entries are equal."""
         entries = tuple(int(entry) for entry in table)
         if min(entries) == max(entries):
             return self._make(Constant(entries[0]))
@@ -203,7 +203,7 @@ class _Builder:
 
     def offset(self, a: int, by: int) -> int:
         step = self.steps[a]
-        if isinstance(step, Offset):
+        if isinstance(step, Offset):  # one offset instead of two
             return self.offset(step.a, step.by + int(by))
         return self._make(Offset(a, int(by))) if by else a
 
@@ -212,11 +212,12 @@ class _Builder:
             step = self.steps[one]
             if isinstance(step, Constant):
                 return self.offset(other, step.value)
-        return self._make(Add(min(a, b), max(a, b)))
+        return self._make(Add(min(a, b), max(a, b)))  # ordered, so that a + b equals b + a
 
     def log_add(self, a: int, b: int) -> int:
         reach = len(self._table)
         for one, other in ((a, b), (b, a)):
+            # At this distance and beyond, the table adds 0 for every input.
             if self.bounds[one][0] - self.bounds[other][1] >= reach:
                 return one
         return self._make(LogAdd(min(a, b), max(a, b)))
@@ -231,17 +232,18 @@ class _Builder:
         return self._make(Times(min(a, b), max(a, b)))
 
     def weighted(self, terms: Sequence[tuple[int, int]]) -> int:
-        """The sum of operands by weights, rounded once; weights of 0 are left out."""
+        """Make the weighted sum of operands, rounded once; terms of weight 0 are left out."""
         kept = [(a, weight) for a, weight in terms if weight]
         if not kept:
             return self.constant(0)
+        # A weight of 1 scales by 2^fraction and rounding divides by it: the operand itself.
         if len(kept) == 1 and kept[0][1] == self.model.arithmetic.one:
             return kept[0][0]
         scaled = [self._make(Scale(a, weight)) for a, weight in kept]
         return self._make(Round(self.total(scaled)))
 
     def total(self, values: Sequence[int]) -> int:
-        """The exact sum of some: those of one field first, then those that are there first."""
+        """Make the exact sum of values: first those of one field, then those computed earliest."""
         fields: dict[int, list[int]] = {}
         rest: list[int] = []
         for value in values:
@@ -251,6 +253,8 @@ class _Builder:
             else:
                 rest.append(value)
         rest += [pairwise_reduce(of, self.add) for of in fields.values()]
+        # Shallow values first (as in Huffman's tree), which keeps the depth of the sum small. The
+        # second number breaks ties in a fixed order.
         waiting = [(self._depth[value], i, value) for i, value in enumerate(rest)]
         heapify(waiting)
         while len(waiting) > 1:
@@ -265,13 +269,14 @@ class _Builder:
             self._made[step] = len(self.steps)
             self.bounds.append(self._bounds_of(step))
             below = [self._depth[i] for i in operands(step)]
+            # Pipeline stages, roughly: a log-add or a multiplier is as deep as four adders.
             cost = 0 if isinstance(step, Constant) else 4 if isinstance(step, LogAdd | Times) else 1
             self._depth.append(cost + max(below, default=0))
             self.steps.append(step)
         return self._made[step]
 
     def _folded(self, step: Operation) -> Operation:
-        """A table or a constant instead of an operation on one feature alone."""
+        """Replace an operation on a single feature by a table or a constant."""
         read = [self.steps[i] for i in operands(step)]
         lookups = [each for each in read if isinstance(each, Lookup)]
         known = all(isinstance(each, Lookup | Constant) for each in read)
@@ -296,6 +301,7 @@ class _Builder:
         if isinstance(step, Lookup):
             return min(step.table), max(step.table)
         found = [self.bounds[i] for i in operands(step)]
+        # Operations never fall as an operand grows, so bounds go to bounds.
         low, high = (_apply(self.model, step, [np.array([b[k]]) for b in found]) for k in (0, 1))
         if isinstance(step, LogAdd) and not self._monotone:
             high = np.array([max(b[1] for b in found) + int(self._table[0])])
@@ -304,13 +310,14 @@ class _Builder:
 
 
 def _log_scores(builder: _Builder) -> list[int]:
-    """Scores in logarithms: constants are handed down to the leaves, then values up."""
+    """Make the scores in logarithms: move constants down to the leaves, then compute upwards."""
     model = builder.model
     references = Counter(root for root in model.roots if root != CONSTANT)
     for i in reversed(range(len(model.nodes))):
         node = model.nodes[i]
         if i in references and not isinstance(node, Leaf):
             references.update(node.children)
+    # A constant may move into a node that one parent reads; others would see the change too.
     own = dict.fromkeys(references, 0)
     for root, bias in zip(model.roots, model.bias, strict=True):
         if root != CONSTANT and references[root] == 1:
@@ -323,7 +330,7 @@ def _log_scores(builder: _Builder) -> list[int]:
         if isinstance(node, Sum):
             given = [int(weight) + own[i] for weight in node.weights]
         else:
-            # Whoever takes it at no cost: a table, or a part that nothing else reads.
+            # The factor that takes the constant at no cost: a table, or one without other readers.
             free = [references[c] == 1 or isinstance(model.nodes[c], Leaf) for c in node.children]
             given = [0] * len(node.children)
             given[free.index(True) if any(free) else 0] = own[i]
@@ -359,7 +366,7 @@ def _log_scores(builder: _Builder) -> list[int]:
 
 
 def _linear_scores(builder: _Builder) -> list[int]:
-    """Scores in fixed point."""
+    """Make the scores in fixed point, without moving constants: products are rounded."""
     model = builder.model
     values: list[int] = []
     for node in model.nodes:
@@ -382,7 +389,7 @@ def _without_unread(
     bounds: Sequence[tuple[int, int]],
     scores: Sequence[int],
 ) -> Operations:
-    """The operations that scores need, in order."""
+    """Keep the operations that scores need, in order."""
     needed = set(scores)
     for i in reversed(range(len(steps))):
         if i in needed:

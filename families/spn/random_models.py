@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random sum-product networks, for tests and benchmarks."""
+"""Makes random sum-product networks for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def random_spn(
     depth: int = 3,
     arithmetic: Arithmetic | None = None,
 ) -> SpnModel:
-    """A random sum-product network, for tests and benchmarks.
+    """Make a random sum-product network.
 
     Args:
-        rng: the source of randomness.
+        rng: random generator.
         features: number of features.
         cuts: largest number of cuts of a feature.
         classes: number of classes, each with a root; 1 for a root and a threshold.
-        depth: sums from the root to the leaves.
-        arithmetic: how values are integers; logarithms with 6 bits behind the point where None.
+        depth: number of sums from the root to the leaves.
+        arithmetic: how integers represent values; None for logarithms with 6 fraction bits.
     """
     kept = arithmetic or LogArithmetic.of(6)
     spec = InputSpec(
@@ -47,6 +47,7 @@ def random_spn(
 
     def grow(scope: list[int], left: int) -> int:
         if len(scope) == 1:
+            # Not 0, whose logarithm is not finite.
             chances = rng.dirichlet(np.full(spec.fields[scope[0]].width + 1, 0.7)) + 1e-4
             return add(Leaf(scope[0], kept.leaf(chances / chances.sum())))
         if left == 0:

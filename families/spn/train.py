@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a sum-product network on binned rows: what is normal, or what each class is like."""
+"""Trains a sum-product network on binned rows: of normal flows, or of each class."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 
 
 def bin_fields(table: FlowTable, names: tuple[str, ...], settings: SpnTraining) -> InputSpec:
-    """Bins of every feature: between quantiles of the rows, and one beyond all of them.
+    """Choose the bins of every feature: between quantiles of the rows, and one beyond all rows.
 
     Args:
-        table: the rows that the network is learned from.
-        names: features; one that has no bin but that of all rows is left out.
-        settings: how many cuts a feature has.
+        table: the rows that the network learns from.
+        names: features; one without a cut is left out.
+        settings: maximum number of cuts of a feature.
 
     Raises:
         UsageError: no feature has a cut.
@@ -37,19 +37,19 @@ def bin_fields(table: FlowTable, names: tuple[str, ...], settings: SpnTraining) 
             known = catalogue[name]
             fields.append(Field.thermometer(name, cuts, unit=known.unit, scale=known.scale))
     if not fields:
-        raise UsageError(f"{table.name}: no feature to learn from")
+        raise UsageError(f"{table.name}: no feature has a cut, so there is nothing to learn")
     return InputSpec(tuple(fields))
 
 
 def _cuts(column: NDArray[np.int64], most: int) -> list[int]:
     values = np.unique(column)
-    beyond = int(values[-1]) + 1  # what no row had is a bin of its own
+    beyond = int(values[-1]) + 1  # values above all rows are a bin of their own: likely anomalies
     if len(values) < most:
         cuts = values[1:]
     else:
         places = np.linspace(0, 1, most + 1)[1:-1]
         cuts = np.unique(np.quantile(column, places, method="higher"))
-        cuts = cuts[cuts > values[0]]
+        cuts = cuts[cuts > values[0]]  # every row reaches the least value: such a cut tells nothing
     return [int(c) for c in cuts if c > 0] + ([beyond] if beyond <= UINT32_MAX else [])
 
 
@@ -71,26 +71,26 @@ def train_spn(
 
     Args:
         bits: input bits of the training rows, bool array of shape ``(rows, n_bits)``.
-        label: class of each.
+        label: class of each training row.
         validation: bits and classes of the rows that choose the threshold.
         spec: the input.
-        classes: their names.
-        settings: how it is learned.
-        anomaly: index of the class that is no part of the training: what does not fit the others;
-            None to learn each class.
-        seed: of the clusters.
+        classes: names of the classes.
+        settings: how to learn.
+        anomaly: index of the class that is not learned: rows that do not fit the other; None to
+            learn each class.
+        seed: seed of the clustering.
         name: the model's name.
-        provenance: where it comes from.
-        stage: told what is done.
+        provenance: facts on its origin.
+        stage: called with a description of each stage.
 
     Raises:
-        UsageError: the classes are not what the task needs, or the error cannot be kept.
+        UsageError: anomaly detection has other than two classes, or the error cannot be kept.
     """
     bins, sizes = bins_of(spec, bits), [f.width + 1 for f in spec.fields]
     order = [anomaly] if anomaly is not None else []
     if anomaly is not None and len(classes) != 2:
         raise UsageError(
-            f"anomalies are told from one other class, here are {len(classes)}; "
+            f"anomaly detection needs two classes, got {len(classes)}; "
             "--spn-task classes learns each class"
         )
     learned = [c for c in range(len(classes)) if c not in order]
@@ -106,7 +106,8 @@ def train_spn(
     if anomaly is not None:
         known = pack(validation[0][validation[1] != anomaly])
         threshold = threshold_for(model.scores(known)[:, 0], settings.false_positives)
-        # On a tie the lowest index wins, and a score at the threshold is no anomaly.
+        # A score at the threshold is normal. The lowest index wins a tie, so an anomaly that ends
+        # up as class 0 needs a threshold one lower.
         model = model.changed(bias=np.array([0, threshold - (anomaly == 0)]))
     if names == classes:
         return model
@@ -117,10 +118,10 @@ def train_spn(
 
 
 def threshold_for(scores: NDArray[np.int32], false_positives: float) -> int:
-    """The largest threshold below which at most a share of the scores lie.
+    """Choose the largest threshold with at most a share of the scores below it.
 
     Args:
-        scores: of rows that are no anomalies, int32 array of shape ``(rows,)``.
+        scores: scores of normal rows, int32 array of shape ``(rows,)``.
         false_positives: the share.
     """
     ordered = np.sort(scores)

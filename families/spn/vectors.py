@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that verification runs on a sum-product network, and what of it they decide.
+"""Makes the inputs for verifying a sum-product network, and measures what they decide.
 
-An entry of a leaf's table, or a weight, is decided by a vector on which one step more of it gives
-another score: an executor that has it wrong would show.
+A vector decides an entry of a leaf's table, or a weight, if adding one step to that integer changes
+a score. Such a vector shows an executor in which the integer is wrong.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ROWS = 1024
 
 @dataclass(frozen=True)
 class SpnCoverage:
-    """Which integers of a network are decided.
+    """The integers of a network that some vectors decide.
 
     Attributes:
-        total: how many entries of tables and weights of sums it has.
-        decided: how many of them some vector decides.
-        undecided: the nodes that have others, in words.
+        total: number of table entries and weights.
+        decided: number of them that some vector decides.
+        undecided: descriptions of the nodes with undecided integers.
     """
 
     total: int
@@ -37,7 +37,7 @@ class SpnCoverage:
 
 
 def bits_of_bins(spec: InputSpec, bins: NDArray[np.int64]) -> Bits:
-    """Input bits of which the first ``bins`` are set in each field: what an input stage gives.
+    """Set the first ``bins`` bits of each field, as an input stage does.
 
     Args:
         spec: the input.
@@ -49,11 +49,11 @@ def bits_of_bins(spec: InputSpec, bins: NDArray[np.int64]) -> Bits:
 
 
 def spn_vectors(model: SpnModel, count: int, seed: int = 0) -> Words:
-    """Deciding vectors, boundary ones, then random ones, ``count`` in all or a few more.
+    """Make deciding vectors, boundary vectors, then random ones: at least ``count`` in all.
 
     Returns:
-        Packed inputs, uint32 array of shape ``(rows, n_words)``. Random ones are half of bins,
-        half of bits that no input stage gives, whose popcounts count all the same.
+        Packed inputs, uint32 array of shape ``(rows, n_words)``. Half of the random vectors have
+        random bins, the other half random bits.
     """
     rng = np.random.default_rng(seed)
     n = model.input.n_bits
@@ -63,12 +63,13 @@ def spn_vectors(model: SpnModel, count: int, seed: int = 0) -> Words:
     widths = np.array([f.width for f in model.input.fields])
     bins = rng.integers(0, widths + 1, (extra - extra // 2, len(widths)))
     random = bits_of_bins(model.input, bins)
+    # Bits that no input stage gives: their popcounts are bins too, so targets must agree on them.
     stray = rng.random((extra // 2, n)) < rng.random((extra // 2, 1))
     return pack(np.concatenate([bits_of_bins(model.input, deciding), edges, random, stray]))
 
 
 def spn_coverage(model: SpnModel, words: Words) -> SpnCoverage:
-    """Which entries and weights a set of vectors decides.
+    """Find the entries and weights that a set of vectors decides.
 
     Args:
         model: the network.
@@ -88,6 +89,7 @@ def spn_coverage(model: SpnModel, words: Words) -> SpnCoverage:
             if i not in used or found.all():
                 continue
             if isinstance(node, Leaf):
+                # One run for the whole table: a row reads one entry, so the entries do not mix.
                 seen = _changes(model, used[i], values, i, values[i] + 1)
                 found[bins[seen, node.field]] = True
             elif isinstance(node, Sum):
@@ -105,14 +107,14 @@ def spn_coverage(model: SpnModel, words: Words) -> SpnCoverage:
 
 
 def _above(model: SpnModel) -> dict[int, tuple[int, ...]]:
-    """For each node that a score depends on, the nodes above it in order."""
+    """List the nodes above each node that a score depends on, in order."""
     parents: dict[int, set[int]] = {i: set() for i in range(len(model.nodes))}
     for i, node in enumerate(model.nodes):
         for child in () if isinstance(node, Leaf) else node.children:
             parents[child].add(i)
     roots = set(model.roots) - {CONSTANT}
     out: dict[int, tuple[int, ...]] = {}
-    for i in reversed(range(len(model.nodes))):
+    for i in reversed(range(len(model.nodes))):  # parents come after their children
         above = {p for p in parents[i] if p in out}
         if above or i in roots:
             out[i] = tuple(sorted(above.union(*(out[p] for p in above))))
@@ -126,11 +128,11 @@ def _changes(
     node: int,
     value: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """The rows on which another value of a node gives another score."""
+    """Find the rows on which another value of a node changes a score."""
     other = {node: value}
     for i in above:
         each = model.nodes[i]
-        assert not isinstance(each, Leaf)  # noqa: S101 - a leaf has nothing below
+        assert not isinstance(each, Leaf)  # noqa: S101 - a leaf has no children
         operands = [other.get(c, values[c]) for c in each.children]
         if isinstance(each, Product):
             other[i] = model.arithmetic.product(operands)
@@ -141,10 +143,10 @@ def _changes(
 
 
 def _deciding_bins(model: SpnModel, rng: np.random.Generator) -> NDArray[np.int64]:
-    """For each bin of each leaf, the likeliest flow that comes that way: its bins.
+    """Find the likeliest flow through each bin of each leaf.
 
     Returns:
-        int64 array of shape ``(rows, fields)``, each row once.
+        Bins of these flows, int64 array of shape ``(rows, fields)`` without equal rows.
     """
     likely = _likeliest(model)
     inner = [(i, n) for i, n in enumerate(model.nodes) if not isinstance(n, Leaf)]
@@ -154,6 +156,7 @@ def _deciding_bins(model: SpnModel, rng: np.random.Generator) -> NDArray[np.int6
         if not isinstance(leaf, Leaf):
             continue
         flow = np.array([rng.integers(0, f.width + 1) for f in model.input.fields])
+        # From the root down: the factors next to the leaf's own way take their likeliest bins.
         for top in _lineage(parent, i):
             node = model.nodes[top]
             if isinstance(node, Product):
@@ -167,7 +170,7 @@ def _deciding_bins(model: SpnModel, rng: np.random.Generator) -> NDArray[np.int6
 
 
 def _lineage(parent: dict[int, int], node: int) -> Iterator[int]:
-    """The nodes above a leaf by one way, the root first."""
+    """List the nodes on one way from the root to a leaf."""
     way = []
     while node in parent:
         node = parent[node]
@@ -176,7 +179,7 @@ def _lineage(parent: dict[int, int], node: int) -> Iterator[int]:
 
 
 def _likeliest(model: SpnModel) -> list[dict[int, int]]:
-    """The bin of each feature below a node in the likeliest flow by its likeliest terms."""
+    """Choose the likeliest bin of each feature below each node, by the likeliest term of a sum."""
     best: list[int] = []
     likely: list[dict[int, int]] = []
     for node in model.nodes:

@@ -71,8 +71,8 @@ def test_the_table_of_log_add(fraction, table):
 @pytest.mark.parametrize(
     ("fraction", "table", "message"),
     [
-        (-1, [1], "bits behind the point"),
-        (MAX_LOG_FRACTION + 1, [1], "bits behind the point"),
+        (-1, [1], "fraction bits"),
+        (MAX_LOG_FRACTION + 1, [1], "fraction bits"),
         (2, [], "1 to 2\\^20 entries"),
         (2, [[1]], "1 to 2\\^20 entries"),
         (2, np.zeros((1 << 20) + 1), "1 to 2\\^20 entries"),
@@ -125,5 +125,5 @@ def test_bounds_and_errors_of_fixed_point():
 def test_the_edges_of_fixed_point():
     assert [LinearArithmetic(f).one for f in (1, MAX_FRACTION)] == [2, 2**30]
     for wrong in (0, MAX_FRACTION + 1):
-        with pytest.raises(ModelError, match="bits behind the point"):
+        with pytest.raises(ModelError, match="fraction bits"):
             LinearArithmetic(wrong)

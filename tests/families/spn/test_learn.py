@@ -98,7 +98,7 @@ def test_an_error_that_no_width_keeps_is_refused():
     rows, _ = mixture_rows(500, 7)
     spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
     settings = SpnTraining(error=1e-9)
-    with pytest.raises(UsageError, match="12 bits behind the point"):
+    with pytest.raises(UsageError, match="12 fraction bits"):
         fold_spn(
             [learn_spn(rows, SIZES, settings)], [1.0], spec, "ab", settings, name="", provenance={}
         )

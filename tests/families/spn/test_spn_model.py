@@ -139,7 +139,7 @@ A, B = Leaf(0, [-1, -1]), Leaf(1, [-1, -1])
         ((A, B, Sum((0, 1), [-1, -1])), "same features"),
         ((A, A, Sum((0, 1), [-1])), "weights: shape"),
         ((A, Sum((-1,), [-1])), "earlier nodes"),
-        ((Leaf(0, [-(2**30), -1]), Sum((0,), [-1])), "leaves 31 bits"),
+        ((Leaf(0, [-(2**30), -1]), Sum((0,), [-1])), "exceed 31 bits"),
     ],
 )
 def test_graphs_that_are_none_are_refused(nodes, said):
@@ -151,7 +151,7 @@ def test_graphs_that_are_none_are_refused(nodes, said):
 def test_scores_whose_margin_no_32_bits_hold_are_refused():
     spec = InputSpec((Field.thermometer("a", (5,)),))
     leaf = Leaf(0, [-(2**30), 0])
-    with pytest.raises(ModelError, match="margins leave 32 bits"):
+    with pytest.raises(ModelError, match="margins exceed 32 bits"):
         SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [-(2**30), 2**30], ("x", "y"))
     SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 2**30 - 1], ("x", "y"))
 
