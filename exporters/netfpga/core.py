@@ -26,7 +26,7 @@ def copy_blocks(out: Path, *folders: Path) -> None:
 
 @dataclass(frozen=True)
 class CorePorts:
-    """Port widths of ``n3ic_core``, and its source files.
+    """The port widths of ``n3ic_core``, and its source files.
 
     Attributes:
         style: ``sequential`` or ``unrolled``; ``spatial`` for a sum-product network.
@@ -41,7 +41,7 @@ class CorePorts:
         sources: Verilog files, relative to the export directory.
         update: description of the executor that an update must match; empty without a write port.
         modules: number of executors that take turns.
-        shunts: whether a result tells that its margin is below the model's threshold.
+        shunts: whether a result says that its margin is below the model's threshold.
     """
 
     style: str
@@ -106,4 +106,4 @@ class CorePorts:
             raise ValueError("update is a text")
         for source in self.sources:
             if not isinstance(source, str) or not SOURCE.fullmatch(source):
-                raise ValueError(f"{source!r} is no Verilog file of the export")
+                raise ValueError(f"{source!r} is not a Verilog file of the export")

@@ -51,7 +51,7 @@ class NetfpgaExporter(Exporter):
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "style",
-            "sequential: a row of weights a clock, rewritable; unrolled: an inference a clock",
+            "sequential: a row of weights per clock, rewritable; unrolled: an inference per clock",
             "sequential",
             choices=("sequential", "unrolled"),
         ),
@@ -80,7 +80,7 @@ class NetfpgaExporter(Exporter):
         ),
         Option(
             "score-bits",
-            "bits of a score, more where a popcount has more than nine; models that are loaded "
+            "bits of a score, more if a popcount has more than nine; models that are loaded "
             "later must fit them",
             sequential.SCORE_BITS,
             minimum=2,
@@ -89,7 +89,7 @@ class NetfpgaExporter(Exporter):
         ),
         Option(
             "masks",
-            "memory for connection masks: of the layers that the model masks, or of all, "
+            "memory for connection masks: for the layers that the model masks, or for all, "
             "so that masked models can be loaded later",
             "model",
             choices=("model", "all"),
@@ -97,7 +97,7 @@ class NetfpgaExporter(Exporter):
         ),
         Option(
             "shunting",
-            "register for a shunting threshold: of a model that has one, or of all, so that "
+            "register for a shunting threshold: only if the model has one, or always, so that "
             "models with one can be loaded later",
             "model",
             choices=("model", "all"),
@@ -106,7 +106,7 @@ class NetfpgaExporter(Exporter):
         ),
         Option(
             "pipeline",
-            "look-up tables in a row between two registers",
+            "look-up tables in series between two registers",
             1,
             minimum=1,
             maximum=8,
@@ -128,7 +128,7 @@ class NetfpgaExporter(Exporter):
         Option("peer", "name of the device that it is plugged into", "n3ic1"),
         Option(
             "netns",
-            "network namespace to make for the second device, of a front end for the first; "
+            "network namespace to make for the second device, or for the device of a front end; "
             "none if empty",
             "",
         ),
@@ -254,9 +254,9 @@ class NetfpgaExporter(Exporter):
         """Report simulated clocks, counted block RAM, and estimated or synthesised logic."""
         figures: list[Figure] = []
         notes = [
-            "The paper's latency and rate are measured on the card at 200 MHz, through the "
-            "packet path; those here are the core's own, in simulation. Its LUTs and BRAM are "
-            "what the module adds to the reference NIC (Table 2), which include its packet path.",
+            "The paper measured latency and rate on the card at 200 MHz, through the packet path; "
+            "those here are the core's own, in simulation. The paper's LUTs and BRAM are what the "
+            "module with its packet path adds to the reference NIC (Table 2).",
         ]
         count = _REPORT_VECTORS + _REPORT_ROUNDS * CorePorts.load(directory, model).modules
         words = verification_vectors(model, count)[-count:]

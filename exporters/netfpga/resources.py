@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources that a design uses of the device."""
+"""The device's resources that a design uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from n3ic.targets.figures import Figure, FigureKind
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources that a design uses of a Xilinx 7-series FPGA.
+    """The resources of a Xilinx 7-series FPGA that a design uses.
 
     Attributes:
         luts: cells that compute (LUT1 to LUT6, inverters) or hold bits (SRL, LUT RAM).
@@ -21,7 +21,7 @@ class Resources:
         bram36: number of 36 Kb block memories; one of 18 Kb counts half.
         carry: number of CARRY4 cells; None if unknown.
         srls: shift registers in look-up tables; also counted in ``luts`` and ``lut_sites``.
-        source: where the numbers come from, in words.
+        source: origin of the numbers, as text for reports.
         kind: ``measured`` or ``estimated``.
         dsps: number of DSP48E1 multipliers.
     """
@@ -38,7 +38,7 @@ class Resources:
 
 
 def estimated_latency(clocks: int, clock_mhz: float) -> list[Figure]:
-    """The latency of a core whose generator counts its stages."""
+    """Make the figure for the latency of a core whose generator counts its stages."""
     source = "stages of the generator"
     at = f"{source}, at {clock_mhz:g} MHz"
     return [

@@ -34,7 +34,7 @@ VERIFY_OPTIONS = (
         choices=("auto", "verilator", "icarus"),
     ),
 )
-ECP5 = "fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route."
+ECP5 = "fmax.ecp5 is the clock on a Lattice ECP5: no open place and route supports the Virtex-7."
 _VECTORS_OF_A_PACKET = 50  # core vectors for each packet that is sent through the whole card
 
 
@@ -79,7 +79,7 @@ def write_shell(
 
 
 def simulator_of(options: Options) -> simulate.Simulator:
-    """The simulator named in the options."""
+    """Return the simulator that the options name."""
     return cast(simulate.Simulator, options.get("simulator", "auto"))
 
 
@@ -95,8 +95,8 @@ def run_shell(
     """Simulate the parts around a core, after the core alone.
 
     Returns:
-        ``done`` with the further runs named. If the core alone is already wrong, ``done`` is
-        returned unchanged, since it names neuron and vector, which a packet cannot.
+        ``done`` with the names of the further runs added. If the core alone is already wrong,
+        ``done`` is returned unchanged: it names neuron and vector, which a packet cannot.
 
     Raises:
         MissingDependencyError: no simulator is installed.
@@ -122,6 +122,6 @@ def run_input_stage(
 
 
 def fmax_ecp5(directory: Path) -> Figure:
-    """The clock of an export after synthesis, place and route for an ECP5."""
+    """Measure the clock of an export after synthesis, place and route for an ECP5."""
     clock = synth.fmax_ecp5(directory)
     return Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source)

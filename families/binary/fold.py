@@ -110,7 +110,7 @@ def fold(
         hidden.append(fold_layer(weights, mask, fires))
     weights, mask = _bits(network.output)
     if mask is not None:  # with unequal fan-ins, the scores would not have one K
-        raise ModelError("the output layer keeps all its connections")
+        raise ModelError("the output layer must keep all its connections")
     bias = torch.round(network.bias.detach()).numpy().astype(np.int32)
     return BinaryModel(
         input=spec,

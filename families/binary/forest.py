@@ -223,8 +223,8 @@ def _network(
                 ways += own
     if not ways:
         raise UsageError(
-            "no input bit tells the classes apart, so no tree has a split; "
-            "take other columns or more bits"
+            "no input bit separates the classes, so no tree has a split; "
+            "choose other columns or more bits"
         )
     weights = np.zeros((len(ways), spec.n_bits), dtype=np.bool_)
     mask = np.zeros_like(weights)

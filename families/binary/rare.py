@@ -42,7 +42,7 @@ def class_weights(
             name, _, weight = part.rpartition("=")
             name = name.strip()
             if name not in classes or name in named:
-                why = "is named twice" if name in named else f"is none of {', '.join(classes)}"
+                why = "is named twice" if name in named else f"is not one of {', '.join(classes)}"
                 raise UsageError(f"class_weight: class {name!r:.60} {why}")
             named[name] = float(weight)
         weights = np.array([named.get(name, 1.0) for name in classes])
@@ -75,12 +75,12 @@ def with_false_alarms(
     """
     if positive is None:
         raise UsageError(
-            "a false-alarm rate needs one class to look for: of your own flows, name it with "
+            "a false-alarm rate needs one class to detect: for your own flows, name it with "
             "--positive; several classes have no single threshold"
         )
     others = np.flatnonzero(label != positive)
     if not len(others):
-        raise UsageError("a false-alarm rate needs validation rows of another class; there is none")
+        raise UsageError("a false-alarm rate needs validation rows of other classes")
     # The class wins if its score is above those of the classes before it, and not below the rest.
     rivals = scores.astype(np.int64) + (np.arange(scores.shape[1]) < positive)
     needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]

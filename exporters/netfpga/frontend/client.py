@@ -174,7 +174,7 @@ def query_card(
         UsageError: no rows were given.
     """
     if not len(next(iter(features.values()), ())):
-        raise UsageError("there are no rows to ask for")
+        raise UsageError("the table has no rows to send")
     with _line(address, manner) as line:
         model, rows, words, most = _agree(line, models, features, manner, input_stage)
     batch = manner.batch or min(most, (PAYLOAD - HEADER.size) // rows.shape[1]) or 1
@@ -222,7 +222,7 @@ def _agree(
         elif answer.fault[0] == _WRONG_ROW:
             fault = (
                 f"the card takes rows of {answer.size} bytes, these have {rows.shape[1]} "
-                "(--input-stage tells whether it takes bits or features)"
+                "(--input-stage says whether rows hold bits or features)"
             )
         else:
             raise _fault(answer)

@@ -83,10 +83,10 @@ def ask(
 
 
 def _candidates(path: Path) -> tuple[Classifier, ...]:
-    """The networks that a card may compute for a path.
+    """Load the networks that a card may compute for a path.
 
-    An export directory holds one network. A model file or a run stands for two: the card may
-    compute it as it is, or without the parts that do not affect its scores.
+    An export directory holds one network. A model file or a run stands for two: the model itself,
+    and the model without the parts that do not affect its scores.
     """
     from n3ic.model.families import load_model
     from n3ic.model.passes import simplify

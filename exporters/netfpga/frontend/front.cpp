@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Verilated front end, either on a TAP device or driven by a test.
 //
-// On a device: FD MAC IP PORT RESEND BAD, the descriptor of a TAP device and the card's addresses
-// in hexadecimal; BAD is the percentage of frames that the cable loses, doubles and delays, each
-// way and of each kind. The clock runs while frames are in the card, and slowly while none are, for
-// the timers. On SIGTERM or SIGINT its counters are printed: frames in, out and not taken by the
-// kernel, clocks, then the card's own.
+// On a device, the arguments are FD MAC IP PORT RESEND BAD: the descriptor of a TAP device, and the
+// card's addresses in hexadecimal. BAD is the percentage of frames that the cable loses, doubles
+// and delays, for each kind of damage and each direction. The clock runs while frames are in the
+// card; otherwise it runs slowly, for the timers. On SIGTERM or SIGINT the program prints its
+// counters: frames in, frames out, frames that the kernel did not accept, clocks, then the card's
+// own.
 //
-// Without a descriptor: - MAC IP PORT RESEND 0, and commands on stdin, a line each:
-//   f CLOCK DAMAGED HEX  a frame that is offered at that clock at the earliest
-//   h CLOCKS             the far end takes nothing for so many clocks
-//   r CLOCKS QUIET       runs so many clocks, or until nothing happened for QUIET of them
-// which is answered by lines "i FIRST LAST STALLS" of frames that were taken, "o FIRST LAST HEX" of
-// those that left, "n COUNTERS" and "= CLOCK".
+// For a test, the arguments are - MAC IP PORT RESEND 0, and stdin holds one command per line:
+//   f CLOCK DAMAGED HEX  offer a frame, at this clock at the earliest
+//   h CLOCKS             the receiver accepts nothing for CLOCKS clocks
+//   r CLOCKS QUIET       run for CLOCKS clocks, or until nothing happened for QUIET clocks
+// The answer to r are lines "i FIRST LAST STALLS" for frames that were accepted, "o FIRST LAST HEX"
+// for those that left, "n COUNTERS" and "= CLOCK".
 #include <poll.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ namespace {
 using namespace running;
 
 constexpr size_t kLeastFrame = 60; // what a MAC delivers; TAP devices do not pad
-constexpr int kIdleClocks = 256;   // a millisecond's while nothing happens
+constexpr int kIdleClocks = 256;   // clocks per millisecond while nothing happens
 constexpr uint64_t kQuiet = 4096;  // clocks without a beat that make the card idle
 
 struct Frame {
@@ -146,11 +147,11 @@ class Card : Streams<Vn3ic_front_top> {
 
     std::deque<Frame> waiting_;
     Bytes leaving_;
-    size_t at_ = 0; // bytes of the first waiting frame that are in the card
+    size_t at_ = 0; // bytes of the first waiting frame that the card has taken
     uint64_t held_ = 0, busy_ = 0, first_ = 0, stalls_ = 0, leaving_first_ = 0;
 };
 
-// A cable that loses, doubles and delays a share of the frames; the same ones in each run.
+// A cable that loses, doubles and delays a share of the frames, the same frames in each run.
 class Cable {
   public:
     explicit Cable(unsigned percent) : percent_(percent) {}

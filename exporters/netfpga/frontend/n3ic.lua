@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Wireshark dissector of inference messages: wireshark -X lua_script:n3ic.lua, or copy it to the
--- folder of personal plug-ins. UDP and TCP port 8995.
+-- Wireshark dissector of inference messages, for UDP and TCP port 8995. Start it by
+-- wireshark -X lua_script:n3ic.lua, or copy it to the folder of personal plug-ins.
 local proto = Proto("n3ic", "n3ic inference")
 local kinds = { [0] = "request", [1] = "results", [2] = "error" }
 local faults = {
@@ -69,7 +69,7 @@ local function message(buffer, pinfo, root)
 end
 
 function proto.dissector(buffer, pinfo, root)
-    if pinfo.port_type == 2 then  -- TCP: messages may share segments, and segments a message
+    if pinfo.port_type == 2 then  -- TCP: a segment may hold several messages, and a message several segments
         dissect_tcp_pdus(buffer, root, HEADER, length_of, message)
         return buffer:len()
     end

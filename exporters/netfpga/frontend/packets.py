@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the frames that hosts send to a card, and parses the card's: the stack's reference."""
+"""Builds the frames that hosts send to a card, and parses the card's frames.
+
+It is the reference of the Verilog stack, so it shares no code with it or with the host's stack.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class SocketAddress:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071); 0 over bytes that include their own checksum."""
+    """Compute the Internet checksum (RFC 1071); it is 0 over bytes with their own checksum."""
     padded = data + b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f">{len(padded) // 2}H", padded))
     while total >> 16:
@@ -30,7 +33,7 @@ def checksum(data: bytes) -> int:
 
 
 def pseudo(source: bytes, target: bytes, protocol: int, length: int) -> bytes:
-    """The pseudo header of UDP and TCP, which the checksum covers."""
+    """Build the pseudo header that the checksums of UDP and TCP cover."""
     return source + target + struct.pack(">BBH", 0, protocol, length)
 
 
@@ -43,7 +46,7 @@ def ipv4(
     flags: int = 0x4000,
     ttl: int = 64,
 ) -> bytes:
-    """An Ethernet frame with an IPv4 packet, padded to the minimum length."""
+    """Build an Ethernet frame with an IPv4 packet, padded to the minimum length."""
     head = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 1, flags, ttl, protocol, 0,
         source.ip, target.ip,
@@ -56,7 +59,7 @@ def ipv4(
 def udp(
     source: SocketAddress, target: SocketAddress, payload: bytes, *, summed: bool = True
 ) -> bytes:
-    """A UDP datagram; ``summed=False`` leaves its checksum out."""
+    """Build a UDP datagram; ``summed=False`` omits its checksum."""
     length = 8 + len(payload)
     head = struct.pack(">HHHH", source.port, target.port, length, 0)
     if summed:
@@ -79,7 +82,7 @@ def tcp(
     window: int = 65535,
     options: bytes = b"",
 ) -> bytes:
-    """A TCP segment; ``options`` must fill whole 32-bit words."""
+    """Build a TCP segment; ``options`` must fill whole 32-bit words."""
     words = (20 + len(options)) // 4
     head = struct.pack(
         ">HHIIBBHHH", source.port, target.port, seq % (1 << 32), ack % (1 << 32),
@@ -91,12 +94,12 @@ def tcp(
 
 
 def mss(size: int) -> bytes:
-    """The TCP option of the maximum segment size."""
+    """Build the TCP option of the maximum segment size."""
     return struct.pack(">BBH", 2, 4, size)
 
 
 def echo(source: SocketAddress, target: SocketAddress, payload: bytes, *, number: int = 1) -> bytes:
-    """An ICMP echo request."""
+    """Build an ICMP echo request."""
     body = struct.pack(">BBHHH", 8, 0, 0, 0x4E33, number) + payload
     return ipv4(source, target, ICMP, body[:2] + struct.pack(">H", checksum(body)) + body[4:])
 
@@ -128,7 +131,7 @@ def read_ipv4(frame: bytes) -> Ipv4Packet:
         ValueError: a checksum or length is wrong, or the frame holds another kind of packet.
     """
     if len(frame) < LEAST_FRAME or frame[12:14] != IPV4.to_bytes(2, "big") or frame[14] != 0x45:
-        raise ValueError("no IPv4 packet without options in a whole frame")
+        raise ValueError("not a whole frame with an IPv4 packet without options")
     length = int.from_bytes(frame[16:18], "big")
     source_ip, target_ip, protocol = frame[26:30], frame[30:34], frame[23]
     if checksum(frame[14:34]):

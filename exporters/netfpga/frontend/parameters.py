@@ -70,7 +70,7 @@ OPTIONS = (
     ),
     Option(
         "answers",
-        "content of a row's answer: full: verdict, class, margin and scores; verdict: that alone",
+        "content of a row's answer: full: verdict, class, margin and scores; verdict: only that",
         "full",
         choices=("full", "verdict"),
         only_with=FRONT,
@@ -173,12 +173,12 @@ class FrontendParameters:
 
     @property
     def mss(self) -> int:
-        """Announced MSS: bytes of a TCP segment, fewer where results are longer than rows."""
+        """Announced MSS: bytes of a TCP segment, fewer if results are longer than rows."""
         return min(1460 if self.growth <= 2 else 536, self.mtu - 40)
 
     @property
     def segment_results(self) -> int:
-        """Maximum bytes of results of a segment, with the part of a row left from before."""
+        """Maximum bytes of results of a segment, with the part of a row left by the one before."""
         return (self.mss + max(self.row, HEADER.size)) * self.growth + 2 * HEADER.size
 
     @property

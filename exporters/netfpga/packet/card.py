@@ -58,7 +58,7 @@ class CardTrafficCounts:
 
     def __str__(self) -> str:
         swaps = f", {self.swaps} swaps of banks" if self.swaps else ""
-        return f"n3ic_top with {self.packets} packets, {self.asked} that ask{swaps}"
+        return f"n3ic_top with {self.packets} packets, {self.asked} of them requests{swaps}"
 
 
 def check_card(
@@ -146,7 +146,7 @@ class _Stimulus:
 def _inputs(
     model: Classifier, options: Options, count: int, rng: np.random.Generator
 ) -> tuple[list[bytes], Words]:
-    """Inputs in the form of packets or side channel, and their packed bits."""
+    """Convert inputs to the form of packets or side channel; return their packed bits too."""
     if options["input-stage"] == "features":
         rows = traffic.edge_features(model.input, count, rng)
         words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
@@ -175,13 +175,13 @@ def _vectors(model: Classifier, count: int) -> Words:
 
 
 def _words(data: bytes, width: int) -> str:
-    """A big-endian number as 32-bit words in hexadecimal, the highest first."""
+    """Format a big-endian number as 32-bit words in hexadecimal, the highest first."""
     digits = data.hex().zfill(8 * -(-width // 32))
     return " ".join(digits[i : i + 8] for i in range(0, len(digits), 8))
 
 
 def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator) -> BinaryModel:
-    """A random network for the same executor, with the largest biases that its scores can hold.
+    """Make a random network for the same executor, with the largest biases that fit its scores.
 
     If the executor shunts, the threshold is set so that about half of all margins reach it.
     """
@@ -209,7 +209,7 @@ def _program(
     layout: SequentialLayout,
     when: Sequence[int],
 ) -> list[tuple[int, int, int]]:
-    """Operations of the write port; see ``n3ic_top_tb.v``."""
+    """Format the operations of the write port; see ``n3ic_top_tb.v``."""
     try:
         update = read_update(directory / "mem" / "update.hex", core)
     except UsageError as error:
@@ -222,7 +222,7 @@ def _program(
 
 
 def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generator) -> str:
-    """Beats of the frames in the bench's format.
+    """Format the beats of the frames for the bench.
 
     A few packets before a swap, traffic pauses until all words of the new network are written.
     """
@@ -274,7 +274,7 @@ def _compare(
     form: PacketFormat,
     answers: Sequence[Sequence[ExpectedResult]],
 ) -> None:
-    """Compare the output of the card beat by beat; the networks answer in turn."""
+    """Compare the card's output beat by beat, with the networks answering in turn."""
     beats = [line.split() for line in lines]
     at = asked = network = 0
     for i, frame in enumerate(frames):
@@ -290,7 +290,7 @@ def _compare(
             raise VerifyError(_mismatch(i, frame, form, got, candidates))
         network += fits.index(True)
     if at != len(beats):
-        raise VerifyError(f"the card: {len(beats)} beats left it, {at} came")
+        raise VerifyError(f"the card: {len(beats)} beats left it, {at} are expected")
     last = slice(len(answers[0]) * 7 // 8, None)
     values = [[(a.label, a.margin) for a in of[last]] for of in answers]
     told = form.in_packet or all(a != b for a, b in pairwise(values))
@@ -326,7 +326,7 @@ def _mismatch(
     if len(got) != frame.beats:
         return f"{where}: {len(got)} of its {frame.beats} beats left"
     if candidates == [None]:
-        return f"{where}, which does not ask, is changed"
+        return f"{where}: not a request, but changed"
     bytes_ = b"".join(bytes.fromhex(b[3].replace("x", "0"))[::-1] for b in got)
     found = bytes_[form.result_at : form.result_at + 10].hex(" ") if form.in_packet else got[0][2]
     wanted = " or ".join(

@@ -36,7 +36,7 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
     if wires != {
         i: (32 * (len(names) - i) - 1, 32 * (len(names) - i - 1)) for i in range(len(names))
     }:
-        raise VerifyError(f"{FILE}: features lie elsewhere than in the packet")
+        raise VerifyError(f"{FILE}: the positions of features are not those of the packet")
     cuts = {int(bit): (int(i), int(cut)) for bit, i, cut in _CUT.findall(text)}
     clamps = {tuple(map(int, found)) for found in _CLAMP.findall(text)}
     binary = set(_BINARY.findall(text))

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Verilated card between two TAP devices: frames of each device go through n3ic_top and
-// leave at the other one, as the reference NIC's lookup sends them, or where a shunted one is sent.
+// The Verilated card between two TAP devices. Frames of each device pass n3ic_top and leave at the
+// other one, as the reference NIC's lookup sends them; shunted frames leave at their own port.
 //
 // Arguments: the file descriptors of the two TAP devices, open and non-blocking.
-// Lines on stdin go to the write port: "ADDRESS WORD" in hexadecimal, or "swap", which is answered
-// by "swapped".
-// The clock runs while frames or writes are in the card and stands still while none are.
-// On SIGTERM or SIGINT the card stops and its counters are printed.
+// Lines on stdin go to the write port: "ADDRESS WORD" in hexadecimal, or "swap", to which the
+// answer is "swapped". The clock runs only while frames or writes are in the card. On SIGTERM or
+// SIGINT the program prints its counters and ends.
 #include <poll.h>
 #include <unistd.h>
 
@@ -28,7 +27,7 @@ using namespace running;
 constexpr int kPorts = 2;
 
 struct Frame {
-    int port; // where it came in
+    int port; // port that the frame came from
     Bytes bytes;
 };
 
@@ -129,7 +128,7 @@ class Card : Streams<Vn3ic_top> {
     void collect() {
         if (!top_.m_axis_tvalid || !take_beat(leaving_))
             return;
-        // To the other port, or where a shunted frame is sent: one bit a port.
+        // To the other port, or to the port of shunted frames: one bit per port.
         const uint32_t user = top_.m_axis_tuser[0];
         const int port = user >> 24 ? (user >> 24 & 1 ? 0 : 1) : (user >> 16 & 1 ? 1 : 0);
         if (write(fds_[port], leaving_.data(), leaving_.size()) < 0)
@@ -149,7 +148,7 @@ class Card : Streams<Vn3ic_top> {
     Counters counters_;
 };
 
-// The next writes of a text that may end within a line, whose rest stays in it.
+// Takes the writes of whole lines from a text; the beginning of an unfinished line stays.
 void take_writes(std::string &text, Card &card) {
     for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
         unsigned address = 0, data = 0;

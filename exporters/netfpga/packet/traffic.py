@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of all kinds for a card, and the expected output: the packet path's reference."""
+"""Makes frames of all kinds for a card, and the expected output.
+
+It is the reference of the packet path's Verilog.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ BEAT = 32  # bytes
 MACS = bytes.fromhex("020000000001020000000002")
 # Bytes that a packet must have behind its last checked byte.
 TAILS = (0, 1, 31, 32, 33, 64, 300, 1200)
-LONG = 1486  # bytes behind the Ethernet header of a long frame
+LONG = 1486  # bytes after the Ethernet header of a long frame
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def is_request(frame: Frame, form: PacketFormat) -> bool:
 
 
 def expected_frame(frame: Frame, form: PacketFormat, answer: ExpectedResult | None) -> bytes:
-    """Expected bytes of a frame behind the card; ``answer`` is None if it was no request."""
+    """Expected bytes of a frame after the card; ``answer`` is None if it is not a request."""
     out = bytearray(frame.data)
     if answer is not None and form.in_packet:
         result = answer.model.to_bytes(4, "big") + answer.label.to_bytes(2, "big")
@@ -89,7 +92,7 @@ def expected_frame(frame: Frame, form: PacketFormat, answer: ExpectedResult | No
 
 
 def expected_tuser(word: int, form: PacketFormat, answer: ExpectedResult | None) -> int:
-    """Expected ``tuser`` behind the card for a frame that arrived with ``word`` in it.
+    """Expected ``tuser`` after the card for a frame that arrived with ``word`` in it.
 
     The bits above ``word`` hold the result of another core, which shunts every other frame.
     """
@@ -125,7 +128,7 @@ def traffic(form: PacketFormat, inputs: Sequence[bytes], rng: np.random.Generato
 
 
 def _asking(form: PacketFormat, data: bytes, rng: np.random.Generator) -> bytes:
-    """A request frame of minimum length."""
+    """Make a request frame of minimum length."""
     body = rng.bytes(max(form.need, UDP_PAYLOAD) - ETHERNET_BYTES)
     head = MACS + form.value.to_bytes(2, "big")
     if form.udp:
@@ -139,7 +142,7 @@ def _asking(form: PacketFormat, data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _others(form: PacketFormat, rng: np.random.Generator) -> list[Frame]:
-    """Frames that are no requests: other types, too short ones, and near misses."""
+    """Make frames that are not requests: other types, too short ones, and near misses."""
     whole = _asking(form, bytes(form.input_bytes), rng)
 
     def changed(at: int, value: bytes) -> Frame:
@@ -172,7 +175,7 @@ def _others(form: PacketFormat, rng: np.random.Generator) -> list[Frame]:
 
 
 def edge_features(spec: InputSpec, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Integer features at, below and above cuts and clamps.
+    """Make integer features at, below and above cuts and clamps.
 
     Returns:
         int64 array of shape ``(count, features)``.

@@ -63,7 +63,7 @@ OPTIONS = (
     ),
     Option(
         "offset",
-        "first byte of the input in the frame; 0: directly behind the result header",
+        "first byte of the input in the frame; 0: directly after the result header",
         0,
         minimum=0,
         maximum=MAX_OFFSET,
@@ -125,8 +125,8 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
     """Compute the packet format from the options.
 
     Raises:
-        UsageError: the result would overwrite the input, the input is longer than the packet path
-            inspects, or a port for shunted packets is given although the model shunts none.
+        UsageError: the result would overwrite the input; or the input is longer than the packet
+            path inspects; or a port for shunted packets is given, but the model shunts none.
     """
     udp = options["match"] == "udp"
     start = UDP_PAYLOAD if udp else ETHERNET_BYTES
@@ -149,8 +149,8 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
     clash = made.offset < made.result_at + RESULT_BYTES and made.result_at < offset + bits // 8
     if made.need > MAX_NEED:
         raise UsageError(
-            f"a packet that asks would have {made.need} bytes, the packet path judges {MAX_NEED} "
-            "at most; use --input side"
+            f"a request would have {made.need} bytes, the packet path inspects at most {MAX_NEED}; "
+            "use --input side"
         )
     if from_packet and made.in_packet and clash:
         raise UsageError(
@@ -195,7 +195,7 @@ def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> No
 
 
 def features_text(model: Classifier) -> str:
-    """Verilog of the input stage: comparators against the cuts of the input spec."""
+    """Render the Verilog of the input stage: comparators with the cuts of the input spec."""
     spec = model.input
     count = len(spec.features)
     wires = {name: f"feature{i}" for i, name in enumerate(spec.features)}

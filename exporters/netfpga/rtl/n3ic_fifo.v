@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First in, first out, in distributed RAM; the oldest word stands at the output.
+// A FIFO in distributed RAM. The output shows the oldest word.
 module n3ic_fifo #(
     parameter WIDTH   = 8,
     parameter DEPTH_W = 4  // 2^DEPTH_W words

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequential executor: weights in block RAM, one row of neurons a clock.
+"""The sequential executor: weights in block RAM, one row of neurons per clock.
 
 The paper's design (section 4.3). Python assigns neurons to rows of the memories, and fills the
 parameters of the hand-written blocks in ``rtl/``.
@@ -91,7 +91,7 @@ def write(
 
 
 def _bank(image: MemoryImage) -> list[str]:
-    """Rows of a bank in hexadecimal, each with its highest word first."""
+    """Format the rows of a bank in hexadecimal, each with its highest word first."""
     bank = ["".join(f"{int(w):08x}" for w in row[::-1]) for row in image.words]
     blank = "0" * len(bank[0])
     return bank + [blank] * ((1 << image.row_w) - len(bank))

@@ -87,7 +87,7 @@ _Parameters = dict[str, int | str]
 
 
 def _blocks(verilog: str) -> list[_Parameters]:
-    """Parameters of each layer: the block of its rows, then the block of its second half."""
+    """Read the parameters of each layer: of the block of its rows, then of its second half."""
     layers: dict[int, _Parameters] = {}
     for kind, text, index in _BLOCK.findall(verilog):
         found = {k: int(v) if v.isdigit() else v[1:-5] for k, v in _PARAMETER.findall(text)}
@@ -180,7 +180,7 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
     for line in body[:-1]:
         found = _WRITE.fullmatch(line)
         if not found:
-            raise VerifyError(f"{name}: {line[:40]!r} is no address and word")
+            raise VerifyError(f"{name}: {line[:40]!r} is not an address and a word")
         address = int(found[1], 16)
         at = {k: address >> low & mask for k, (low, mask) in fields.items()}
         words = room.get((at["layer"], at["kind"]))
@@ -188,7 +188,7 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
         # Word 0 of the model's kind is its id, so the threshold is word 1.
         row, word = at["row"], at["word"] - (at["kind"] == 3)
         if words is None or beside or row >= len(words) or not 0 <= word < words.shape[1]:
-            raise VerifyError(f"{name}: {found[1]} is no address of a memory")
+            raise VerifyError(f"{name}: {found[1]} is not an address of a memory")
         if words[row, word] >= 0:
             raise VerifyError(f"{name}: {found[1]} is written twice")
         words[row, word] = int(found[2], 16)
@@ -231,7 +231,7 @@ def _layer(where: str, index: int, block: _Parameters, read: _Read) -> DecodedLa
 
 
 def _connections(where: str, block: _Parameters, words: NDArray[np.uint32], *, pad: bool) -> Bits:
-    """Connections as bits, shape ``(neurons, inputs)``; all other bits must equal ``pad``."""
+    """Read connections as bits, shape ``(neurons, inputs)``; other bits must equal ``pad``."""
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), axis=1, bitorder="little")
     neuron, source = np.indices((_int(block, "M"), _int(block, "N")))
     lanes, part = _int(block, "LANES"), _int(block, "PART")

@@ -100,7 +100,7 @@ def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
 
 
 def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]]:
-    """Addresses and words that load a model into the free bank through the write port.
+    """List the addresses and words that load a model into the free bank by the write port.
 
     The model's id, the first four bytes of its digest, comes last.
 

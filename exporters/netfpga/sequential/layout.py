@@ -38,7 +38,7 @@ class LayerLayout:
         n: number of inputs.
         m: number of neurons or classes.
         output: whether it is the output layer.
-        masked: whether a mask tells which connections count.
+        masked: whether a mask selects the connections that count.
         lanes: neurons per row.
         chunks: rows per neuron; 1 if there are several lanes.
         trace_at: index of the layer's first bit among all hidden bits.
@@ -175,7 +175,7 @@ class AddressMap:
         """Compute the address of one word.
 
         Kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the whole model: word 0 is its id,
-        word 1 the smallest margin that it decides.
+        word 1 the smallest margin that is not shunted.
         """
         return ((layer << 2 | kind) << self.row_w | row) << self.word_w | word
 
@@ -189,7 +189,7 @@ class SequentialLayout:
         score_w: width of a score in two's complement, in bits.
         modules: number of executors in parallel.
         tables: whether popcounts use tables of 256 entries instead of compressors.
-        shunts: whether each bank has a register for the smallest margin that is decided.
+        shunts: whether each bank has a register for the shunting threshold.
         model_w: width of a model's number in bits, if several of one shape share the executor.
     """
 
@@ -211,7 +211,7 @@ class SequentialLayout:
 
     @property
     def text(self) -> str:
-        """One line that describes the executor that an update must match; see ``update.hex``."""
+        """Description of the executor, which an update must match; see ``update.hex``."""
         addr = self.address_map
         return " ".join(
             (
@@ -313,7 +313,7 @@ def plan_with(model: BinaryModel, options: Mapping[str, Any]) -> SequentialLayou
 
 
 def shared(layouts: Sequence[SequentialLayout]) -> SequentialLayout:
-    """Layout of one executor shared by several models of one shape, with two banks each."""
+    """Lay out one executor for several models of one shape, with two banks each."""
     first, model_w = layouts[0], clog2(len(layouts))
     layers = tuple(
         replace(p, masked=any(each.layers[i].masked for each in layouts), bank_w=1 + model_w)

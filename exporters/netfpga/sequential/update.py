@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``update.hex``: a model as writes for any driver, with the executor that it was made for.
+"""``update.hex``: a model as write operations for any driver, for one executor.
 
 The head is lines of ``# key value``; each line after it is an address and a word in hexadecimal::
 
@@ -70,7 +70,7 @@ def read_update(path: str | Path, core: CorePorts) -> Update:
         raise UsageError(
             f"{path}: made for the executor {head['executor']}, this one is "
             f"{core.update or 'without a write port'}: export the model again with the options "
-            "of this one (--score-bits, --masks all where they differ)"
+            "of this one (--score-bits, --masks all if they differ)"
         )
     if head["words"] != str(len(body)) or not all(_WRITE.fullmatch(line) for line in body):
         raise UsageError(f"{path}: not {head['words']} lines of an address and a word")

@@ -42,7 +42,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     """A fully spatial pipeline for the NetFPGA-SUME (Virtex-7 690T)."""
 
     name: ClassVar[str] = "netfpga"
-    summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: a pipeline, an input a clock"
+    summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: a pipeline, one input per clock"
     family: ClassVar[str] = SpnModel.family
     options: ClassVar[tuple[Option, ...]] = (
         *wrapper.OPTIONS,
@@ -112,7 +112,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
             raise VerifyError(
                 f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
-                f"expected {latency(_plan(model))} clocks, an input every clock"
+                f"expected {latency(_plan(model))} clocks, one input per clock"
             )
         done = simulate.as_run(seen, self.device.clock_mhz, {})
         return shell.run_shell(directory, model, options, words, seen, done)
@@ -138,7 +138,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             figures += simulate.as_run(seen, self.device.clock_mhz, {}).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
-        told = f"{copies} core{'s' if copies > 1 else ''}, an input each a clock"
+        told = f"{copies} core{'s' if copies > 1 else ''} with one input per clock each"
         octets = copies * -(-wrapper.input_width(model, options) // 8)
         rate = 8e6 * octets * self.device.clock_mhz / 1e9
         figures += [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sum-product network as a pipeline: its cells, and the clock in which each has its inputs.
+"""Compiles a sum-product network to a pipeline: its cells, and the clock of each cell's inputs.
 
 One input enters every clock, so all inputs of a cell must belong to the same network input: values
 that are ready early wait in registers. Cells are scheduled as late as their readers allow. Values
@@ -237,7 +237,7 @@ class _Builder:
         return self._add("add", low, high, (larger, more))
 
     def _bin(self, field: int) -> int:
-        """The cell that counts the set bits of a field."""
+        """Return the cell that counts the set bits of a field; create it once."""
         if field not in self.bins:
             first, width = self.model.input.offsets[field], self.model.input.fields[field].width
             before = len(self.cells)
@@ -261,7 +261,7 @@ def _bin_bits(entries: int) -> int:
 
 
 def _pairs(made: Operations) -> dict[int, tuple[int, int]]:
-    """Sums and products of two tables that together fit one look-up table per bit."""
+    """Find sums and products of two tables that together fit one look-up table per bit."""
     found = {}
     for i, step in enumerate(made.steps):
         if not isinstance(step, Add | Times):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pipeline of a sum-product network as Verilog-2005."""
+"""Renders the pipeline of a sum-product network as Verilog-2005."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _late(plan: SpnPipeline) -> int:
 
 
 def table_text(plan: SpnPipeline) -> str:
-    """The file ``n3ic_log_table.v``."""
+    """Render the file ``n3ic_log_table.v``."""
     arithmetic = plan.model.arithmetic
     assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
     widths = _table_widths(plan)
@@ -83,7 +83,7 @@ def _table_widths(plan: SpnPipeline) -> dict[str, int]:
 
 
 def core_text(plan: SpnPipeline) -> str:
-    """The file ``n3ic_core.v``."""
+    """Render the file ``n3ic_core.v``."""
     model = plan.model
     score_w, class_w = plan.score_width, class_width(len(model.classes))
     matches, last = _matches(plan, score_w, class_w)
@@ -118,7 +118,7 @@ def core_text(plan: SpnPipeline) -> str:
 
 
 def _matches(plan: SpnPipeline, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
-    """Tournament of the scores, neighbours first: the matches, and the name of the last one."""
+    """Pair the scores in a tournament, neighbours first; return the matches and the last name."""
     nothing = f"{score_w}'d0"
     groups = [
         {"best": f"key{c}", "second": nothing, "class": f"{class_w}'d{c}"}
@@ -146,7 +146,7 @@ def _name(plan: SpnPipeline, index: int) -> str:
 
 
 def _at(plan: SpnPipeline, index: int, clock: int) -> str:
-    """Name of a value delayed to a clock."""
+    """Name a value that is delayed to a clock."""
     name, width = _name(plan, index), plan.cells[index].width
     late = clock - plan.ready(index)
     return f"{name}_d[{width * late - 1}:{width * (late - 1)}]" if late else name
@@ -157,7 +157,7 @@ def _literal(value: int, width: int) -> str:
 
 
 def _operand(plan: SpnPipeline, index: int, clock: int, width: int) -> str:
-    """A value in a clock, extended to the reader's width."""
+    """Write a value in a clock, extended to the reader's width."""
     cell = plan.cells[index]
     if cell.kind == "constant":
         return _literal(cell.low, width)
@@ -174,7 +174,7 @@ def _operand(plan: SpnPipeline, index: int, clock: int, width: int) -> str:
 
 
 def _values(plan: SpnPipeline, index: int) -> dict[str, Any]:
-    """Template values of a cell."""
+    """Make the template values of a cell."""
     cell, clock = plan.cells[index], plan.start[index]
     read = [plan.cells[i] for i in cell.reads]
     found: dict[str, Any] = {
@@ -208,7 +208,7 @@ def _values(plan: SpnPipeline, index: int) -> dict[str, Any]:
 
 
 def _lookup(cell: PipelineCell, bin_width: int) -> dict[str, Any]:
-    """Cases of a table; bins beyond the last entry read the last entry."""
+    """List the cases of a table; bins beyond the last entry read the last entry."""
     entries = [_literal(value, cell.width) for value in cell.table]
     return {
         "entries": [(_literal(at, bin_width), value) for at, value in enumerate(entries[:-1])],

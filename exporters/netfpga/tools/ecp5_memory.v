@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// n3ic_memory as Lattice ECP5 primitives with the output register inside the block, which Yosys
-// does not place there by itself. For timing alone: the contents are zero.
-// Only block memories of up to 512 rows; others are as in rtl/n3ic_memory.v.
+// n3ic_memory as Lattice ECP5 primitives. The output register is inside the block, where Yosys does
+// not place it by itself. The module serves timing only: its contents are zero.
+// It covers block memories of up to 512 rows; others are as in rtl/n3ic_memory.v.
 module n3ic_memory #(
     parameter WORDS  = 8,
     parameter ADDR_W = 6,

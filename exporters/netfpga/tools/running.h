@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of simulated cards share: the clock and the AXI4-Stream ports of a Verilated
-// top module, the signals that end a program, and waiting for frames. See running.py.
+// The common parts of the programs of simulated cards: the clock and the AXI4-Stream ports of a
+// Verilated top module, the signals that end a program, and waiting for frames. See
+// simulator_process.py.
 #pragma once
 
 #include <poll.h>
@@ -34,13 +35,13 @@ inline void stop_on_signals() {
     sigaction(SIGINT, &action, nullptr);
 }
 
-// Tells who started the program that the card works.
+// Reports to the parent process that the card works.
 inline void say_ready() {
     std::printf("ready\n");
     std::fflush(stdout);
 }
 
-// Waits for frames or a signal, at most so many milliseconds; false if that cannot be.
+// Waits for frames or a signal for a number of milliseconds at most; false if the wait fails.
 inline bool wait_for(pollfd *ports, nfds_t count, int milliseconds) {
     for (nfds_t i = 0; i < count; ++i)
         ports[i].revents = 0;
@@ -50,7 +51,7 @@ inline bool wait_for(pollfd *ports, nfds_t count, int milliseconds) {
     return false;
 }
 
-// Whether a port that was waited for is gone, which is said.
+// Whether a port is gone; if so, prints a message.
 inline bool gone(const pollfd &port) {
     if (!(port.revents & (POLLERR | POLLHUP | POLLNVAL)))
         return false;
@@ -63,7 +64,7 @@ template <typename Top> class Streams {
   protected:
     static constexpr size_t kBeatBytes = sizeof(Top::s_axis_tdata);
 
-    // Resets it; what else goes in has its idle value by then.
+    // Resets the module; the caller has set all other inputs to their idle values.
     void reset() {
         top_.s_axis_tvalid = 0;
         top_.m_axis_tready = 1;
@@ -83,7 +84,7 @@ template <typename Top> class Streams {
         ++clocks_;
     }
 
-    // Offers the beat of a frame that begins at one of its bytes; whether it is the last.
+    // Offers the beat of a frame that begins at byte `at`; returns whether it is the last.
     bool offer_beat(const Bytes &frame, size_t at) {
         const size_t left = frame.size() - at, length = left < kBeatBytes ? left : kBeatBytes;
         std::memset(&top_.s_axis_tdata, 0, kBeatBytes);
@@ -95,7 +96,7 @@ template <typename Top> class Streams {
         return top_.s_axis_tlast;
     }
 
-    // Puts the beat that leaves behind those before it; whether it is the last.
+    // Appends the leaving beat to a frame; returns whether it is the last.
     bool take_beat(Bytes &frame) {
         uint64_t keep = 0;
         std::memcpy(&keep, &top_.m_axis_tkeep, sizeof top_.m_axis_tkeep);

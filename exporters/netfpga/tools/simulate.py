@@ -67,7 +67,7 @@ def choose_simulator(
 
 @cache
 def version(simulator: Literal["verilator", "icarus"]) -> str:
-    """Name and version of a simulator."""
+    """Return the name and version of a simulator."""
     command = ["verilator", "--version"] if simulator == "verilator" else ["iverilog", "-V"]
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
     found = re.search(r"\d+\.\d+", text)
@@ -185,7 +185,7 @@ def memory_folder(directory: Path, work: Path) -> Path:
 
 
 def hex_lines(words: Words) -> str:
-    """Packed vectors in the test benches' format: one per line, the highest word first."""
+    """Format packed vectors for the test benches: one per line, the highest word first."""
     return "".join(" ".join(f"{int(w):08x}" for w in row[::-1]) + "\n" for row in words)
 
 
@@ -294,7 +294,7 @@ def _parse(
     results = [line.split()[1:] for line in lines if line.startswith("o ")]
     if len(taken) != count or len(results) != count:
         raise VerifyError(
-            f"{simulator}: of {count} vectors the design took {len(taken)} "
+            f"{simulator}: of {count} vectors, the design took {len(taken)} "
             f"and answered {len(results)}"
         )
     for i, fields in enumerate(results):

@@ -82,7 +82,7 @@ class SimulatedCardProcess(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the card and remove all that was made for it."""
+        """End the card and remove everything that was created for it."""
         self._stack.close()
 
     @property

@@ -113,7 +113,7 @@ def synthesise_sources(
 def read_commands(
     sources: Sequence[Path], top: str, parameters: Mapping[str, int], work: Path
 ) -> list[str]:
-    """Yosys commands that read Verilog files, from copies where WebAssembly may read."""
+    """Copy Verilog files to where WebAssembly may read; return the Yosys commands that do."""
     commands = []
     for index, path in enumerate(sources):
         shutil.copy(path, work / f"{index:03d}.v")
@@ -162,7 +162,7 @@ def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
 
 @dataclass(frozen=True)
 class Fmax:
-    """Maximum clock of a core on a Lattice ECP5 in MHz, and its source in words."""
+    """Maximum clock of a core on a Lattice ECP5 in MHz, and how it was measured."""
 
     mhz: float
     seeds: tuple[float, ...]
@@ -213,7 +213,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
             )  # fmt: skip
             clocks = re.findall(r"Max frequency for clock[^:]*: ([0-9.]+) MHz", log)
             if not clocks:
-                raise VerifyError(f"nextpnr-ecp5 tells no clock:\n{log[-2000:]}")
+                raise VerifyError(f"nextpnr-ecp5 reports no clock:\n{log[-2000:]}")
             found.append(float(clocks[-1]))
     source = f"{version(NEXTPNR)}, ECP5-85 speed grade 6, median of {seeds} seeds"
     return Fmax(statistics.median(found), tuple(found), source)
@@ -236,7 +236,7 @@ def version(tool: str) -> str:
 def _read(
     directory: Path, core: CorePorts, work: Path, instead: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """Yosys commands that read a core; its files are copied to where WebAssembly may read."""
+    """Copy a core's files to where WebAssembly may read; return the Yosys commands that do."""
     for index, source in enumerate(core.sources):
         file = (instead or {}).get(Path(source).name, directory / source)
         shutil.copy(file, work / f"{index:02d}.v")
@@ -254,7 +254,7 @@ def _yosys(work: Path, commands: Sequence[str]) -> None:
 
 
 def _tool(name: str) -> str:
-    """Path of a tool, looked up beside this Python and then on the PATH."""
+    """Find a tool next to this Python, then on the PATH; return its path."""
     beside = Path(sys.executable).with_name(name)
     names = [str(beside), name] if beside.exists() else [name]
     if name == YOSYS:

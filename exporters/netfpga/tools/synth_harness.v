@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A core between shift registers, so that place and route needs three pins and no input or
-// output waits for one: what it gives is the core's own highest clock.
+// A core between shift registers. Place and route then needs three pins, and no path to a pin is
+// critical: the result is the highest clock of the core itself.
 module n3ic_fmax #(
     parameter N_IN      = 256,
     parameter N_CLASSES = 2,

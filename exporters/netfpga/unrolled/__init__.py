@@ -91,13 +91,13 @@ def design(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class
         UsageError: an option has an invalid value.
     """
     if outputs not in OUTPUTS:
-        raise UsageError(f"outputs are one of {', '.join(OUTPUTS)}, not {outputs!r}")
+        raise UsageError(f"outputs must be one of {', '.join(OUTPUTS)}, not {outputs!r}")
     try:
         levels = int(pipeline)
     except ValueError:
         levels = 0
     if not 1 <= levels <= MAX_LEVELS:
-        raise UsageError(f"a pipeline has 1 to {MAX_LEVELS} tables in a row, not {pipeline!r}")
+        raise UsageError(f"pipeline must be 1 to {MAX_LEVELS} tables in series, not {pipeline!r}")
     return _design(model, levels, outputs)
 
 

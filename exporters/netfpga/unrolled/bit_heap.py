@@ -26,7 +26,7 @@ class Number:
     most: int
 
     def negated(self) -> Number:
-        """The negative number, by inverted bits and another offset; needs no logic."""
+        """Negate the number by inverting its bits and changing the offset; needs no logic."""
         full = (1 << len(self.bits)) - 1
         return Number(tuple(bit ^ 1 for bit in self.bits), -self.offset - full, full)
 
@@ -163,7 +163,7 @@ class BitHeapCompressor:
             heap: the heap to add up.
             name: name of the number in the Verilog.
             constant: non-negative constant to add in logic; the offset falls by the same amount.
-            width: number of bits, modulo two to which power the sum is taken; None for all.
+            width: number of bits; the sum is taken modulo ``2**width``. None for all bits.
         """
         most = heap.most + constant
         bits = most.bit_length() if width is None else width
@@ -203,7 +203,7 @@ class BitHeapCompressor:
         return column[0] if column else FALSE
 
     def _added(self, column: list[int], following: list[int], power: int, name: str) -> list[int]:
-        """A column after one adder, which takes its first five or three bits."""
+        """Return a column after one adder, which takes its first five or three bits."""
         if len(column) >= 5:
             now, rest = column[:5], column[5:]
             total, carries = self._double(now, power, name)
@@ -217,7 +217,7 @@ class BitHeapCompressor:
     # --- comparisons -------------------------------------------------------------------------
 
     def reaches(self, heap: BitHeap, bound: int, name: str) -> int:
-        """A literal that tells whether the sum is at least ``bound``."""
+        """Build a literal that says whether the sum is at least ``bound``."""
         bound -= heap.offset
         if bound <= 0:
             return TRUE

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes the Verilog of an unrolled core to weights, thresholds and biases, for all inputs.
 
-The weights are dissolved in logic, but the logic is made of adders, and each adder is an equation
-between bits: the sum of three bits equals a sum bit plus twice a carry. Each cell is checked on all
-its inputs; then the equations are solved. A neuron's output is a comparison of a few bits. Each
-carry among them is replaced by the bits that it was made of, repeatedly, until only bits that the
-layer reads are left. Sum bits that a comparison dropped remain as a bounded rest, which must be too
-small to change the answer. So every coefficient and every threshold is exact, not sampled. A layer
-of ORs over a layer of ANDs is a formula instead: multiplied out, it must give those ANDs. The
-shunting threshold is read in the same way from a comparison of the margin's bits or, if only two
-classes are compared, of the hidden bits.
+The core has no memory of weights: they are part of its logic. The logic consists of adders, and
+each adder is an equation between bits: the sum of three bits equals a sum bit plus twice a carry.
+The decoder checks each cell on all its inputs, and then solves the equations. A neuron's output is
+a comparison of a few bits. The decoder replaces each carry among them by the bits that it was made
+of, until only bits that the layer reads are left. Sum bits that a comparison dropped remain as a
+bounded rest, which must be too small to change the answer. So every coefficient and every threshold
+is exact, not sampled. A layer of ORs over a layer of ANDs is a formula instead: multiplied out, it
+must give those ANDs. The shunting threshold is decoded in the same way from a comparison of the
+margin's bits or, if only two classes are compared, of the hidden bits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _Cube = frozenset[Bit]  # bits that are ANDed
 _MOST_DIFFERING = 12  # differing coefficients up to which equal_tests enumerates all values
 
 
-class Undecidable(Exception):  # noqa: N818 - no error: a fact about the network
+class Undecidable(Exception):  # noqa: N818 - not an error, but a fact about the network
     """The logic does not determine a weight: a neuron is constant, or two share a wire."""
 
 
@@ -84,7 +84,7 @@ class _Equation:
     Attributes:
         made: the defined variable.
         kind: ``adder`` (the sum of three inputs is ``total`` plus twice the variable), ``parity``
-            (the inputs sum to the variable plus an even number), ``comparison`` (the variable tells
+            (the inputs sum to the variable plus an even number), ``comparison`` (the variable says
             whether the weighted inputs reach ``bound``), ``rule`` (a formula) or ``mux``.
         inputs: input bits and their weights.
         total: sum bit of an adder.
@@ -346,7 +346,7 @@ class EquationSystem:
         grain = gcd(*(int(weight) for _, weight in bits))
         found_sum = self.solve(bits, known)
         if found_sum.high - found_sum.low >= grain:
-            raise VerifyError("what a comparison leaves out can change its answer")
+            raise VerifyError("the bits that a comparison leaves out can change its answer")
         if not found_sum.terms:
             raise Undecidable
         edge = bound - found_sum.high - found_sum.constant
@@ -452,7 +452,7 @@ def claimed_formula(module: Module) -> str | None:
             raise VerifyError(f"module {module.name}: no formula after {at} letters")
         open_ends += {"a": 1, "o": 1, "m": 2, "n": 0}.get(letter, -1)
     if open_ends or max(map(int, re.findall(r"\d", formula))) >= module.n_inputs:
-        raise VerifyError(f"module {module.name} is of no formula of its inputs")
+        raise VerifyError(f"module {module.name} does not compute a formula of its inputs")
     check(module, {"y": lambda x: _value(iter(formula), x)})
     return formula
 
@@ -480,7 +480,7 @@ def claim(module: Module) -> tuple[tuple[int, ...], int]:
     """
     named = re.fullmatch(r"n3ic_ge(\d+)_(\d+(?:_\d+)*)", module.name)
     if named is None:
-        raise VerifyError(f"module {module.name} is of no known kind")
+        raise VerifyError(f"module {module.name} is of an unknown kind")
     weights, bound = tuple(int(w) for w in named[2].split("_")), int(named[1])
     check(module, {"y": lambda x: sum(w * b for w, b in zip(weights, x, strict=True)) >= bound})
     return weights, bound
@@ -496,7 +496,7 @@ def check(module: Module, outputs: Mapping[str, Callable[[tuple[int, ...]], int]
         bits = tuple(row >> k & 1 for k in range(module.n_inputs))
         for port, wanted in outputs.items():
             if (module.outputs[port] >> row & 1) != wanted(bits):
-                raise VerifyError(f"module {module.name}: {port} is wrong where in is {row}")
+                raise VerifyError(f"module {module.name}: {port} is wrong for in = {row}")
 
 
 def check_adders(modules: Mapping[str, Module]) -> None:
@@ -552,7 +552,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
         core_text: Verilog of the core.
         cells_text: Verilog of its cells.
         model: the model. It gives the number of neurons per layer, and its shunting threshold is
-            reported if no input tells it apart from the decoded one.
+            reported if no input separates it from the decoded one.
 
     Returns:
         The decoded core, or None if the logic does not determine all weights because a neuron is
@@ -693,7 +693,7 @@ def _output(
         # Scores are known modulo 2**width; one constant alone keeps them inside their bits.
         constant = (int(found.constant) + shift + half - low) % modulus - half + low
         if constant + high >= half:
-            raise VerifyError(f"the score of class {c} leaves its {width} bits")
+            raise VerifyError(f"the score of class {c} exceeds its {width} bits")
         bias[c] = constant - low
     return DecodedLayer(signs > 0, bias, signs != 0)
 

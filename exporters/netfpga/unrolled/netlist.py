@@ -137,7 +137,7 @@ class Netlist:
     def at_least(
         self, bound: int, literals: Sequence[int], weights: Sequence[int], name: str
     ) -> int:
-        """A literal that tells whether a weighted sum of at most six literals reaches ``bound``."""
+        """Build a literal that says whether a sum of up to six weighted literals reaches a bound."""
         total = sum(weights)
         if not 0 < bound <= total:
             return TRUE if bound <= 0 else FALSE
@@ -149,7 +149,7 @@ class Netlist:
     def any_of(
         self, literals: Iterable[int], name: str, weights: Sequence[int] | None = None
     ) -> int:
-        """OR of literals as a tree of tables; the weights tell the decoder what each bit counts."""
+        """Build the OR of literals as a tree of tables, with weights for the decoder to check."""
         listed = list(literals)
         counted: dict[int, int] = {}
         for literal, weight in zip(listed, weights or [1] * len(listed), strict=True):

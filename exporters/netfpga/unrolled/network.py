@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a model into look-up tables: needless parts are dropped, and sums are shared."""
+"""Turns a model into look-up tables: drops needless parts, and shares sums."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class LutNetwork:
         margin: literals of the margin, lowest bit first.
         hidden: literals of the hidden bits, layer by layer; read by the trace.
         with_scores: whether scores and margin are outputs of the core and not of the trace alone.
-        shunt: literal that tells whether the margin is below the model's threshold; empty without
-            one.
+        shunt: literal that says whether the margin is below the model's threshold; empty without a
+            threshold.
     """
 
     net: Netlist
@@ -83,7 +83,7 @@ def build(model: BinaryModel, *, scores: bool) -> LutNetwork:
 
     Args:
         model: the network.
-        scores: whether to output scores and margin beside the class. Without them, neurons and
+        scores: whether to output scores and margin in addition to the class. Otherwise neurons and
             inputs that do not affect the class are dropped, unless the margin of three or more
             classes decides about shunting.
     """
@@ -311,7 +311,7 @@ class _Builder:
         return (wins,), (self.net.all_of((undecided, decided ^ 1), "shunt"),)
 
     def below(self, margin: Sequence[int], threshold: int) -> int:
-        """A literal that tells whether a margin is below a threshold."""
+        """Build a literal that says whether a margin is below a threshold."""
         heap = BitHeap()
         for power, literal in enumerate(margin):
             heap.add_bit(literal, 1 << power)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules as look-up tables: neurons that are an OR of ANDs, such as a decision tree and its leaves.
+"""Builds rules as look-up tables: neurons that are an OR of ANDs, such as a tree and its leaves.
 
 A neuron that fires if all its inputs agree is an AND; a neuron above that fires if any of these
 fires is a rule. The ANDs are not built one by one: common factors are extracted variable by
@@ -27,7 +27,7 @@ from n3ic.model.network import BinaryModel
 Cube = frozenset[int]  # literals of an AND
 _MOST_LITERALS = 64  # per AND, because the recursion is as deep
 _CUTS = 12  # cuts kept per gate
-_COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a table by inputs: small ones may share a site
+_COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # cost of a table by inputs: small ones share sites
 
 
 @dataclass(frozen=True, eq=False)

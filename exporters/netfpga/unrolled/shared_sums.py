@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many sums of the same bits at once, with common partial sums computed once.
+"""Computes many sums of the same bits, with common partial sums computed once.
 
-Two neurons with weights of +1 and -1 are ``S + D`` and ``S - D``, where S sums the inputs on whose
-sign they agree and D the others: half the work. Two such pairs divide the inputs into eight cells
-by the four signs, each counted once and used by both pairs. With masks there are further cells of
+Two neurons with weights of +1 and -1 are ``S + D`` and ``S - D``. S sums the inputs on whose sign
+the neurons agree, and D the others, which halves the work. Two such pairs divide the inputs into
+eight cells by the four signs. Each cell is counted once and used by both pairs. Masks add cells of
 inputs that only one of the two neurons has.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The size of an unrolled core, without synthesis.
+"""Estimates the size of an unrolled core without synthesis.
 
-The generator knows its look-up tables and registers. What remains to be predicted is which chains
-of registers Yosys turns into shift registers.
+The generator knows its look-up tables and registers. Only the chains of registers that Yosys turns
+into shift registers must be predicted.
 """
 
 from __future__ import annotations

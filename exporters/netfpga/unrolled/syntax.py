@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the Verilog of an unrolled core: cells, registers and outputs, and when they are valid.
+"""Parses the Verilog of an unrolled core: cells, registers and outputs, and their clocks.
 
-Knows the subset that such a core is written in and nothing of the program that wrote it.
+The parser knows the subset of Verilog that such a core uses. It shares no code with the writer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Literal = tuple[str, int]  # (signal, inverted); the signal "" is the constant 0
 
 @dataclass(frozen=True)
 class Module:
-    """A cell's module: a truth table an output, bit ``i`` for the inputs that read ``i``."""
+    """A cell's module: one truth table per output, whose bit ``i`` is for the input value ``i``."""
 
     name: str
     n_inputs: int
@@ -52,10 +52,10 @@ class ParsedCore:
 
 
 def read_modules(text: str) -> dict[str, Module]:
-    """The modules of cells, by name.
+    """Parse the modules of cells, by name.
 
     Raises:
-        VerifyError: the text is not what cells are written in.
+        VerifyError: the text is outside the subset of cells.
     """
     found = {}
     for match in re.finditer(r"\bmodule\s+(\w+)\s*\((.*?)\);(.*?)\bendmodule\b", _bare(text), re.S):
@@ -87,7 +87,7 @@ def _module(name: str, ports: str, body: str) -> Module:
 
 
 def _evaluate(text: str, values: dict[str, int], full: int, where: str) -> int:
-    """A truth table of an expression of ``!``, ``&``, ``^`` and ``|``, from those of its terms."""
+    """Compute the truth table of an expression of ``!``, ``&``, ``^`` and ``|`` from its terms'."""
     tokens = re.findall(r"\w+\[\w+\]|\w+|\S", text)
 
     def term() -> int:
@@ -120,11 +120,11 @@ def _evaluate(text: str, values: dict[str, int], full: int, where: str) -> int:
 
 
 def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> ParsedCore:
-    """The cells and outputs of a core.
+    """Parse the cells and outputs of a core.
 
     Raises:
-        VerifyError: the text is not what a core is written in, or signals of different clocks
-            meet.
+        VerifyError: the text is outside the subset of cores, or a cell reads signals of different
+            clocks.
     """
     header = re.search(
         r"\bmodule\s+n3ic_core\b.*?\)\s*\(.*?\);", text := _bare(text, debug=debug), re.S
@@ -149,7 +149,7 @@ def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> P
 
 @dataclass(frozen=True)
 class _Made:
-    """A cell as its text has it: module, inputs and outputs by port."""
+    """An instance in the text: module, inputs and outputs by port."""
 
     name: str
     module: Module
@@ -158,9 +158,9 @@ class _Made:
 
 
 class _Reader:
-    """Takes statement after statement, then follows the outputs back to the inputs.
+    """Parses the statements one by one, then follows the outputs back to the inputs.
 
-    A signal is known with the clock in which it is valid.
+    For each signal it finds the clock in which the signal is valid.
     """
 
     def __init__(self, n_inputs: int, modules: dict[str, Module]) -> None:
@@ -192,7 +192,7 @@ class _Reader:
         )
 
     def _nothing(self, match: re.Match[str]) -> None:
-        """A statement that says nothing of the network."""
+        """Skip a statement that does not affect the network."""
 
     def _valid(self, match: re.Match[str]) -> None:
         self.depth = int(match[1])
@@ -216,7 +216,7 @@ class _Reader:
     def _instance(self, match: re.Match[str]) -> None:
         kind, name, inputs, ports = match.groups()
         if kind not in self.modules:
-            raise VerifyError(f"there is no module {kind}")
+            raise VerifyError(f"no module is named {kind}")
         module = self.modules[kind]
         connected = dict(re.findall(r"\.(\w+)\((\w*)\)", ports))
         if inputs.count(",") + 1 != module.n_inputs or set(connected) != set(module.outputs):
@@ -231,7 +231,7 @@ class _Reader:
     # --- following ---------------------------------------------------------------------------
 
     def _literals(self, text: str, where: str) -> tuple[tuple[Literal, ...], int]:
-        """Literals, lowest bit first, and the clock that all of them have; 0 for constants."""
+        """Resolve literals, lowest bit first, and their common clock; 0 for constants."""
         out: list[Literal] = []
         clock = 0
         for item in reversed([part.strip() for part in text.split(",")]):
@@ -242,22 +242,24 @@ class _Reader:
             self._follow(name)
             when = self.clocks[name]
             if clock not in (0, when):
-                raise VerifyError(f"{where}: {name} is of clock {when}, beside others of {clock}")
+                raise VerifyError(
+                    f"{where}: {name} is valid in clock {when}, other inputs in clock {clock}"
+                )
             clock = when
             signal, flip = self.aliases[name]
             out.append((signal, flip ^ inverted))
         return tuple(out), clock
 
     def _follow(self, name: str) -> None:
-        """Find out what a signal is and when."""
+        """Find the driver of a signal, and the clock in which it is valid."""
         if name in self.clocks:
             if not self.clocks[name]:
-                raise VerifyError(f"{name} is read before it is there")
+                raise VerifyError(f"{name} depends on itself")
             return
         driver = self.drivers.get(name)
         if driver is None:
             raise VerifyError(f"nothing drives {name}")
-        self.clocks[name] = 0  # on its way
+        self.clocks[name] = 0  # marks a signal that is being resolved, to find cycles
         if isinstance(driver, str):
             (self.aliases[name],), clock = self._literals(driver, name)
             self.clocks[name] = clock + 1
@@ -278,7 +280,7 @@ class _Reader:
 
 
 def _bare(text: str, *, debug: bool = True) -> str:
-    """The text of a build, without comments."""
+    """Select the text of a build, and remove comments."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
     return "\n".join(_chosen(text.splitlines(), debug=debug))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unrolled core as Verilog-2005."""
+"""Renders the unrolled core as Verilog-2005."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Section:
     """The cells of one neuron or one sum.
 
     Attributes:
-        comments: description of the section, in words.
+        comments: description of the section for readers.
         wires: the wires that its cells drive.
         instances: the cells.
         delays: registers of the wires.
@@ -73,12 +73,12 @@ class Section:
 
 
 def core_text(network: LutNetwork, plan: Schedule, model: BinaryModel) -> str:
-    """The file ``n3ic_core.v``."""
+    """Render the file ``n3ic_core.v``."""
     return render(FOLDER, "n3ic_core.v.j2", _values(network, plan, model), {"wrapped": _wrapped})
 
 
 def cells_text(network: LutNetwork, plan: Schedule) -> str:
-    """The file ``n3ic_cells.v``: the modules that the core instantiates."""
+    """Render the file ``n3ic_cells.v``: the modules that the core instantiates."""
     kinds = {network.net.table(node).cell.kind for node in plan.stage}
     return render(
         FOLDER, "n3ic_cells.v.j2", {"kinds": sorted(kinds, key=_by_name)}, {"wrapped": _wrapped}
@@ -138,7 +138,7 @@ def _of_bit(model: BinaryModel, bit: int) -> str:
 
 
 def _comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
-    """Descriptions of the sections, by name."""
+    """Describe the sections, by name."""
     out: dict[str, tuple[str, ...]] = {}
     for i, layer in enumerate(model.hidden):
         for j in range(layer.n_outputs):
@@ -160,7 +160,7 @@ def _comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
 
 
 def _ranges(model: BinaryModel, bits: Iterable[int]) -> str:
-    """Bits in words: features and their bit ranges."""
+    """Describe bits: features and their bit ranges."""
     wanted = set(bits)
     out = []
     for start, field in zip(model.input.offsets, model.input.fields, strict=True):
@@ -244,7 +244,7 @@ class _Names:
         return Delay(name, count - kept, self._late(node, kept))
 
     def _instances(self, nodes: list[int]) -> tuple[CellInstance, ...]:
-        """One instance per cell and stage, with those of its outputs that are among the nodes."""
+        """Make one instance per cell and stage, with those outputs that are among the nodes."""
         found: dict[tuple[NetlistCell, int], dict[int, int]] = defaultdict(dict)
         for node in nodes:
             table = self.net.table(node)

@@ -346,7 +346,7 @@ def test_no_word_of_weights_that_change_under_running_threads(exported):
     _, out = exported
     text = (out / "README.md").read_text()
     assert "while the program runs" not in text
-    assert "For another network export again" in text
+    assert "To change the network, export again" in text
 
 
 def test_broken_code_is_a_clear_error(exported):

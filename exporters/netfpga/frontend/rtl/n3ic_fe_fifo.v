@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FIFO in a memory with a read latency of one clock; the oldest word is at the output.
+// A FIFO in a memory with a read latency of one clock. The output shows the oldest word.
 module n3ic_fe_fifo #(
     parameter WIDTH   = 8,
     parameter DEPTH_W = 5  // 2^DEPTH_W words
@@ -11,7 +11,7 @@ module n3ic_fe_fifo #(
     output wire             out_valid,
     output wire [WIDTH-1:0] out_data,
     input  wire             pop,
-    output reg  [DEPTH_W:0] level  // words in it, the one at the output among them
+    output reg  [DEPTH_W:0] level  // number of words, including the one at the output
 );
     reg [WIDTH-1:0]   words [0:(1 << DEPTH_W)-1];
     reg [DEPTH_W-1:0] head, tail;

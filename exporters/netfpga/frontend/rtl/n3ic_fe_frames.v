@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns answers into Ethernet frames: makes the headers and appends the payload. Sources take
-// turns. One beat leaves per clock while an answer waits.
+// Turns answers into Ethernet frames: writes the headers and appends the payload. Sources take
+// turns. While an answer waits, one beat leaves per clock.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_frames #(
     parameter W       = 64,
@@ -13,8 +13,8 @@ module n3ic_fe_frames #(
     input  wire [47:0]               cfg_mac,
     input  wire [31:0]               cfg_ip,
     input  wire [15:0]               cfg_port,
-    // kind (1 ARP, 2 echo, 3 UDP, 4 TCP), MAC, IP, port, bytes of payload, their sum, and of TCP
-    // sequence and acknowledgement number, our port, flags, window, and whether the MSS is told
+    // Kind (1 ARP, 2 echo, 3 UDP, 4 TCP), MAC, IP, port, bytes of payload, their sum. For TCP also
+    // sequence and acknowledgement number, our port, flags, window, and whether to announce the MSS.
     input  wire [SOURCES-1:0]        meta_valid,
     input  wire [META_W*SOURCES-1:0] metas,
     output wire [SOURCES-1:0]        meta_pop,
@@ -33,7 +33,7 @@ module n3ic_fe_frames #(
     integer i, j;
 
     // --- whose turn it is -------------------------------------------------------------------
-    reg  [SOURCES-1:0] served;  // in this round
+    reg  [SOURCES-1:0] served;  // sources that had their turn in this round
     reg  [SOURCES-1:0] grant;
     always @* begin
         grant = {SOURCES {1'b0}};
@@ -158,8 +158,8 @@ module n3ic_fe_frames #(
     end
 
     // --- beats ---------------------------------------------------------------------------------
-    reg  [12:0]    index;  // of the frame's next beat
-    reg  [15:0]    sent;   // bytes of the payload that have been taken
+    reg  [12:0]    index;  // number of the frame's next beat
+    reg  [15:0]    sent;   // bytes of the payload that have left
     reg  [8*W-1:0] earlier; // the payload's beat before
     wire [12:0]    split = {6'd0, head_c >> LOG};  // the beat in which the header ends
     reg  [8*W-1:0] now;

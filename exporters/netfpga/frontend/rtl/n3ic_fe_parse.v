@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses Ethernet frames into three queues: the beats up to the end of the IPv4 packet, the header
-// fields, and, once a frame has ended, whether its checksums and lengths hold. It takes one beat
-// per clock of any frame.
+// fields, and, after the last beat, whether checksums and lengths are right. It takes one beat per
+// clock, whatever the frame is.
 //
-// Frames for others leave with kind 0, and the next module drops their beats.
+// Frames for other receivers leave with kind 0, and the next module drops their beats.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_parse #(
     parameter W       = 64,    // bytes of a beat: 8 or 64
     parameter META_W  = 242,
-    parameter MTU     = 1500,  // bytes of an IPv4 packet, at most
+    parameter MTU     = 1500,  // maximum bytes of an IPv4 packet
     parameter TCP     = 0,
-    parameter BEATS_W = 5      // 2^BEATS_W beats wait
+    parameter BEATS_W = 5      // the queue holds 2^BEATS_W beats
 ) (
     input  wire              clk,
     input  wire              rst,
@@ -34,9 +34,9 @@ module n3ic_fe_parse #(
     output wire              sound,
     input  wire              meta_pop,  // both
 
-    output wire [5:0]        count  // of a frame: one of what became of its headers, or damaged
+    output wire [5:0]        count  // one bit per frame: the fate of its headers, or damaged
 );
-    localparam HEADER = 58;              // bytes that are looked at: to the TCP option of the MSS
+    localparam HEADER = 58;              // bytes to inspect: up to the TCP option of the MSS
     localparam HB     = (HEADER - 1) / W;  // the beat of the last one
     localparam FRAMES_W = 5;
     localparam BEAT_W = 14;
@@ -86,7 +86,7 @@ module n3ic_fe_parse #(
         if (!past1 && here1 > W) short1 = 1'b1;
     end
 
-    // --- stage 2: the header stands still; the words are added up ---------------------------
+    // --- stage 2: the header is complete; the words are added up ----------------------------
     reg  [8*HEADER-1:0]  header2;
     reg                  valid2, first2, last2, bad2, meta2, runt2;
     always @(posedge clk) begin
@@ -153,10 +153,10 @@ module n3ic_fe_parse #(
                 && `N3IC_FIELD(22, 6) == from_mac && (to_mac == cfg_mac || &to_mac) && !from_mac[40];
             ip3  <= kind == 16'h0800 && to_mac == cfg_mac && !from_mac[40];
             mine3 <= to_ip == cfg_ip;
-            // No options, no fragment, and no more than the frames here may have.
+            // No options, no fragment, and no longer than the MTU.
             whole_ip3 <= `N3IC_FIELD(14, 1) == 8'h45 && (`N3IC_FIELD(20, 2) & 16'h3fff) == 16'd0
                 && ip_bytes <= MTU;
-            // An answer goes to a host: neither to this card, nor to a group, nor to nobody.
+            // The answer must go to one host: not to this card, to a group, or to no address.
             source3 <= from_ip != cfg_ip && from_ip[31:24] != 8'd0 && from_ip[31:24] != 8'd127
                 && from_ip[31:29] != 3'b111;
             icmp3 <= protocol == 8'd1 && `N3IC_FIELD(34, 2) == 16'h0800 && ip_bytes >= 16'd28;
@@ -164,7 +164,7 @@ module n3ic_fe_parse #(
                 && `N3IC_FIELD(36, 2) == cfg_port && `N3IC_FIELD(34, 2) != 16'd0;
             tcp3 <= TCP != 0 && protocol == 8'd6 && offset >= 6'd20 && inner >= {10'd0, offset}
                 && `N3IC_FIELD(34, 2) != 16'd0;
-            // What the payload is: behind the UDP or TCP header, of an echo behind its checksum.
+            // The payload begins after the UDP or TCP header; that of an echo after its checksum.
             start3  <= kind == 16'h0806 ? 7'd42 : protocol == 8'd1 ? 7'd38 : protocol == 8'd17 ? 7'd42
                 : 7'd34 + {1'b0, offset};
             length3 <= kind == 16'h0806 ? 16'd0 : protocol == 8'd1 ? inner - 16'd4
@@ -215,8 +215,8 @@ module n3ic_fe_parse #(
     wire [15:0] sum5   = fold5[15:0] + {15'd0, fold5[16]};
     wire        sound5 = !bad5 && (!checked5 || sum5 == 16'hffff);
 
-    // What became of the headers: not for us, header damaged, fragment or options or too long,
-    // from nobody or to no port, taken; and damaged at its end.
+    // The fate of the headers: for another receiver; header damaged; fragment, options or too long;
+    // from no host or to no port; accepted. The last bit: damaged at its end.
     assign count = {
         valid5 && !sound5,
         meta3 && what3 != 3'd0,
@@ -244,7 +244,7 @@ module n3ic_fe_parse #(
         .clk(clk), .rst(rst), .push(valid5), .in_data(sound5),
         .out_valid(sound_valid), .out_data(sound), .pop(meta_pop), .level(sounds)
     );
-    // Room for what the stages hold.
+    // The queue must have room for the beats in the stages, which cannot stop.
     assign s_axis_tready = beats < (1 << BEATS_W) - 4 && frames < (1 << FRAMES_W) - 8 && !rst;
 endmodule
 /* verilator lint_on WIDTH */

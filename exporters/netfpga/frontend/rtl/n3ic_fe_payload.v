@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame's beats to its payload, which begins with the first byte of a beat, and what its headers
-// say beside it. The last beat tells whether the frame is sound.
+// Turns a frame's beats into its payload, aligned to the first byte of a beat, with its header
+// fields. The last beat says whether the frame is sound.
 //
-// With BYPASS the payload leaves while the frame comes in, and whoever takes it must undo what it
-// did if the frame is not sound. Without, a frame waits until it has come in whole, and leaves only
-// if it is sound.
+// With BYPASS the payload leaves while the frame still comes in. If the frame turns out damaged, the
+// receiver must undo its work. Without BYPASS a frame waits until it is complete, and leaves only if
+// it is sound.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_payload #(
     parameter W      = 64,
@@ -29,7 +29,7 @@ module n3ic_fe_payload #(
     output reg               out_first,
     output reg               out_last,
     output reg               out_sound,  // with the last beat
-    output reg  [CW-1:0]     out_count,  // bytes of it; those above are 0
+    output reg  [CW-1:0]     out_count,  // number of bytes; the bytes above are 0
     output reg  [8*W-1:0]    out_data,
     output reg  [META_W-1:0] out_meta
 );
@@ -42,12 +42,12 @@ module n3ic_fe_payload #(
     reg  [8*W-1:0] data;  // the beat before the queue's oldest
     reg            valid, last;
     reg  [6:0]     index;
-    reg  [15:0]    left;  // bytes that have not left
+    reg  [15:0]    left;  // bytes of the payload that have not left
     reg            begun, done;
     wire [6:0]     skip = start >> LOG;
     wire [LOG-1:0] turn = start[LOG-1:0];
     wire           go   = valid && meta_valid;
-    // A frame leaves if it is for the card; without the bypass, once it is known to be sound.
+    // A frame for the card leaves; without the bypass, only after it is known to be sound.
     wire           lost = kind == 3'd0 || (BYPASS == 0 && sound_valid && !sound);
     wire           held = !lost && BYPASS == 0 && !sound_valid;
     wire [15:0]    now  = begun ? left : length;
@@ -56,7 +56,7 @@ module n3ic_fe_payload #(
     wire           ends = now <= W || last;
     wire           can  = emit && (!more || beat_valid) && (!ends || sound_valid);
     wire           leave = can && (!out_valid || out_ready);
-    // A beat is done with when its bytes have left, or when none of them shall.
+    // A beat is finished when its bytes have left, or when none of them is to leave.
     wire           used = go && !held && (emit ? leave : 1'b1) && (!last || sound_valid);
     assign beat_pop = beat_valid && (!valid || used);
     assign meta_pop = used && last;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the payload of an answer until it is complete: only then its length, the sum of its bytes,
-// and whether it is sent at all are known.
+// Keeps the payload of an answer until it is complete. Only then are its length and the sum of its
+// bytes known, and whether to send it at all.
 module n3ic_fe_replies #(
     parameter W       = 64,
     parameter CW      = 7,
@@ -13,7 +13,7 @@ module n3ic_fe_replies #(
     output wire               in_ready,
     input  wire               in_last,
     input  wire               in_keep,   // with the last beat
-    input  wire [CW-1:0]      in_count,  // bytes of it; 0 in a last beat alone
+    input  wire [CW-1:0]      in_count,  // number of bytes; 0 only in a last beat
     input  wire [8*W-1:0]     in_data,
     input  wire [TAG_W-1:0]   in_tag,    // with the last beat
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns results into messages. A plan says how many results belong to a message, and where it begins
-// and ends. Results wait for their plan's turn, so executors need not wait.
+// Turns results into messages. A plan gives the number of results of a message, its beginning and
+// its end. Results wait for their plan's turn, so executors need not wait.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_results #(
     parameter W        = 64,
@@ -12,7 +12,7 @@ module n3ic_fe_results #(
     parameter [31:0] MODEL = 32'd0,
     parameter TAG_W    = 112,
     parameter PLAN_W   = TAG_W + 58,
-    parameter PLANS_W  = 6    // 2^PLANS_W plans wait: more than an executor has clocks
+    parameter PLANS_W  = 6    // 2^PLANS_W plans wait: more than an executor's latency in clocks
 ) (
     input  wire                  clk,
     input  wire                  rst,
@@ -87,7 +87,7 @@ module n3ic_fe_results #(
     end
 
     // --- an item of a message -----------------------------------------------------------------
-    // A header names the model of the first result; one that comes before it, that of the export.
+    // A header names the model of the first result. If it leaves before, it names the export's.
     wire [31:0]  named = k != 3'd0 && fault == 3'd0 ? model : MODEL;
     wire [159:0] first = {
         16'h4e33, 8'd1, fault != 3'd0 ? 8'd2 : 8'd1, id, named, fault != 3'd0 ? 16'd0 : rows,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to rows. Messages come as payload, one a datagram or one behind another in a stream; up
-// to N rows of one go to N executors in a clock. What the results will belong to goes beside them,
-// in their order.
+// Splits requests into rows. A datagram holds one message; in a stream, messages follow each other.
+// Up to N rows of a message go to N executors per clock. A plan for the results leaves with them, in
+// the same order.
 //
-// A stream's segment may end within a message. The rest is kept in `remains` and comes back with
+// A segment of a stream may end within a message. `remains` keeps the rest, which comes back with
 // the next segment of its session.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_rows #(
     parameter W        = 64,
     parameter CW       = 7,
-    parameter N        = 1,   // rows a clock
+    parameter N        = 1,   // rows per clock
     parameter ROW      = 32,  // bytes of a row
     parameter REST     = 32,  // the larger of ROW and the 16 bytes of a header
     parameter MAX_ROWS = 90,
     parameter [31:0] MODEL = 32'd0,
-    parameter ANY_MODEL = 0,  // the executor may hold another one by now: its results say which
+    parameter ANY_MODEL = 0,  // 1: the executor's model may change; its results name it
     parameter TAG_W    = 112,
     parameter REMAINS_W = 8*REST + 18 + $clog2(2*W + REST + 1),
     parameter PLAN_W   = TAG_W + 58
@@ -51,7 +51,7 @@ module n3ic_fe_rows #(
     localparam LW   = $clog2(CAP + 1);
     integer j;
 
-    reg  [8*CAP-1:0] bytes;  // those that wait, the oldest lowest
+    reg  [8*CAP-1:0] bytes;  // waiting bytes, the oldest lowest
     reg  [LW-1:0]    level;
     reg  [1:0]       state;
     reg  [15:0]      rows_left;
@@ -76,7 +76,7 @@ module n3ic_fe_rows #(
         : rows == 16'd0 || rows > MAX_ROWS ? 3'd6 : !stream && expected != {16'd0, length} ? 3'd7 : 3'd0;
     wire        reply = !stream && head && magic == 16'h4e33 && kind != 8'd0;  // never answered
 
-    // --- what this clock does -------------------------------------------------------------------
+    // --- the step of this clock -----------------------------------------------------------------
     wire        at_head = state == HEAD && open && head;
     wire        good    = at_head && wrong == 3'd0 && !reply;
     wire        bad     = state == HEAD && open && ((head && (wrong != 3'd0 || reply)) || (ended && !stream && !head));
@@ -89,7 +89,7 @@ module n3ic_fe_rows #(
     end
     wire        all   = due == {12'd0, k};
     wire        item  = open && (good || (state == ROWS && k != 4'd0));
-    // A datagram ends with its last row; a segment when it has no whole row or header more.
+    // A datagram ends with its last row; a segment ends without a further whole row or header.
     wire        close = open && ended && ((item && all && !stream) || (!item && !bad));
     wire        plans = item || close;
     wire        fire  = plans && plan_ready && (!item || k == 4'd0 || ask_ready);
@@ -139,7 +139,7 @@ module n3ic_fe_rows #(
             base = {LW {1'b0}};
         end
     end
-    wire skips = bad || (state == SKIP && !finish);  // bytes that come in are of no use
+    wire skips = bad || (state == SKIP && !finish);  // incoming bytes are dropped
     always @(posedge clk) begin
         if (load) begin
             {state, rows_left} <= in_remains[REMAINS_W-1 -: 18];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ones' complement sum of a beat's 16-bit words, two clocks later.
+// Computes the ones' complement sum of a beat's 16-bit words, in two clocks.
 module n3ic_fe_sum #(
     parameter W = 64
 ) (

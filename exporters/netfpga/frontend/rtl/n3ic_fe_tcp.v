@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP for a bounded number of sessions that peers open. Data is accepted only in order; a segment
-// that comes too early is dropped and requested again. Results are kept as records, each a segment,
-// until they are acknowledged; a timer resends all of them from the oldest on.
+// TCP for a bounded number of sessions that peers open. Data is accepted only in order: a segment
+// that comes too early is dropped, and the peer sends it again. Results are kept as records, one per
+// segment, until they are acknowledged. A timer resends all of them, from the oldest on.
 //
-// A segment is accepted only if there is room for the most results that it can request. The window
-// announces room for that many such segments, so results never wait for room.
+// A segment is accepted only if the memory has room for all results that it can request. The window
+// announces as many segments as that holds for, so results never wait for room.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_tcp #(
     parameter W         = 64,
@@ -15,11 +15,11 @@ module n3ic_fe_tcp #(
     parameter REMAINS_W = 282,
     parameter SESSIONS  = 4,
     parameter SW        = 2,
-    parameter MSS       = 1460,  // bytes of a segment, as the other end is told
+    parameter MSS       = 1460,  // bytes of a segment, as announced to the peer
     parameter WORDS_W   = 7,     // 2^WORDS_W beats of results are kept for a session
-    parameter SEG_WORDS = 26,    // beats of the results of a segment, at most
+    parameter SEG_WORDS = 26,    // maximum beats of the results of a segment
     parameter RECORDS_W = 5,     // 2^RECORDS_W records
-    parameter SEG_RECORDS = 5    // records of the results of a segment, at most
+    parameter SEG_RECORDS = 5    // maximum records of the results of a segment
 ) (
     input  wire                 clk,
     input  wire                 rst,
@@ -58,10 +58,10 @@ module n3ic_fe_tcp #(
 );
     localparam PW = WORDS_W + 1, RW = RECORDS_W + 1, LOG = CW - 1;
     localparam REC_W = WORDS_W + 16 + 16 + 32;
-    localparam MOST = 8;  // segments that the window tells of
-    localparam AGE = 600; // ticks after which a silent session is forgotten
+    localparam MOST = 8;  // maximum segments that the window announces
+    localparam AGE = 600; // ticks after which a silent session ends
     localparam FIN = 0, SYN = 1, RST = 2, ACK = 4;  // bits of the flags
-    localparam [1:0] SKIP = 2'd2;  // of the rows: the stream is not understood any more
+    localparam [1:0] SKIP = 2'd2;  // state of n3ic_fe_rows: the stream cannot be parsed any more
     integer i;
 
     // --- sessions -------------------------------------------------------------------------------
@@ -69,10 +69,10 @@ module n3ic_fe_tcp #(
     reg [47:0] mac [0:SESSIONS-1];
     reg [31:0] ip [0:SESSIONS-1];
     reg [15:0] port [0:SESSIONS-1];
-    reg [31:0] rcv_nxt [0:SESSIONS-1];   // the next byte that is taken
+    reg [31:0] rcv_nxt [0:SESSIONS-1];   // the next byte to accept
     reg [31:0] snd_una [0:SESSIONS-1];   // the oldest byte that is not acknowledged
     reg [31:0] snd_end [0:SESSIONS-1];   // behind the last byte of the results
-    reg [15:0] window [0:SESSIONS-1];    // of the other end
+    reg [15:0] window [0:SESSIONS-1];    // the peer's window
     reg [2:0]  under_way [0:SESSIONS-1]; // segments whose results are being computed
     reg [RW-1:0] head [0:SESSIONS-1];    // records: the oldest, the next to send, behind the last
     reg [RW-1:0] next [0:SESSIONS-1];
@@ -89,7 +89,7 @@ module n3ic_fe_tcp #(
     reg [31:0] now, ticks;
     wire       tick = ticks == 32'd0;
 
-    // Segments for which a session has room.
+    // Number of segments for which a session has room.
     function [3:0] room(input [PW-1:0] from, input [PW-1:0] to, input [RW-1:0] oldest, input [RW-1:0] newest,
                         input [2:0] busy);
         reg [PW-1:0] beats;
@@ -110,7 +110,7 @@ module n3ic_fe_tcp #(
     reg [2:0]  r_state;
     reg        hit, vacant, feed, was_saved, was_full, is_sound;
     reg [SW-1:0] sel;
-    reg [META_W-1:0] held;  // the next frame's stand at the input once this one's last beat is taken
+    reg [META_W-1:0] held;  // a copy: after the last beat, the input shows the next frame's fields
     wire [47:0] s_mac;
     wire [31:0] s_ip, s_seq, s_ack;
     wire [15:0] s_port, s_own, s_length, s_window, s_mss;
@@ -143,7 +143,7 @@ module n3ic_fe_tcp #(
     wire        freed = head[sel] != tail[sel] && $signed(snd_una[sel] - oldest[31:0]) >= 0;
     wire [PW-1:0] oldest_words = (oldest_bytes + W - 1) >> LOG;
 
-    // --- a reset for a segment that belongs to nobody --------------------------------------------
+    // --- a reset for a segment of no session -----------------------------------------------------
     reg               reset_due;
     reg [OUT_W-1:0]   reset;
 
@@ -179,7 +179,7 @@ module n3ic_fe_tcp #(
     wire t_more = next[t] != tail[t];
     wire t_fits = force_one[t] || t_record[31:0] - snd_una[t] <= {16'd0, window[t]};
     wire t_open = used[t] && !opening[t];
-    // What was read is the next record still, and was one when it was read.
+    // The record that was read existed then, and is still the next to send.
     wire t_sends = t_open && t_known && t_next == next[t] && t_fits;
     wire t_fin   = t_open && fin_due[t] && !fin_out[t] && !t_more && under_way[t] == 3'd0;
     wire t_acks  = t_open && ack_due[t] && under_way[t] == 3'd0;  // else with the results
@@ -312,7 +312,7 @@ module n3ic_fe_tcp #(
             end
         endcase
 
-        // --- segments in, which have the last word --------------------------------------------------
+        // --- segments in: their assignments come last and win ---------------------------------------
         if (saved) was_saved <= 1'b1;
         case (r_state)
             R_IDLE: if (in_valid && in_first) begin
@@ -401,7 +401,7 @@ module n3ic_fe_tcp #(
                         if (fin_out[sel] && acked == allowed) fin_done[sel] <= 1'b1;
                         if (fin_out[sel] && acked == allowed && (fin_in[sel] || fin_now)) used[sel] <= 1'b0;
                     end else if (fin_now && fin_done[sel]) used[sel] <= 1'b0;
-                    // A byte before the next one: is the session alive, or its window open again?
+                    // A byte before the next one is a probe: of the session, or of a closed window.
                     if (s_length != 16'd0 || s_flags[FIN] || s_seq + 32'd1 == rcv_nxt[sel]) ack_due[sel] <= 1'b1;
                     rcv_nxt[sel] <= rcv_nxt[sel] + (feed ? {16'd0, s_length} : 32'd0) + {31'd0, fin_now};
                     if (fin_now) begin
@@ -420,7 +420,7 @@ module n3ic_fe_tcp #(
             end
             default: if (was_saved || saved) r_state <= R_IDLE;
         endcase
-        // The rows end a segment after its last beat, when it is known whether it is sound.
+        // n3ic_fe_rows ends a segment after its last beat, which says whether it is sound.
         if (saved && is_sound) begin
             contexts[sel] <= remains;
             if (remains[REMAINS_W-1 -: 2] == SKIP) fin_due[sel] <= 1'b1;

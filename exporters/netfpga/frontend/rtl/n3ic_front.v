@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front end: a MAC's AXI4-Stream of W bytes a beat on one side, executors on the other.
-// ARP and ICMP echo are answered here; inference messages come and go over UDP, and over TCP where
-// TCP is 1.
+// The front end between a MAC's AXI4-Stream of W bytes per beat and the executors. It answers ARP
+// and ICMP echo itself. Inference messages come and go over UDP, and over TCP if TCP is 1.
 //
-// Executors take rows in the order of their index, as many of them in a clock as have one, and
-// answer in order; all take as long. A result is `RESULT` bytes, the first one highest.
+// In each clock, executor 0 gets the first row, executor 1 the second, and so on. They answer in
+// order, and all have the same latency. A result has `RESULT` bytes, the first one highest.
 module n3ic_front #(
     parameter W        = 64,
     parameter N        = 1,    // executors
@@ -32,7 +31,7 @@ module n3ic_front #(
     input  wire [31:0]           cfg_ip,
     input  wire [15:0]           cfg_port,
     /* verilator lint_off UNUSEDSIGNAL */
-    input  wire [31:0]           cfg_resend,  // of TCP
+    input  wire [31:0]           cfg_resend,  // read by TCP only
     /* verilator lint_on UNUSEDSIGNAL */
 
     input  wire [8*W-1:0]        s_axis_tdata,

@@ -3,28 +3,28 @@
 // other packets pass unchanged. The ports are AXI4-Streams as in the NetFPGA-SUME reference NIC:
 // 32 bytes per beat, byte 0 in the low bits.
 //
-// Packets wait in a FIFO while their inference runs and keep their order. A packet matches by
-// EtherType, or by UDP destination port (IPv4 without options, no fragment, no VLAN tag); it
-// must hold all bytes that are read and written; otherwise it passes unchanged.
+// Packets wait in a FIFO while their inference runs, and keep their order. A packet matches by its
+// EtherType, or by its UDP destination port (IPv4 without options, no fragment, no VLAN tag). It
+// must hold all bytes that are read and written.
 //
 // The result is ten bytes, big-endian: model (4), class (2), margin (4).
 module n3ic_axis #(
     parameter        IN_W      = 256,       // bits of an input
     parameter        OFFSET    = 26,        // its first byte in the frame
-    parameter        NEED      = 58,        // bytes that a matching frame has at least
+    parameter        NEED      = 58,        // minimum bytes of a matching frame
     parameter        UDP       = 0,         // 0: match the EtherType, 1: the UDP port
     parameter [15:0] VALUE     = 16'h2323,  // EtherType or port
     parameter        SIDE      = 0,         // 1: inputs come from the side channel, not the frame
     parameter        CLASS_W   = 1,
     parameter        MARGIN_W  = 6,
     parameter        TO_PACKET = 1,         // write the result into the frame
-    parameter        RESULT_AT = 16,        // there
-    parameter        TO_USER   = 0,         // and into tuser: [47:32] class, [79:48] margin, [80] 1
-    parameter        BANKS     = 0,         // 1: an answer brings its model's id, 0: it is MODEL
+    parameter        RESULT_AT = 16,        // first byte of the result in the frame
+    parameter        TO_USER   = 0,         // write it to tuser: [47:32] class, [79:48] margin, [80] 1
+    parameter        BANKS     = 0,         // 1: an answer carries its model's id, 0: it is MODEL
     parameter [31:0] MODEL     = 32'd0,
-    parameter        PACKETS_W = 9,         // log2 of the beats that may wait
-    parameter        ASKS_W    = 4,         // log2 of the inferences that may wait
-    parameter        RESULTS_W = 6          // log2 of the inferences that may be under way
+    parameter        PACKETS_W = 9,         // log2 of the maximum number of waiting beats
+    parameter        ASKS_W    = 4,         // log2 of the maximum number of waiting inferences
+    parameter        RESULTS_W = 6          // log2 of the maximum number of inferences in flight
 ) (
     input  wire                clk,
     input  wire                rst,
@@ -40,7 +40,7 @@ module n3ic_axis #(
     output reg                 m_axis_tvalid,
     input  wire                m_axis_tready,
     output reg                 m_axis_tlast,
-    // Side channel: one input a matching packet, in their order
+    // Side channel: one input per matching packet, in their order
     input  wire [IN_W-1:0]     s_side_tdata,
     input  wire                s_side_tvalid,
     output wire                s_side_tready,
@@ -53,7 +53,7 @@ module n3ic_axis #(
     input  wire [MARGIN_W-1:0] answer_margin,
     input  wire [31:0]         answer_model
 );
-    localparam LAST_BEAT = (NEED - 1) / 32;  // the beat in which a packet is judged
+    localparam LAST_BEAT = (NEED - 1) / 32;  // the beat in which a packet is known to match
     localparam FRAME     = 32 * (LAST_BEAT + 1);
     localparam BYTES     = (IN_W + 7) / 8;
     localparam ASK_W     = (SIDE != 0) ? 1 : IN_W;
@@ -74,7 +74,7 @@ module n3ic_axis #(
         .out_data({beat_last, beat_user, beat_keep, beat_data})
     );
 
-    // --- they are judged ----------------------------------------------------------------------
+    // --- packets are matched ------------------------------------------------------------------
     reg  [7:0]         in_beat;  // stops at LAST_BEAT + 1
     /* verilator lint_off UNUSEDSIGNAL */
     wire [8*FRAME-1:0] frame;    // byte b in frame[8*b +: 8]
@@ -139,7 +139,7 @@ module n3ic_axis #(
     wire [ASKS_W:0]    ask_level;
     wire [RESULTS_W:0] result_level;
     wire               desc_match, desc_pop, result_pop;
-    reg  [RESULTS_W:0] running;  // asked, and its packet not yet gone
+    reg  [RESULTS_W:0] running;  // inferences whose packet has not left
     assign room = !desc_level[DESC_W] && desc_level[DESC_W-1:2] != {(DESC_W - 2) {1'b1}}
                && !ask_level[ASKS_W] && ask_level[ASKS_W-1:2] != {(ASKS_W - 2) {1'b1}};
     n3ic_fifo #(.WIDTH(1), .DEPTH_W(DESC_W)) judged (
@@ -220,7 +220,7 @@ module n3ic_axis #(
             for (k = 0; k < 10; k = k + 1)
                 if ({24'd0, out_beat} == (RESULT_AT + k) / 32)
                     data[8*((RESULT_AT+k)%32) +: 8] = answer[8*(9-k) +: 8];
-            // The UDP checksum no longer holds; zero means that there is none.
+            // The result changes the payload, so the UDP checksum becomes 0: not computed.
             if (UDP != 0 && out_beat == 8'd1) data[8*8 +: 16] = 16'd0;
         end
         if (desc_match && TO_USER != 0) user[80:32] = {1'b1, answer[31:0], answer[47:32]};

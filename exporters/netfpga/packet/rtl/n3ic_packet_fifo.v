@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First in, first out, in block RAM; the oldest word stands registered at the output.
+// A FIFO in block RAM. A register at the output holds the oldest word.
 module n3ic_packet_fifo #(
     parameter WIDTH   = 417,
     parameter DEPTH_W = 9  // 2^DEPTH_W words

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the ones among six bits, registered. It uses truth tables, because sums written with +
-// become carry chains, which cost more than three 6-input tables.
+// Counts the ones among six bits, with a register. The truth tables are written out, because
+// synthesis turns + into a carry chain, which costs more than three tables of six inputs.
 module n3ic_compress (
     input  wire       clk,
     input  wire [5:0] bits,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number of ones among N bits. Groups of six are counted, the counts' bits of equal weight are
-// counted again, and the three results are added.
+// Counts the ones among N bits. It counts groups of six bits, then counts the bits of equal weight
+// in these counts, and adds the three results.
 // Latency in clocks: L(N) = 1 for N <= 6, else 2 + L(ceil(N / 6)).
 module n3ic_count #(
     parameter N = 86,
@@ -15,7 +15,7 @@ module n3ic_count #(
     localparam GW     = $clog2(GROUPS + 1);
 
     wire [PAD-1:0] padded;
-    // Upper bits of a sum that cannot be reached stay unused.
+    // The sum never reaches its upper bits, which stay unused.
     /* verilator lint_off UNUSEDSIGNAL */
     wire [2:0]     group [0:GROUPS-1];
     /* verilator lint_on UNUSEDSIGNAL */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second half of a hidden layer: compares counts with thresholds and gathers the bits.
-// One vector may wait in `hold` while the next one is gathered, so that layers overlap.
+// The second half of a hidden layer: compares counts with thresholds, and gathers the bits. One
+// vector may wait in `hold` while the next one is gathered, so layers overlap.
 module n3ic_hidden #(
     parameter M       = 32,  // neurons
     parameter LANES   = 1,
@@ -55,7 +55,7 @@ module n3ic_hidden #(
 
     reg  [BITS-1:0] gathered;
     /* verilator lint_off UNUSEDSIGNAL */
-    reg  [BITS-1:0] hold;  // above M: lanes of the last row that hold no neuron
+    reg  [BITS-1:0] hold;  // bits above M are lanes of the last row without a neuron
     /* verilator lint_on UNUSEDSIGNAL */
     reg              full, hold_valid;
     reg [BANK_W-1:0] full_bank, hold_bank;
@@ -68,8 +68,8 @@ module n3ic_hidden #(
         end
     endgenerate
 
-    // At most two vectors between their first row and the next layer: one that is gathered and
-    // one that is held, so that nothing is ever overwritten.
+    // Nothing is overwritten: at most two vectors are between their first row and the next layer,
+    // one that is gathered and one that is held.
     reg  [1:0] pending;
     wire       taken = hold_valid && out_ready;
     assign start_ok  = !pending[1];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of 32-bit words: one port that writes a word, one that reads a whole row.
+// A memory of rows of 32-bit words. One port writes a word, the other reads a whole row.
 // A read takes two clocks (address, output register), as in the paper.
 module n3ic_memory #(
     parameter WORDS  = 8,            // 32-bit words of a row

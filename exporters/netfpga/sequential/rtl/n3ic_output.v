@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second half of the output layer: adds the biases, finds the best class and its margin.
-// One class a clock; the lowest index wins a tie.
+// The second half of the output layer: adds the biases, and finds the best class and its margin.
+// It takes one class per clock. The lowest index wins a tie.
 module n3ic_output #(
     parameter CLASSES = 2,
     parameter GROUP_W = 1,
@@ -40,10 +40,10 @@ module n3ic_output #(
         .wr_data(wr_data), .rd_row({early_bank, early_group}), .rd_data(bias)
     );
 
-    // The loser of each comparison is ranked a clock later, so that a clock has one comparison.
+    // The loser of each comparison is ranked one clock later, so a clock has one comparison only.
     reg                        valid, done, ranked, ranks, ranks_first;
     reg          [GROUP_W-1:0] index;
-    // Scores are ranked with their sign bit inverted, as unsigned numbers: one carry chain.
+    // With an inverted sign bit, scores compare as unsigned numbers: one carry chain is enough.
     localparam [SCORE_W-1:0] SIGN = {1'b1, {(SCORE_W - 1) {1'b0}}};
     reg          [SCORE_W-1:0] score, best, loser, second;
     reg  [SCORE_W*CLASSES-1:0] scores;

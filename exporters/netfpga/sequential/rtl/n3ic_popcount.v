@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// popcount(XNOR(w, x) & mask) of N pairs, a new one each clock.
-// `side` travels along with it; `side_early` is the same, two clocks before, to address the
-// memory of thresholds.
+// Computes popcount(XNOR(w, x) & mask) of N pairs, a new one each clock. `side` is delayed as the
+// count is. `side_early` leaves two clocks before, to address the memory of thresholds.
 module n3ic_popcount #(
     parameter N      = 256,
     parameter W      = 9,  // bits of the result, at least clog2(N + 1)

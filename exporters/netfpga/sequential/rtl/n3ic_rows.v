@@ -2,13 +2,13 @@
 // The first half of a layer: reads a row of weights each clock and counts its agreements with
 // the input. A row holds LANES neurons, or one of CHUNKS parts of a neuron.
 //
-// An input is taken in the clock after its first row is addressed (`in_ready` follows
-// `in_valid`), so that rows of one input follow those of another without a gap.
+// An input is taken in the clock after its first row is addressed (`in_ready` follows `in_valid`),
+// so the rows of one input follow those of the last without a gap.
 module n3ic_rows #(
     parameter N       = 256,  // inputs of a neuron
     parameter LANES   = 1,    // neurons of a row
-    parameter CHUNKS  = 1,    // rows of a neuron; 1 where LANES > 1
-    parameter PART    = 256,  // inputs of one neuron in a row, a multiple of 32 where CHUNKS > 1
+    parameter CHUNKS  = 1,    // rows of a neuron; 1 if LANES > 1
+    parameter PART    = 256,  // inputs of one neuron in a row, a multiple of 32 if CHUNKS > 1
     parameter GROUPS  = 32,   // rows / CHUNKS
     parameter GROUP_W = 5,    // address bits of a group
     parameter ROW_W   = 5,    // address bits of a row
@@ -83,7 +83,7 @@ module n3ic_rows #(
         end
     end
 
-    // --- what goes along with a row while it is read ------------------------------------------
+    // --- delays, as long as the read of a row --------------------------------------------------
     wire [SIDE_W-1:0]  side0 = {now_bank, chunk == {CHUNK_W {1'b0}}, last_chunk, group};
     reg  [SIDE_W-1:0]  side1, side2;
     reg  [CHUNK_W-1:0] chunk1, chunk2;
@@ -146,7 +146,7 @@ module n3ic_rows #(
         end
     endgenerate
 
-    // All lanes run in step: the first one's side is everyone's.
+    // All lanes run in step, so the side output of the first is that of all.
     /* verilator lint_off UNUSEDSIGNAL */
     wire [LANES-1:0]    valids;
     wire [SIDE_W-1:0]   sides  [0:LANES-1];

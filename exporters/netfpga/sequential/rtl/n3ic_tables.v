@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the ones among N bits as the paper does: a table of 256 entries per octet, then a tree of
+// Counts the ones among N bits like the paper: a table of 256 entries per octet, then a tree of
 // adders with a register per level. Latency in clocks: 1 + clog2(ceil(N / 8)), at least 2.
 module n3ic_tables #(
     parameter N = 256,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the best and second best of two groups of scores in two clocks. The larger number is the
-// better score. Group b holds the higher classes, so a tie goes to a.
+// Finds the best and second best of two groups of scores in two clocks. A larger number is a better
+// score. Group b holds the higher classes, so a tie goes to a.
 module n3ic_best #(
     parameter W       = 8,
     parameter CLASS_W = 1
@@ -18,7 +18,7 @@ module n3ic_best #(
 );
     reg [W-1:0] a_best1, a_second1, b_best1, b_second1;
     reg [CLASS_W-1:0] a_class1, b_class1;
-    reg b_wins, a_keeps, b_keeps;  // the second of the winner's group is the second of both
+    reg b_wins, a_keeps, b_keeps;  // keeps: the second of the winner's group is second of both
     always @(posedge clk) begin
         {a_best1, a_second1, a_class1} <= {a_best, a_second, a_class};
         {b_best1, b_second1, b_class1} <= {b_best, b_second, b_class};

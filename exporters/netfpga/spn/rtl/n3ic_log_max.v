@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The larger of two logarithms, and the term that log-add adds: log2(1 + 2^-distance). Four clocks.
+// Computes the larger of two logarithms, and log-add's correction log2(1 + 2^-distance). Four clocks.
 module n3ic_log_max #(
     parameter W      = 8,  // bits of an operand
-    parameter SIGNED = 0,  // two's complement; else the larger number is the larger logarithm
-    parameter AT_W   = 4,  // bits of a distance that the table knows
+    parameter SIGNED = 0,  // 1: operands are in two's complement, 0: unsigned
+    parameter AT_W   = 4,  // bits of the distances within the table
     parameter MORE_W = 4
 ) (
     input  wire clk,
@@ -25,7 +25,7 @@ module n3ic_log_max #(
         over_b <= wide_a - wide_b;
     end
 
-    // 2: the one that is not negative. What the table does not reach adds nothing.
+    // 2: the difference that is not negative. Beyond the table the correction is 0.
     wire         less     = over_b[W];
     wire [W-1:0] distance = less ? over_a : over_b[W-1:0];
     wire [AT_W+W-1:0] padded = {{AT_W {1'b0}}, distance};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many of up to six bits are set: two full adders and what adds their carries, so that each
+// Counts the ones among up to six bits: two full adders and an adder of their carries, so that each
 // output is one look-up table. One clock.
 module n3ic_ones #(
     parameter N = 6,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exact product, rounded to nearest. One clock.
+// Rounds an exact product to nearest. One clock.
 module n3ic_round #(
     parameter A_W      = 8,
     parameter W        = 8,

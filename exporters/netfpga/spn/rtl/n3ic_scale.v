@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exact product of a probability and a constant. Two clocks.
+// Multiplies a probability by a constant, exactly. Two clocks.
 module n3ic_scale #(
     parameter A_W = 8,
     parameter W   = 8,

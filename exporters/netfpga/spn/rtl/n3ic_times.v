@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of two probabilities in fixed point, rounded to nearest. Three clocks, as a DSP
-// block has registers.
+// Multiplies two probabilities in fixed point, and rounds to nearest. Three clocks, one for each
+// register in a DSP block.
 module n3ic_times #(
     parameter A_W      = 8,
     parameter B_W      = 8,

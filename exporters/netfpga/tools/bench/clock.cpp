@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives a Verilated test bench its clock until it finishes.
+// Drives the clock of a Verilated test bench until it finishes.
 #include "Vbench.h"
 #include "verilated.h"
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives n3ic_card with packets and a program of its control plane, and writes what leaves it.
+// Drives n3ic_card with packets and a program of its control plane, and writes its output.
 //
 // +in=FILE: a beat is 13 hexadecimal words: clocks before it, last, keep, lowest word of tuser, the
 //   packet's number (next word of tuser), the eight words of its data, the highest first.
 // +program=FILE: lines of OPERATION A B C, hexadecimal:
 //   0 register A becomes B            1 register A is read: a line "r A VALUE"
-//   2 wait for A packets sent         3 wait until register A, masked with B, is C
+//   2 wait until A packets were sent  3 wait until register A, masked with B, is C
 //   4 word B is written to address A of region C[15:8], model C[7:0]
 //   5 banks of that region and model are swapped    6 wait for A clocks
 //   7 wait until the write port of region A is free
-//   8 wait until counter B is as far as counter A is now
-// +pauses=1: the far end pauses at random. +quiet=N: ends N clocks after the last beat.
+//   8 wait until counter B reaches the present value of counter A
+// +pauses=1: the receiver pauses at random. +quiet=N: the bench ends N clocks after the last beat.
 // +out=FILE: lines
 //   i CLOCK NUMBER                  the last beat of a packet was sent
 //   o CLOCK LAST KEEP USER DATA     a beat left
@@ -149,7 +149,7 @@ module n3ic_card_tb #(
                     cfg_addr  <= a[15:0];
                     cfg_wdata <= b;
                 end
-                // A read shows its value two clocks after its address stands.
+                // A register's value is valid two clocks after its address.
                 if (op == 1 || op == 3) cfg_addr <= a[15:0];
                 if (op == 1 && pause == 4) $fwrite(out_file, "r %0d %h %0d\n", clock, a, cfg_rdata);
                 if (op == 8) cfg_addr <= (pause < 4) ? a[15:0] : b[15:0];

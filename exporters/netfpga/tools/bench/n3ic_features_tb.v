@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives n3ic_features with integers from a file and writes the bits that it makes of them.
-// +in=FILE: 32-bit integers in hexadecimal, feature by feature. +out=FILE: the bits, a row a line.
+// Drives n3ic_features with integers from a file, and writes the bits that it computes.
+// +in=FILE: 32-bit integers in hexadecimal, feature by feature. +out=FILE: the bits, one row per line.
 `timescale 1ns / 1ps
 module n3ic_features_tb #(
     parameter IN_W  = 512,
@@ -21,7 +21,7 @@ module n3ic_features_tb #(
     reg               have, more, rst;
     wire              in_ready, out_valid;
     wire [OUT_W-1:0]  bits;
-    // Simulators read and print no number of thousands of bits: they are cut into words.
+    // Simulators cannot read or print numbers of thousands of bits, so files hold words.
     localparam OUT_WORDS = (OUT_W + 31) / 32;
     wire [32*OUT_WORDS-1:0] padded = bits;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives n3ic_core with vectors from a file and writes what it answers. Both simulators run it:
-// Icarus as it is, Verilator with a clock from C++.
+// Drives n3ic_core with vectors from a file, and writes its answers. Both simulators run this bench:
+// Icarus alone, Verilator with a clock from C++.
 //
 // +in=FILE: 32-bit words in hexadecimal, the highest of a vector first. +out=FILE: lines of
 //   i OFFERED TAKEN                        clocks in which a vector was offered and taken
@@ -42,7 +42,7 @@ module n3ic_tb #(
     wire [SCORE_W-1:0]           out_margin;
     wire                         out_shunt;
     wire [TRACE_W-1:0]           out_trace;
-    // Simulators read and print no number of thousands of bits: they are cut into words.
+    // Simulators cannot read or print numbers of thousands of bits, so files hold words.
     wire [32*SCORE_WORDS-1:0] scores = out_scores;
     wire [32*TRACE_WORDS-1:0] trace  = out_trace;
 `ifndef N3IC_HIDDEN

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives the whole card, n3ic_top, with packets from a file and writes what leaves it. Both ends
-// pause at random, and the far end stands still once until the card is full.
+// Drives the whole card, n3ic_top, with packets from a file, and writes its output. Sender and
+// receiver pause at random, and the receiver stalls once until the card is full.
 //
 // +in=FILE: a beat is 13 hexadecimal words: marker that it waits for, clocks before it, last, keep,
 //   lowest word of tuser, the eight words of its data, the highest first.
-// +stall=N: after so many packets the far end stands still.
-// +out=FILE: lines LAST KEEP USER DATA, a beat each.
+// +stall=N: the receiver stalls after N packets.
+// +out=FILE: lines LAST KEEP USER DATA, one per beat.
 // +side=FILE: inputs of the side channel, 32-bit words, the highest of an input first.
-// +write=FILE: what the write port does, lines of OPERATION ADDRESS DATA:
-//   0 a word is written, 1 banks are swapped, 2 wait for as many packets as ADDRESS says,
-//   3 the next marker is reached.
+// +write=FILE: operations of the write port, lines of OPERATION ADDRESS DATA:
+//   0 write a word, 1 swap the banks, 2 wait until ADDRESS packets were sent, 3 reach the next
+//   marker.
 `timescale 1ns / 1ps
 module n3ic_top_tb #(
     parameter SIDE_W = 32,
@@ -173,7 +173,7 @@ module n3ic_top_tb #(
                 wr_more = wr_have;
             end
             if (after_swap > 0 && (after_swap < 3 || wr_busy)) begin
-                // What comes while inferences of the old bank are under way must be ignored.
+                // Writes while inferences of the old bank are under way must be ignored.
                 wr_en      <= after_swap > 1;
                 wr_swap    <= after_swap == 2;
                 wr_data    <= random;
