@@ -169,7 +169,7 @@ def test_a_host_runs_one_after_the_other_from_the_cache_that_holds_all():
     few, many = (exporter("host").colocate(members("host", n)) for n in (2, 17))
     assert few.way == "one after the other on one core, weights in L1D"
     assert many.way == (
-        "one after the other on one core, weights in L2 (the latency is of weights in L1D)"
+        "one after the other on one core, weights in L2 (the latency is that of weights in L1D)"
     )
     assert many.latency_ns == 17 * 2000
     assert list(many.memory) == ["l2"]

@@ -98,7 +98,7 @@ def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None
     for changed, wrong in (
         ([*lines[:7], *lines[8:]], "is not written"),
         ([*lines[:8], *lines[7:]], "is written twice"),
-        ([*lines[:7], "7ff 00000000", *lines[7:]], "is no address"),
+        ([*lines[:7], "7ff 00000000", *lines[7:]], "is not an address"),
         (lines[:-1], "is not the id"),
         ([*lines[:-1], lines[-1].replace(model.digest[:8], "00000000")], "is not the id"),
     ):

@@ -51,9 +51,9 @@ def test_a_changed_verdict_is_refused(tmp_path):
         change(model)
         (tmp_path / "changed.onnx").write_bytes(graph.to_bytes(model))
         constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
-        with pytest.raises(VerifyError, match="verdict is not its class"):
+        with pytest.raises(VerifyError, match="verdict must be its class"):
             shunt_of(model, constants)
-        with pytest.raises(ModelError, match="verdict is not its class"):
+        with pytest.raises(ModelError, match="verdict must be its class"):
             exporter("onnx").read(tmp_path / "changed.onnx")
 
     def other_class(model):

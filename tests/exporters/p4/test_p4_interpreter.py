@@ -483,8 +483,8 @@ def test_a_range_matches_by_priority() -> None:
         ("table_add I.t I.set 1 4->3 => 7 2", "LEAST->GREATEST"),
         ("table_add I.t I.set 1 3->0x10000 => 7 2", "does not fit"),
         ("table_add I.t I.set 1->2 3->4 => 7 2", "expected a number"),
-        ("table_add I.t NoAction 1 3->4 =>", "has a priority"),
-        ("table_add I.t NoAction 1 3->4 => 0x1", "has a priority"),
+        ("table_add I.t NoAction 1 3->4 =>", "priority must follow"),
+        ("table_add I.t NoAction 1 3->4 => 0x1", "priority must follow"),
         ("table_add I.t NoAction 1 3->4 => 2147483648", "not a decimal number for a priority"),
     ):
         with pytest.raises(P4Error, match=reason):

@@ -74,7 +74,7 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
 
 def test_bits_that_tell_nothing_are_refused():
     bits, label = np.zeros((20, 3), dtype=bool), np.arange(20) % 2
-    with pytest.raises(UsageError, match="no input bit tells"):
+    with pytest.raises(UsageError, match="no input bit separates"):
         train_forest(bits, label, InputSpec.raw(3), ("a", "b"), Training(trees=2, leaves=9), seed=1)
 
 

@@ -63,7 +63,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize(
-    ("said", "why"), [("d=2", "'d' is none of a, b, c"), ("a=2,a=3", "'a' is named twice")]
+    ("said", "why"), [("d=2", "'d' is not one of a, b, c"), ("a=2,a=3", "'a' is named twice")]
 )
 def test_weights_of_unknown_classes_are_refused(said, why):
     with pytest.raises(UsageError, match=why):

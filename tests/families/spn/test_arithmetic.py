@@ -76,9 +76,9 @@ def test_the_table_of_log_add(fraction, table):
         (2, [], "1 to 2\\^20 entries"),
         (2, [[1]], "1 to 2\\^20 entries"),
         (2, np.zeros((1 << 20) + 1), "1 to 2\\^20 entries"),
-        (2, [5], "falls from at most 1"),
-        (2, [4, -1], "falls from at most 1"),
-        (2, [3, 4], "falls from at most 1"),
+        (2, [5], "must fall from at most 1"),
+        (2, [4, -1], "must fall from at most 1"),
+        (2, [3, 4], "must fall from at most 1"),
     ],
 )
 def test_tables_that_are_refused(fraction, table, message):

@@ -135,7 +135,7 @@ A, B = Leaf(0, [-1, -1]), Leaf(1, [-1, -1])
         ((Leaf(0, [1, -1]),), "-2\\^30..0"),
         ((A, Product((0, 1))), "earlier nodes"),
         ((A, Product(())), "earlier nodes"),
-        ((A, A, Product((0, 1))), "no feature in common"),
+        ((A, A, Product((0, 1))), "must not share a feature"),
         ((A, B, Sum((0, 1), [-1, -1])), "same features"),
         ((A, A, Sum((0, 1), [-1])), "weights: shape"),
         ((A, Sum((-1,), [-1])), "earlier nodes"),
