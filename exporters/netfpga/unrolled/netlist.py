@@ -137,7 +137,7 @@ class Netlist:
     def at_least(
         self, bound: int, literals: Sequence[int], weights: Sequence[int], name: str
     ) -> int:
-        """Build a literal that says whether a weighted sum of up to six literals reaches a bound."""
+        """Build a literal that says whether a weighted sum of at most six reaches ``bound``."""
         total = sum(weights)
         if not 0 < bound <= total:
             return TRUE if bound <= 0 else FALSE
