@@ -10,6 +10,7 @@ from pathlib import Path
 
 from n3ic.errors import VerifyError
 from n3ic.model.classifier import Classifier
+from n3ic.util.plain_data import from_plain
 
 FILE = "core.json"
 MAX_WIDTH = 1 << 24
@@ -79,10 +80,9 @@ class CorePorts:
         """
         path = directory / FILE
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            core = cls(**{**data, "sources": tuple(data["sources"])})
+            core = from_plain(cls, json.loads(path.read_text(encoding="utf-8")), strict=True)
             core._check()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise VerifyError(f"{path}: not the description of a core ({error})") from error
         shape = (core.n_in, core.n_classes)
         if model is not None and shape != (model.input.n_bits, len(model.classes)):
@@ -93,17 +93,13 @@ class CorePorts:
         return core
 
     def _check(self) -> None:
-        """Check types and values, because they reach command lines of tools."""
+        """Check values, because they reach command lines of tools."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or not 0 <= value <= MAX_WIDTH):
+            if type(value) is int and not 0 <= value <= MAX_WIDTH:
                 raise ValueError(f"{field.name} is {value!r}, not a number up to {MAX_WIDTH}")
         if self.style not in ("sequential", "unrolled", "spatial"):
             raise ValueError(f"style is {self.style!r}")
-        if type(self.write_port) is not bool or type(self.shunts) is not bool:
-            raise ValueError("write_port and shunts are truth values")
-        if not isinstance(self.update, str):
-            raise ValueError("update is a text")
         for source in self.sources:
-            if not isinstance(source, str) or not SOURCE.fullmatch(source):
+            if not SOURCE.fullmatch(source):
                 raise ValueError(f"{source!r} is not a Verilog file of the export")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A text file of write-port operations: a sealed head, then one operation per line.
+"""Reads and writes text files of write-port operations: a head, then one operation per line.
 
-The head is lines of ``# key value``. The first line gives the format's version, the last one the
-SHA-256 of all other lines.
+The head consists of lines of ``# key value``. Its first line gives the format's version, and its
+last one the SHA-256 of all other lines.
 """
 
 from __future__ import annotations

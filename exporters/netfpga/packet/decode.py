@@ -19,9 +19,9 @@ _BINARY = re.compile(r"assign bits\[(\d+):(\d+)\] = (feature|clamped)(\d+)(?:\[(
 
 
 def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ...]:
-    """Decode the cuts of each field of the input; an empty tuple for a binary field.
+    """Decode the cuts of each input field; those of a binary field are an empty tuple.
 
-    Features, clamps and bit positions are also compared with the model's.
+    The function also compares features, clamps and bit positions with the model's.
 
     Raises:
         VerifyError: the file is missing, or a feature, clamp or bit differs from the model's.
@@ -47,7 +47,9 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
         if field.kind == "thermometer":
             found = [cuts.get(bit, (-1, -1)) for bit in range(first, last + 1)]
             if any(i != feature for i, _ in found):
-                raise VerifyError(f"{FILE}: bits {first} to {last} are not {field.feature}'s cuts")
+                raise VerifyError(
+                    f"{FILE}: bits {first} to {last} do not compare {field.feature} with cuts"
+                )
             out.append(tuple(cut for _, cut in found))
             continue
         whole = (str(last), str(first), "feature", str(feature), "")
@@ -55,6 +57,6 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
         clamp = (k, feature, field.clamp, field.clamp, feature)
         full = field.width == 32 and field.clamp == (1 << 32) - 1
         if not (whole in binary if full else clamped in binary and clamp in clamps):
-            raise VerifyError(f"{FILE}: bits {first} to {last} are not {field.feature}, clamped")
+            raise VerifyError(f"{FILE}: bits {first} to {last} are not the clamped {field.feature}")
         out.append(())
     return tuple(out)

@@ -20,7 +20,7 @@ HEADER_BYTES = 12  # next type (2), model (4), class (2), margin (4); the P4 tar
 RESULT_BYTES = 10  # model 4, class 2, margin 4
 SHUNTED = 0xFFFF  # class field of a result that the host decides
 MAX_OFFSET = 2048
-MAX_NEED = 254 * 32  # bytes of a packet that can be inspected: an 8-bit counter counts beats
+MAX_NEED = 254 * 32  # bytes that can be inspected: an 8-bit counter counts beats and stops at 255
 FOLDER = Path(__file__).resolve().parent
 _PATH = (("front-end", ("none",)),)  # options of the packet path, not of the front end
 

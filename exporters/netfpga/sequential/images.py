@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of the sequential executor's memories, and the writes that load them."""
+"""Computes the contents of the sequential executor's memories, and the writes that load them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def memory_images(model: BinaryModel, layout: SequentialLayout) -> list[MemoryIm
     """Compute the contents of all memories.
 
     Raises:
-        ExportError: the model's shape differs from the layout's, or the layout lacks its masks or
-            its shunting threshold, or its biases do not fit the scores.
+        ExportError: the model has another shape than the layout; or the layout has no room for its
+            masks or its shunting threshold; or its biases do not fit the scores.
     """
     expected = tuple((p.n, p.m) for p in layout.layers)
     if tuple((c.n_inputs, c.n_outputs) for c in model.layers) != expected:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of many bits: heaps of weighted bits, compressed to a number or to one comparison.
+"""Compresses heaps of weighted bits to a number or to one comparison.
 
 The compressors are cells of three and five inputs, never ``+``. A full adder reduces three bits to
-two; its two tables have the same inputs and share one LUT6_2 site. A double full adder reduces five
-bits to three; two of its tables share a site, and the third, a majority of three, shares a site
-with the majority of another adder that has an input in common.
+two. Its two tables have the same inputs and share one LUT6_2 site. A double full adder reduces five
+bits to three. Two of its tables share a site. The third is a majority of three, and shares a site
+with the majority of another adder that reads one of the same bits.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class BitHeapCompressor:
         return middle, top
 
     def _with_partner(self, bits: list[int]) -> list[int]:
-        """Order the bits such that the first three share their majority's site with another's."""
+        """Order the bits so that the majority of the first three shares a site with another."""
         nodes = {bit >> 1: bit for bit in bits if bit > TRUE}
         if len(nodes) < len(bits):  # constants and repeated bits are not matched by node
             return bits

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LUT6_2 sites: two tables that need at most five different inputs share one."""
+"""Packs tables into LUT6_2 sites: two tables with at most five different inputs share one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lut_pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> 
 
 
 def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> None:
-    """Match ``start`` along an augmenting path of length 3: a candidate's mate is rematched."""
+    """Match ``start`` along an augmenting path of length 3, which rematches a candidate's mate."""
     for j in partners[start]:
         other = mate[j]
         for k in partners[other]:
@@ -68,7 +68,7 @@ def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> Non
 
 
 def _pairs_by_size(tables: list[tuple[int, bool]]) -> int:
-    """Pairs of tables without common inputs: each takes the largest that still fits beside it."""
+    """Pair tables without common inputs: each takes the largest one that still fits its site."""
     left = sorted((t for t in tables if t[0] < SHARED_INPUTS), reverse=True)
     found = 0
     while left:

@@ -37,7 +37,7 @@ class LutNetwork:
         scores: literals of each class's score in two's complement.
         margin: literals of the margin, lowest bit first.
         hidden: literals of the hidden bits, layer by layer; read by the trace.
-        with_scores: whether scores and margin are outputs of the core and not of the trace alone.
+        with_scores: whether the core outputs scores and margin; otherwise only the trace does.
         shunt: literal that says whether the margin is below the model's threshold; empty without a
             threshold.
     """
@@ -299,7 +299,7 @@ class _Builder:
     def duel_or_shunt(
         self, first: _Sum, second: _Sum, threshold: int
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Class index of two classes, and whether their scores differ by less than a threshold."""
+        """Build the class index of two classes, and whether their lead is below a threshold."""
         lead = second.minus(first)
         tests = [
             (lead, 1, "class1_over0"),
@@ -423,7 +423,8 @@ def grouped(goals: Sequence[BoundedSum], size: int) -> list[list[int]]:
     for index, goal in enumerate(goals):
         for x, c in goal.row:
             signs[index, columns[x]] = c if abs(c) == 1 else 0
-    # Common inputs, plus the surplus of equal (or of opposite) signs: S or D is then long.
+    # Counts common inputs, plus the surplus of equal or of opposite signs: the longer S or D is,
+    # the more work both goals share.
     common = np.abs(signs) @ np.abs(signs).T + np.abs(signs @ signs.T)
     while len(groups[0]) < size and len(groups) > 1:
         gain = np.array([[int(common[np.ix_(a, b)].sum()) for b in groups] for a in groups])

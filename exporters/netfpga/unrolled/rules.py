@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds rules as look-up tables: neurons that are an OR of ANDs, such as a tree and its leaves.
 
-A neuron that fires if all its inputs agree is an AND; a neuron above that fires if any of these
-fires is a rule. The ANDs are not built one by one: common factors are extracted variable by
-variable (``x a + !x b + c``), so that the branches of a decision tree become selections. The
-formula is then covered by tables of six inputs, by dynamic programming over its gates and the
-cheapest cuts of each (cuts as in Cong and Ding, FlowMap, IEEE TCAD 1994).
+A neuron that fires if all its inputs agree is an AND. A neuron that fires if any of these ANDs
+fires is a rule. The ANDs are not built one by one. Instead, common factors are extracted variable
+by variable (``x a + !x b + c``), so the branches of a decision tree become selections. Dynamic
+programming over the gates of the formula and their cheapest cuts then covers it with tables of six
+inputs (cuts as in Cong and Ding, FlowMap, IEEE TCAD 1994).
 
 Multiplied out, the formula gives exactly the ANDs that went in, so the decoder recovers all weights
 (:mod:`n3ic.exporters.netfpga.unrolled.decode`).
@@ -25,7 +25,7 @@ from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
 Cube = frozenset[int]  # literals of an AND
-_MOST_LITERALS = 64  # per AND, because the recursion is as deep
+_MOST_LITERALS = 64  # literals of an AND: the recursion is as deep
 _CUTS = 12  # cuts kept per gate
 _COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # cost of a table by inputs: small ones share sites
 
@@ -148,7 +148,7 @@ def build(net: Netlist, gate: Gate, name: str) -> int:
 
 
 def _choose(gate: Gate, best: dict[Gate, _Cut]) -> list[_Cut]:
-    """Cuts of a gate for the gate above; the best one for its own table goes into ``best``."""
+    """Find the cuts of a gate for the gate above; store the best one of its own in ``best``."""
     if gate.kind == "x":
         return [_Cut(frozenset({gate.literal & ~1}), frozenset(), 0.0)]
     first, second = (_choose(child, best) for child in gate.children)

@@ -68,8 +68,8 @@ static uint64_t number64(const struct capture *c, const uint8_t *p) {
     return x;
 }
 
-/* Reads one more piece; 0 at the end of the input. take() asks only while fewer than MAX_BLOCK
- * bytes are left, so a piece always has room behind them. */
+/* Reads one more piece; returns 0 at the end of the input. take() calls it only while fewer than
+ * MAX_BLOCK bytes are left, so a piece always has room after them. */
 static int fill(struct capture *c) {
     memmove(c->data, c->data + c->at, c->end - c->at);
     c->end -= c->at;
@@ -118,11 +118,11 @@ static int ended(struct capture *c) {
     return c->at == c->end && !c->wrong ? 0 : cut(c);
 }
 
-/* One link type for all that mean the same to the meter. */
+/* Maps link types that the meter treats alike to one of them. */
 static uint32_t link_of(uint32_t type) {
     switch (type) {
     case LINK_RAW_OLD:
-    case 14:  /* the same on other systems */
+    case 14:  /* raw IP on other systems */
     case 228: /* IPv4 alone */
     case 229: /* IPv6 alone */
         return LINK_RAW;
@@ -149,7 +149,7 @@ static int open_pcap(struct capture *c) {
         return refuse(c, no_capture);
     }
     c->snapshot = snapshot_of(number32(c, head + 12));
-    c->link = number32(c, head + 16) & 0x03ffffff; /* other bits: the check sequence */
+    c->link = number32(c, head + 16) & 0x03ffffff; /* the upper bits describe the check sequence */
     return 1;
 }
 

@@ -77,7 +77,7 @@ module n3ic_fe_frames #(
     assign {kind, mac, ip, port, length, sum, seq, ack, own, flags, window, mss} = meta_a;
     wire        tcp   = kind == 3'd4;
     wire        udp   = kind == 3'd3;
-    wire [15:0] head  = tcp ? (mss ? 16'd24 : 16'd20) : udp ? 16'd8 : 16'd4;  // behind IPv4's
+    wire [15:0] head  = tcp ? (mss ? 16'd24 : 16'd20) : udp ? 16'd8 : 16'd4;  // bytes after IPv4's
     wire [15:0] inner = head + length;
     wire [7:0]  protocol = tcp ? 8'd6 : udp ? 8'd17 : 8'd1;
     wire [15:0] from  = tcp ? own : cfg_port;
@@ -159,8 +159,8 @@ module n3ic_fe_frames #(
 
     // --- beats ---------------------------------------------------------------------------------
     reg  [12:0]    index;  // number of the frame's next beat
-    reg  [15:0]    sent;   // bytes of the payload that have left
-    reg  [8*W-1:0] earlier; // the payload's beat before
+    reg  [15:0]    sent;   // bytes of the payload taken from the source
+    reg  [8*W-1:0] earlier; // the previous beat of the payload
     wire [12:0]    split = {6'd0, head_c >> LOG};  // the beat in which the header ends
     reg  [8*W-1:0] now;
     reg            there;

@@ -26,7 +26,7 @@ module n3ic_fe_results #(
     output wire                  out_valid,
     input  wire                  out_ready,
     output wire                  out_last,
-    output wire                  out_keep,    // with the last beat: it is to be sent
+    output wire                  out_keep,    // valid with the last beat: send the message
     output wire                  out_stream,
     output wire [CW-1:0]         out_count,
     output wire [8*W-1:0]        out_data,
@@ -87,7 +87,7 @@ module n3ic_fe_results #(
     end
 
     // --- an item of a message -----------------------------------------------------------------
-    // A header names the model of the first result. If it leaves before, it names the export's.
+    // A header names the model of its first result. If it must leave earlier, it names the export's.
     wire [31:0]  named = k != 3'd0 && fault == 3'd0 ? model : MODEL;
     wire [159:0] first = {
         16'h4e33, 8'd1, fault != 3'd0 ? 8'd2 : 8'd1, id, named, fault != 3'd0 ? 16'd0 : rows,

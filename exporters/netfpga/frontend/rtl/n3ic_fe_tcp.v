@@ -4,7 +4,7 @@
 // segment, until they are acknowledged. A timer resends all of them, from the oldest on.
 //
 // A segment is accepted only if the memory has room for all results that it can request. The window
-// announces as many segments as that holds for, so results never wait for room.
+// announces only that many segments, so results never wait for room.
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_tcp #(
     parameter W         = 64,
@@ -24,7 +24,7 @@ module n3ic_fe_tcp #(
     input  wire                 clk,
     input  wire                 rst,
     input  wire [15:0]          cfg_port,
-    input  wire [31:0]          cfg_resend,  // clocks of a tick; segments are sent again after two
+    input  wire [31:0]          cfg_resend,  // clocks per tick; segments are sent again after two ticks
     // segments
     input  wire                 in_valid,
     output wire                 in_ready,
@@ -32,7 +32,7 @@ module n3ic_fe_tcp #(
     input  wire                 in_last,
     input  wire                 in_sound,
     input  wire [META_W-1:0]    in_meta,
-    // those that are taken, to the rows
+    // accepted segments, to n3ic_fe_rows
     output wire                 seg_valid,
     input  wire                 seg_ready,
     output wire [TAG_W-1:0]     seg_tag,
@@ -54,7 +54,7 @@ module n3ic_fe_tcp #(
     output reg                  beat_valid,
     output reg  [8*W-1:0]       beat,
     input  wire                 beat_pop,
-    output wire [3:0]           count  // segments out of order or without room, resets, sessions, resends
+    output wire [3:0]           count  // one bit each: segment dropped, reset, session opened, resend
 );
     localparam PW = WORDS_W + 1, RW = RECORDS_W + 1, LOG = CW - 1;
     localparam REC_W = WORDS_W + 16 + 16 + 32;
@@ -71,19 +71,19 @@ module n3ic_fe_tcp #(
     reg [15:0] port [0:SESSIONS-1];
     reg [31:0] rcv_nxt [0:SESSIONS-1];   // the next byte to accept
     reg [31:0] snd_una [0:SESSIONS-1];   // the oldest byte that is not acknowledged
-    reg [31:0] snd_end [0:SESSIONS-1];   // behind the last byte of the results
+    reg [31:0] snd_end [0:SESSIONS-1];   // the byte after the last one of the results
     reg [15:0] window [0:SESSIONS-1];    // the peer's window
     reg [2:0]  under_way [0:SESSIONS-1]; // segments whose results are being computed
-    reg [RW-1:0] head [0:SESSIONS-1];    // records: the oldest, the next to send, behind the last
+    reg [RW-1:0] head [0:SESSIONS-1];    // records: the oldest, the next to send, after the last
     reg [RW-1:0] next [0:SESSIONS-1];
     reg [RW-1:0] tail [0:SESSIONS-1];
-    reg [PW-1:0] first [0:SESSIONS-1];   // beats: of the oldest record, behind the last
+    reg [PW-1:0] first [0:SESSIONS-1];   // beats: first of the oldest record, after the last
     reg [PW-1:0] last [0:SESSIONS-1];
     reg [7:0]  patience [0:SESSIONS-1];  // ticks until the timer
     reg [3:0]  tries [0:SESSIONS-1];
     reg [9:0]  age [0:SESSIONS-1];       // ticks since the last segment
     reg [REMAINS_W-1:0] contexts [0:SESSIONS-1];
-    reg [REC_W-1:0] records [0:(SESSIONS << RECORDS_W)-1];  // first beat, bytes, sum, number behind
+    reg [REC_W-1:0] records [0:(SESSIONS << RECORDS_W)-1];  // first beat, bytes, sum, next sequence number
     reg [8*W-1:0]   words [0:(SESSIONS << WORDS_W)-1];
 
     reg [31:0] now, ticks;
@@ -135,7 +135,7 @@ module n3ic_fe_tcp #(
     wire        opens = !hit && s_flags[SYN] && !s_flags[ACK] && !s_flags[RST] && !s_flags[FIN] && s_own == cfg_port
         && vacant
         && s_mss >= 16'd536;
-    // The oldest record, of the session whose acknowledgement came.
+    // The oldest record of the session whose acknowledgement came.
     /* verilator lint_off UNUSEDSIGNAL */
     wire [REC_W-1:0] oldest = records[{sel, head[sel][RECORDS_W-1:0]}];
     /* verilator lint_on UNUSEDSIGNAL */
@@ -174,7 +174,7 @@ module n3ic_fe_tcp #(
     reg          t_known;
     reg [WORDS_W-1:0] t_word;
     reg [SW-1:0] t_session;
-    reg [15:0]   t_left;  // beats that are to be read
+    reg [15:0]   t_left;  // beats that remain to be read
     wire t_idle = !meta_valid && t_left == 16'd0;
     wire t_more = next[t] != tail[t];
     wire t_fits = force_one[t] || t_record[31:0] - snd_una[t] <= {16'd0, window[t]};
@@ -182,7 +182,7 @@ module n3ic_fe_tcp #(
     // The record that was read existed then, and is still the next to send.
     wire t_sends = t_open && t_known && t_next == next[t] && t_fits;
     wire t_fin   = t_open && fin_due[t] && !fin_out[t] && !t_more && under_way[t] == 3'd0;
-    wire t_acks  = t_open && ack_due[t] && under_way[t] == 3'd0;  // else with the results
+    wire t_acks  = t_open && ack_due[t] && under_way[t] == 3'd0;  // otherwise the results carry it
     wire t_waits = used[t] && (opening[t] || next[t] != head[t] || fin_out[t] && !fin_done[t] || t_more && !t_sends);
     wire t_late  = t_waits && patience[t] == 8'd0;
     wire [3:0]  t_room = room(first[t], last[t], head[t], tail[t], under_way[t]);
@@ -410,7 +410,7 @@ module n3ic_fe_tcp #(
                     end
                 end
             end
-            R_FREE: if (hit && freed) begin  // a record a clock
+            R_FREE: if (hit && freed) begin  // one record per clock
                 head[sel]  <= head[sel] + 1'b1;
                 first[sel] <= first[sel] + oldest_words;
                 if (next[sel] == head[sel]) next[sel] <= head[sel] + 1'b1;
