@@ -46,7 +46,7 @@ def test_a_rate_needs_a_class_that_is_looked_for():
     scores, label = np.zeros((4, 3), np.int32), np.array([0, 1, 2, 0])
     with pytest.raises(UsageError, match="--positive"):
         with_false_alarms(model, scores, label, None, 0.1)
-    with pytest.raises(UsageError, match="another class"):
+    with pytest.raises(UsageError, match="rows of other classes"):
         with_false_alarms(model, scores, np.ones(4, int), 1, 0.1)
 
 
