@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lowers graphs for software targets: networks that read one packet, a join, a policy."""
+"""Compile graphs for software targets: networks that read one packet, a join, a policy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Branch:
 
 
 class VerdictRule:
-    """Condition of a rule: certain classes, with margins between two bounds."""
+    """Condition of a rule: classes, and margins between two bounds."""
 
     classes: tuple[int, ...]
     margin: int
@@ -170,7 +170,7 @@ class SoftwareCard:
 
 
 def software_card(plan: CardPlan, target: str) -> SoftwareCard:
-    """Lower a plan for a target that runs networks, input stages, joins and policies.
+    """Compile a plan for a target that runs networks, input stages, joins and policies.
 
     Args:
         plan: the plan.
@@ -184,7 +184,7 @@ def software_card(plan: CardPlan, target: str) -> SoftwareCard:
 
 
 def unplanned_card(card: Card, target: str) -> SoftwareCard:
-    """Lower a card before a plan sets the tenants' shares.
+    """Compile a card before a plan sets the tenants' shares.
 
     Args:
         card: its description.
@@ -232,8 +232,10 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
         part = share.dominant_share / total if total else 1 / len(plan.shares)
         yield SoftwareTenant(
             tenant.name,
+            # No weight or rate may round to 0, or the tenant would never be served.
             max(1, round(_WEIGHTS * part)),
             max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(given, lengths, strict=True)))),
+            # A bucket below one frame would never let that frame pass.
             max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in given)),
             max(1, math.ceil(sum(g.guaranteed for g in given))),
             max(1, *(round(g.burst_bytes / g.packet_bytes) for g in given)),
@@ -250,6 +252,8 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
         if isinstance(step, Parallel):
             if ways or any(b.parallels for b in step.branches):
                 raise CardError(f"{where}: target {target} joins the branches of a flow once")
+            # The steps before the fork belong to every branch: each branch is compiled as a line of
+            # its own.
             inside = [[n for n in b.tasks() if not _before(card, n)] for b in step.branches]
             ways = [(*before, *names) for names in inside]
             join = step.join

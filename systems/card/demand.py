@@ -67,8 +67,8 @@ class CardDemand:
         """Share of the whole card that all wanted packets of a graph take of each resource.
 
         For area, this is the area of an instance times the wanted rate, divided by the highest rate
-        that one instance sustains (SuperNIC, section IV-E, step 1); for a task without a rate
-        limit, it is the whole area.
+        that one instance sustains (SuperNIC, section IV-E, step 1). A task without a rate limit
+        counts with the area of one instance.
 
         Returns:
             Array of shape ``(graphs, space + time + common)``, in the order of ``resources``.
@@ -76,9 +76,12 @@ class CardDemand:
         with np.errstate(divide="ignore", invalid="ignore"):
             busy = np.where(self.work > 0, self.work / self.time_capacity, 0.0)
             instances = np.maximum(self.occupancy, busy.max(axis=2, initial=0.0)) + self.whole
+            # Area is charged by the fraction of instances that a rate fills: amounts are divisible
+            # in DRF.
             space = instances @ self.area / (self.regions * self.space_capacity)
             time = self.work.sum(axis=1) / (self.regions * self.time_capacity)
             common = np.where(self.load > 0, self.load / self.common_capacity, 0.0)
+        # 0 / 0 gives NaN: a resource of no capacity that nobody needs counts as no share.
         whole: Floats = np.concatenate([space, time, common], axis=1)
         return np.where(np.isnan(whole), 0.0, whole)
 
@@ -88,7 +91,7 @@ class CardDemand:
         return (*self.space, *self.time, *self.common)
 
     def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> CardDemand:
-        """The same demand with scaled wanted rates.
+        """Return the same demand with scaled wanted rates.
 
         Args:
             by: factor for each graph's wanted rate, shape of ``graphs``.
@@ -108,8 +111,9 @@ class CardDemand:
         )
 
     def of_tenants(self, per_graph: Floats) -> Floats:
-        """Sums over the graphs of each tenant, shape ``(tenants, ...)``."""
+        """Sum over the graphs of each tenant, shape ``(tenants, ...)``."""
         total = np.zeros((len(self.tenants), *per_graph.shape[1:]))
+        # Unbuffered, because a tenant's index occurs once for each of its graphs.
         np.add.at(total, self.owner, per_graph)
         return total
 
@@ -140,6 +144,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
             occupancy[i, j] = wanted[i] / cost.rate.packets(graph.packet_bytes, ratio)
         visits = wanted[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
+    # These tasks have no rate that could fill them, so their graphs divide one instance.
     endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
     return CardDemand(
         tenants=card.tenants,
@@ -165,10 +170,10 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
 
 
 def entitlements(demand: CardDemand) -> Floats:
-    """Share of its wanted rate that each graph would get if regions were divisible.
+    """Compute the share of its wanted rate that each graph would get if regions were divisible.
 
-    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. Its unit of work is
-    all that the tenant wants.
+    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. A unit of its work is
+    everything that the tenant wants.
 
     Returns:
         Array of shape ``(graphs,)``, from 0 to 1.

@@ -47,6 +47,7 @@ def read_card(path: str | Path) -> Card:
     """
     try:
         with Path(path).open("rb") as stream:
+            # One byte more than allowed tells a file that is too large without reading all of it.
             data = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise CardError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -246,6 +247,7 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[TomlTable, Mapping[str, An
 
 def _graph(entry: TomlTable, tenant: str, tasks: Mapping[str, Task], device: CardDevice) -> Graph:
     entry.only("name", "uid", "wants", "flow", "packet_bytes", "inferences_per_packet", "needs")
+    # A VLAN tag reserves 0 and 4095 (IEEE 802.1Q).
     most = (1 << UID_BITS[device.uid]) - (2 if device.uid == "vlan" else 1)
     uid = entry.optional_integer("uid", 1, most)
     if uid is None:
@@ -342,10 +344,13 @@ def _in_order(
     for step in flow.steps:
         if isinstance(step, Parallel):
             ends = [_in_order(entry, branch, tasks, seen) for branch in step.branches]
+            # What any branch has produced counts as produced after the join.
             seen = {kind: name for end in ends for kind, name in end.items()}
             continue
         kind = tasks[step].kind
-        if kind == "verilog":  # its output may be anything, but a policy or meter stays
+        if (
+            kind == "verilog"
+        ):  # its output may be anything, but the packet has passed its meter and policy
             seen = {k: n for k, n in seen.items() if k in ("meter", "policy")}
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
@@ -363,6 +368,7 @@ def _in_order(
 def _known(entry: TomlTable, name: str, tenant: str, tasks: Mapping[str, Task]) -> str:
     """Return the full name of a task: the tenant's own task first, then one for all."""
     for full in (f"{tenant}/{name}", name):
+        # A name with a slash would reach another tenant's task, so the count of slashes is checked.
         if full in tasks and full.count("/") == (full != name):
             return full
     usable = [t.removeprefix(f"{tenant}/") for t in tasks]
