@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A change of a card as a file of operations, for a driver of the card's ``cfg_*`` and ``wr_*``.
 
-The head is lines of ``# key value``. Each line after it is an operation of four hexadecimal
-numbers, as read by ``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation`, with its
-meaning in words behind a ``#``::
+The head consists of lines ``# key value``. Each line after it is an operation of four hexadecimal
+numbers, as read by ``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation`. Its meaning
+in words follows a ``#``::
 
     # n3ic-card-change 1
     # card edge
@@ -39,7 +39,7 @@ _OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
 
 
 def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> list[Operation]:
-    """Operations of the control plane for a change; see :mod:`~.control`.
+    """Return the control plane's operations for a change; see :mod:`~.control`.
 
     Args:
         image: the running card.
@@ -86,6 +86,7 @@ def read_change(path: str | Path) -> list[Operation]:
     """
     head, body = _CHANGE.read(path)
     numbers = [line.partition(" # ")[0] for line in body]
+    # A file that was cut short must not change half a card.
     if head["operations"] != str(len(body)) or not all(map(_OPERATION.fullmatch, numbers)):
         raise UsageError(f"{path}: not {head['operations']} lines of an operation")
     out = []

@@ -36,8 +36,8 @@ _IDLE, _IN_RESET = 1 << 4, 1 << 5
 def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
     """Give a leg another network: write it beside the one in use, then swap the banks.
 
-    The old network answers packets in flight. The change takes one clock per word, and until the
-    executor has emptied; its other networks do not wait.
+    The old network answers packets in flight. The change takes one clock per word, and then waits
+    until the executor is empty. The executor's other networks do not wait.
 
     Raises:
         ExportError: The leg has no network that can be written, or the new one does not fit.

@@ -85,7 +85,7 @@ def verify_card(
 
 
 def refill(card: SoftwareCard) -> int:
-    """Microseconds until every tenant's bucket is full."""
+    """Return the microseconds until every tenant's bucket is full."""
     return max(-(-t.burst * 10**6 // t.rate) for t in card.tenants)
 
 
@@ -119,7 +119,7 @@ def _check_changes(
 
 
 def _entries(switch: Switch) -> dict[str, list[tuple[Keys, str, tuple[int, ...]]]]:
-    """All entries of a switch, by table."""
+    """Return all entries of a switch, by table."""
     return {
         name: [(entry.keys, entry.does.action, entry.does.data) for entry in table.entries]
         for name, table in switch.tables.items()

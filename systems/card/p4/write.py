@@ -88,6 +88,7 @@ def _values(image: P4CardImage) -> dict[str, Any]:
         "uids": [(g.uid, g.input_bytes) for g in card.graphs],
         "size": _SPARE * len(card.graphs),
         "turns": _SPARE * sum(len(g.branches) for g in card.graphs),
+        # A rule for all classes takes an entry for each class and one for the host's verdict.
         "rules": _SPARE * (sum(rules) + image.classes + 1),
         "id": lambda kind, name: "",
         "groups": [

@@ -56,6 +56,7 @@ class XdpCardImage:
     def graph_value(self, graph: SoftwareGraph) -> bytes:
         """Return ``struct graph``."""
         runs = [n for b in graph.branches for n in (self.slots[b.task], b.model.input.n_bits)]
+        # struct graph has room for the most branches of any graph.
         runs += [0] * (2 * self.branches - len(runs))
         join, rules = _JOINS.index(graph.join), len(graph.rules)
         head = [graph.tenant, graph.input_bytes, rules, join, len(graph.branches), *runs]
@@ -125,6 +126,7 @@ def _values(image: XdpCardImage) -> dict[str, object]:
         "carried": _CARRIED[card.carrier],
         "slots": SLOTS,
         "tenants": len(card.tenants),
+        # The kernel fixes the size of a map when it is created.
         "graphs": 2 * len(card.graphs),  # room for future graphs
         "rules": RULES,
         "ports": PORTS,

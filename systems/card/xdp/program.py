@@ -95,6 +95,7 @@ class CardProgram(CardTables):
         self.object = libbpf.BpfObject(compiled(files, PROGRAM), "card.o")
         super().__init__(self.object.maps)
         self.program = self.object.programs[PROGRAM_NAME]
+        # Tables are full before the program is attached, so no frame meets an empty slot.
         for index, value in enumerate(values):
             self.set_tenant(index, value)
         for slot, value in zip(slots, networks, strict=True):
@@ -157,6 +158,7 @@ def _index(interface: str) -> int:
 @contextmanager
 def one_cpu() -> Iterator[int]:
     """Keep this thread on one CPU, and return its number."""
+    # The scores are in a per-CPU map, so the run and the read must happen on one CPU.
     allowed = os.sched_getaffinity(0)
     chosen = max(allowed)
     os.sched_setaffinity(0, {chosen})
