@@ -26,8 +26,8 @@ def added_latency(image: NetfpgaCardImage, graph: CardGraph, longest: int = LONG
     clocks = others * longest
     for branch in graph.branches:
         for leg in branch:
-            # Two grants per leg, to the region and back to the output; each may go to every other
-            # tenant once.
+            # On the way in, each other tenant may go first twice: when heads are fetched, and when
+            # they are sent.
             clocks += 2 * (len(image.tenants) - 1) + len(image.regions) - 1
             if _shared(image, graph, leg.regions):
                 clocks += (1 << image.credit_w) * max(_interval(image, r) for r in leg.regions)

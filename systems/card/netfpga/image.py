@@ -57,7 +57,7 @@ class CoreTask:
         found = 1
         for layer in self.layout.layers:
             groups, popcount = -(-layer.part // (2 if layer.masked else 3)), 3
-            # The popcount is a tree of adders with six inputs; each level takes two clocks.
+            # A level of the popcount compresses six counts into one, and takes two clocks.
             while groups > 6:
                 groups, popcount = -(-groups // 6), popcount + 2
             found = max(found, layer.rows, -(-(layer.rows + popcount + _AROUND) // 2))

@@ -67,7 +67,8 @@ def named(image: NetfpgaCardImage, packet: TrafficPacket) -> int | None:
     for index, graph in enumerate(image.graphs):
         if graph.on and graph.uid == uid and graph.sources & packet.source:
             need = image.offset + graph.input_bytes
-            # The hardware counts the valid bytes up to the first hole in tkeep.
+            # The ingress judges a packet at the last byte of its input, by that byte's bit in
+            # tkeep.
             if len(data) >= need and packet.frame.hole != need - 1:
                 return index
     return None
