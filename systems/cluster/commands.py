@@ -163,6 +163,7 @@ def run(
             faults=FaultInjection(loss, seed),
         )
         with ring(loaded, placement, options) as running:
+            # Counters are read within the block, because stopped processes no longer answer.
             progress("computing")
             measured = compare(running.session, loaded, words)
             counters = running.counters()

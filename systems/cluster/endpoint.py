@@ -146,6 +146,7 @@ class Endpoint:
         except ProtocolError:
             self.dropped += 1
             return
+        # Decoding has checked the CRC; what is left are datagrams of other rings or nodes.
         if datagram.receiver != self.handler.number or not self._belongs(datagram):
             self.dropped += 1
             return
@@ -170,6 +171,7 @@ class Endpoint:
         return True
 
     def _take(self, datagram: Datagram) -> None:
+        # Reports come from any node, outside the order of the link, and are not acknowledged.
         if _is_report(datagram) and self.handler.number == HOME:
             self._inbox.extend(datagram.packets)
         elif datagram.sender != self.predecessor:
@@ -199,6 +201,7 @@ class Endpoint:
         """Report an error directly to the home, and stop."""
         number = self.handler.number
         packet = error_packet(number, code, node, text)
+        # The home reports to itself; no datagram is needed, and none could arrive.
         if number == HOME:
             self.handler.handle(packet)
         else:
@@ -206,7 +209,7 @@ class Endpoint:
         self.failed = True
 
     def outgoing(self, now: float) -> list[tuple[int, bytes]]:
-        """Datagrams to send now, as pairs of node number and bytes."""
+        """Return the datagrams to send now, as pairs of node number and bytes."""
         out: list[tuple[int, bytes]] = []
         if not self.failed and self._sender.silent(now):
             self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
@@ -230,7 +233,7 @@ class Endpoint:
 
     @property
     def wake(self) -> float | None:
-        """When :meth:`outgoing` next has a datagram if nothing arrives; None if never."""
+        """Time at which :meth:`outgoing` next has a datagram if nothing arrives; None if never."""
         return None if self.failed else self._sender.wake
 
 

@@ -115,6 +115,7 @@ def place(
             left = room[node]
             shares = None if left.shares is None else left.shares - 1
             room[node] = _Room(left.bytes - size, shares)
+        # Reducers and thresholds count only now, after the shares were chosen.
         if any(r.bytes < 0 for r in room.values()):
             return None
         layers.append(layer)
@@ -149,6 +150,7 @@ def _order(goal: Goal) -> Callable[[CostEstimate, CostEstimate], bool]:
     def better(a: CostEstimate, b: CostEstimate) -> bool:
         rate, delay = a.rows_per_s / b.rows_per_s, b.latency_s / a.latency_s
         first, second = (rate, delay) if goal == "throughput" else (delay, rate)
+        # A tie within 1 % is noise of the estimate.
         if first > _SAME or first * _SAME < 1:
             return first > 1
         if second > _SAME or second * _SAME < 1:
@@ -227,6 +229,7 @@ def _place_layer(
     word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons with their thresholds
     if way.split is LayerSplit.INPUT:
         shares = _input_shares(cluster, room, chosen, inputs, neurons)
+        # A node that holds a limited number of shares is a card, and cards add no partial sums.
         holders = [i for i in chosen if room[i].shares is None]
         if shares is None or not holders:
             return None

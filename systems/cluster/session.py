@@ -35,12 +35,13 @@ Row = TypeVar("Row", np.int32, np.int64)
 
 def session_number() -> int:
     """Return a number greater than that of any earlier session: quarter seconds since 2020."""
+    # Quarter seconds fit 32 bits for 34 years, and no ring starts twice within one.
     return int((time.time() - _EPOCH) * 4)
 
 
 @dataclass(frozen=True)
 class RingLink:
-    """The ring as a session needs to know it.
+    """The ring as a session sees it.
 
     Attributes:
         addresses: address of every node, by number; the home's own is not used.
@@ -112,6 +113,7 @@ class CoordinatorLoop:
         with self.lock:
             self._ending = True
         self.wake()
+        # end() returns after the last acknowledgement, so no node is left waiting for one.
         self._thread.join()
 
     def _run(self) -> None:
@@ -131,9 +133,13 @@ class CoordinatorLoop:
 
     def _turn(self, now: float) -> None:
         with self.lock:
+            # Twice the links' limit: a broken link is reported by its own node before this time is
+            # up.
             limit = 2 * self._timing.limit
             if not self._waiting():
                 self._heard = now
+            # Only silence while work is pending counts; an idle ring is quiet for as long as it
+            # likes.
             elif now - self._heard > limit:
                 self._home.fail(f"nothing came home for {limit:g} s")
             self._station.send(self._begin())
@@ -290,6 +296,7 @@ class RowSession(CoordinatorSession, Generic[Row]):
 
     def drop(self, error: ClusterError) -> None:
         """Fail the futures of all pending rows."""
+        # One error per batch: several rows share a future, which may fail only once.
         said = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
         for batch in {id(b): b for b, _ in self._batches.values()}.values():
             batch.future.set_exception(said)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stations on UDP sockets: the loop that moves datagrams and keeps time."""
+"""Stations on UDP sockets: the loop that moves datagrams and keeps the time."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def open_socket(host: str, port: int = 0) -> socket.socket:
     except OSError as error:
         sock.close()
         raise ClusterError(f"{host}:{port}: {error.strerror or error}") from error
+    # A window of datagrams from a fast neighbour must fit while this process does not run.
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
     sock.setblocking(False)
@@ -95,6 +96,7 @@ class UdpEndpoint:
 
     def wait(self, seconds: float) -> list[bytes]:
         """Wait for datagrams or for :meth:`ring`; return those that have arrived."""
+        # The bell is a socket, because select() waits for sockets only.
         select.select([self._sock, self._bell_in], [], [], seconds)
         with suppress(BlockingIOError):
             self._bell_in.recv(_DATAGRAM_BYTES)
@@ -134,6 +136,7 @@ def run_endpoint(
         each: called with the time before anything is sent.
         stopped: returns whether to leave at once.
     """
+    # Long enough for two more retransmissions of a neighbour that missed the last acknowledgement.
     linger = 2 * (timing or LinkTiming()).longest
     end: float | None = None
     while not stopped():
@@ -146,9 +149,11 @@ def run_endpoint(
         if end is not None and now >= end:
             return
         due = [t for t in (station.wake, end) if t is not None]
+        # Packets that wait to be handled leave no time to sleep; the socket is only polled.
         wait = 0.0 if station.busy else max(0.0, min([now + _IDLE_S, *due]) - now)
         for data in wire.wait(wait):
             station.receive(data, time.monotonic())
+        # Acknowledgements leave before the packets are handled, so slow work delays none.
         _flush(station, wire, time.monotonic())
         station.work()
 

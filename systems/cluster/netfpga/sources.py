@@ -23,4 +23,5 @@ def layer_sources() -> tuple[Path, ...]:
 def node_sources() -> tuple[Path, ...]:
     """Files of ``n3ic_cluster_node``, the whole card."""
     own = sorted((_HERE / "rtl").glob("*.v"))
+    # The first two of layer_sources() are among the node's own files.
     return (*own, *layer_sources()[2:], _NETFPGA / "rtl" / "n3ic_fifo.v")
