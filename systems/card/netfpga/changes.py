@@ -58,6 +58,7 @@ def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> l
         for leg in image.legs_of(name):
             if change.verb == "replace" or _is_written(image, leg, model):
                 _check(image, name, leg, model)
+                # A task in several regions is written in each of them.
                 models.append((leg, model))
     if change.verb == "load":
         return control.bring_graphs(image, graphs, models, clocks)

@@ -290,6 +290,8 @@ def _graph(
         raise CardError(
             f"{where}: its branches read inputs of {sorted(sizes)} bytes, expected one length"
         )
+    # Rules name classes; the hardware compares numbers, which are those of the first branch's
+    # network.
     classes: tuple[str, ...] = ()
     for name in branches[0]:
         if isinstance(card.tasks[name], NetworkTask):

@@ -125,6 +125,7 @@ def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operat
     closed = [op for graph in graphs for op in close_graph(image, graph)]
     # Packets that were judged before the graph closed are admitted within this many clocks.
     drain = [wait_clocks(_JUDGED)]
+    # A reset would lose packets in flight, so the tenant's packets leave first.
     drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
     cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
     return [*closed, *drain, *cleared]

@@ -57,6 +57,7 @@ def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Ope
     at = region << 8 | model
     return [
         (7, region, 0, 0),
+        # The unused bank may only be written while no swap is pending.
         *((4, address, word, at) for address, word in writes),
         (5, 0, 0, at),
         (7, region, 0, 0),

@@ -191,6 +191,7 @@ def compare(
             raise VerifyError(f"the card: packet {packet.number} should not have left")
         seen[packet.number] = packet
         where = "other" if told.graph is None else image.graphs[told.graph].name
+        # Only the order within a tenant is promised; tenants may overtake each other.
         if last.get(told.tenant, -1) > packet.number:
             raise VerifyError(f"the card: packet {packet.number} of {where} left before its turn")
         last[told.tenant] = packet.number

@@ -177,6 +177,8 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
             (folder / f"{mark}_{name}").write_text(text)
         return {"module": task.top, "bits": task.bits, "limit": task.limit}
     if isinstance(task, InputTask):
+        # The module of an input stage is generated for one model, so it gets a name of its own,
+        # too.
         spec = task.model.input
         _apart({"n3ic_features.v": features_text(task.model)}, mark, out)
         return {

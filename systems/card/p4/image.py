@@ -116,6 +116,7 @@ def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
     prefix = f"g{group.index}"
     _, weights, setting = network_entries(group.pipelines[slot - 1])
     for entry in weights:
+        # Tables of layers are unique by the layer's number; only this one needs the shape's prefix.
         own = f"{prefix}_" if entry.table == "shunting" else ""  # others have their layer's number
         yield KeyedEntry(own + entry.table, (slot,), own + entry.action, _data(entry))
     for entry in setting:
@@ -167,6 +168,8 @@ def change_of(image: P4CardImage, graph: SoftwareGraph, *, remove: bool = False)
     handles = _handles(image)
     own = [entry for entry in graph_entries_of(image, graph) if entry.removed]
     if remove:
+        # In the reverse order of adding: the first pass finds no network before any later entry
+        # changes.
         taken = [_modify(e, handles, e.removed, ()) for e in reversed(own)]
         return "\n".join(taken) + "\n"
     back = [_modify(e, handles, e.action, e.data) for e in own]

@@ -70,6 +70,7 @@ def verify_card(
         runs[each.graph].append((each, outcome))
     for index in runs:
         _compare(image, runs[index])
+    # Reversed, so that each graph keeps its first frame.
     first = {each.graph: each for each in reversed(asked)}
     for index, each in first.items():
         now += refill(card)

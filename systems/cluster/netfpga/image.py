@@ -246,6 +246,7 @@ def _leaving(placement: ModelPlacement, array: int, node: int) -> tuple[int, int
             f"node {node}: a card sends to at most {MAX_REPLICAS} replicas; layer "
             f"{array + 1} has {len(following.replicas)}; split it, or run the node as a process"
         )
+    # The destination is by range here; with replicas the card itself replaces it, row by row.
     head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
     return head, following.outputs, following.replicas
 

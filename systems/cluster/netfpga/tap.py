@@ -117,6 +117,7 @@ class VirtualCard(SimulatedCardProcess):
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-card-")))
         image = work / "image.hex"
         image.write_text(self._image.text)
+        # The program inherits the open device, so it needs no rights of its own.
         descriptor = stack.enter_context(
             wire.device(self.device, address=f"{self._host.ip}/30", mac=self._host.mac.hex(":"))
         )
