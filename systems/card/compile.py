@@ -196,8 +196,8 @@ def unplanned_card(card: Card, target: str) -> SoftwareCard:
     for tenant in card.tenants:
         if tenant.ports:
             raise CardError(
-                f"{card.source}:{tenant.line}: tenant {tenant.name!r}: target {target} knows no "
-                "ports of a tenant, expected none in [[tenants]]"
+                f"{card.source}:{tenant.line}: tenant {tenant.name!r}: target {target} has no "
+                "ports of tenants: remove 'ports' from [[tenants]]"
             )
     graphs = [
         _graph(card, t, graph, target)
@@ -251,7 +251,7 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
     for step in graph.flow.steps:
         if isinstance(step, Parallel):
             if ways or any(b.parallels for b in step.branches):
-                raise CardError(f"{where}: target {target} joins the branches of a flow once")
+                raise CardError(f"{where}: target {target} allows one join in a flow")
             # The steps before the fork belong to every branch: each branch is compiled as a line of
             # its own.
             inside = [[n for n in b.tasks() if not _before(card, n)] for b in step.branches]
@@ -264,7 +264,7 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
         elif _before(card, step):
             continue
         elif ways or rules:
-            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+            raise CardError(f"{where}: {step!r} follows a join or a policy, expected only policies")
         else:
             before.append(step)
     branches = tuple(_branch(card, way, where, target) for way in ways or [tuple(before)])
@@ -275,7 +275,7 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
     first = branches[0].model
     names = {b.model.input.features for b in branches if b.features}
     if len(names) > 1:
-        raise CardError(f"{where}: its branches read other features, expected the same ones")
+        raise CardError(f"{where}: its branches read different features, expected the same ones")
     return SoftwareGraph(
         f"{card.tenants[tenant].name}/{graph.name}",
         tenant,
@@ -318,7 +318,7 @@ def _rule(rule: Rule, classes: Sequence[str], where: str) -> SoftwareRule:
     unknown = [c for c in rule.classes if c not in classes]
     if unknown:
         known = ", ".join(classes)
-        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {known}")
+        raise CardError(f"{where}: a rule names class {unknown[0]!r}, expected one of {known}")
     given = rule.mark if rule.action == "mark" else rule.port
     return SoftwareRule(
         rule.action,

@@ -68,7 +68,7 @@ class CardTarget(ABC):
 
     name: ClassVar[str]
     inputs: ClassVar[bool] = True
-    fixed: ClassVar[str] = "this target knows no change of a card that runs"
+    fixed: ClassVar[str] = "this target cannot change a running card"
     products: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -177,7 +177,7 @@ def card_target(target: str) -> CardTarget:
     """
     exporter(target)  # a mistyped name gets its error, which suggests similar names
     if target not in plugins.names(GROUP):
-        raise UsageError(f"target {target} writes no card of several tenants")
+        raise UsageError(f"target {target} cannot write a card of several tenants")
     found: CardTarget = plugins.load(GROUP, target)
     return found
 
@@ -262,7 +262,9 @@ def check_directory(directory: Path) -> None:
     if written == FORMAT:
         raise UsageError(f"{directory} is the export of one model: n3ic verify {directory}")
     if written != CARD_FORMAT:
-        raise UsageError(f"{directory} is not an exported card, expected one of n3ic card export")
+        raise UsageError(
+            f"{directory} is not an exported card, expected what n3ic card export wrote"
+        )
 
 
 @contextmanager

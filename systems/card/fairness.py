@@ -224,7 +224,7 @@ class _Capacities:
             bounds=[*zip(least, most, strict=True), *split, (0.0, None)],
         )
         if found.x is None:
-            raise CardError("the rates are beyond what the instances serve")
+            raise CardError("the instances cannot serve these rates")
         dual = -np.asarray(found.ineqlin.marginals)
         takes = np.zeros((len(self.upper), graphs))
         np.maximum.at(takes.T, self.graph, self.upper[:, :-1].T)

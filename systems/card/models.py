@@ -72,7 +72,7 @@ def check_models(card: Card) -> None:
                 read_spec(task.spec)
             elif isinstance(task, Meter) and task.model is not None:
                 if open_network(task.model, task.network).meter is None:
-                    raise CardError(f"expected a model that has a meter, {task.model} has none")
+                    raise CardError(f"expected a model with a meter, {task.model} has none")
             elif isinstance(task, InputStage):
                 open_network(task.model, task.network)
         except N3icError as error:

@@ -110,7 +110,7 @@ def budget_of(card: Card) -> Budget:
     regions = device.regions or (layout.regions if layout else 1)
     if device.spare >= regions:
         raise CardError(
-            f"{card.source}: [device] has {regions} regions, expected fewer of them to be spare, "
+            f"{card.source}: [device] has {regions} regions, expected fewer spare ones, "
             f"got {device.spare}"
         )
     commons = {name for t in card.tenants for g in t.graphs for name in g.needs}
@@ -173,7 +173,7 @@ def _layout(card: Card) -> CardLayout | None:
     tool = exporter(card.device.target)
     if tool.device.card is None and not card.device.resources:
         raise CardError(
-            f"{card.source}: how tenants share {tool.device.name} is not known: expected "
+            f"{card.source}: no sharing is defined for {tool.device.name}: expected "
             f"[device.resources], or [card] in the device.toml of target {tool.name}"
         )
     return tool.device.card
@@ -225,7 +225,7 @@ def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budg
     if tool is None:
         raise CardError(
             f"{place}: expected 'needs' and 'rate' of task {task.name!r}: without 'target' in "
-            "[device], there is no report that would tell"
+            "[device], no report states them"
         )
     try:
         model = open_network(task.model, task.network)

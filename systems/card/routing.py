@@ -38,7 +38,7 @@ def flows_of(
         programme.at_least({int(column): 1.0}, float(share) * (1 - 10 * SLACK))
     found = programme.solve(programme.latency())
     if found is None:
-        raise CardError("the rates are beyond what the instances serve")
+        raise CardError("the instances cannot serve these rates")
     return programme.flows(found)
 
 

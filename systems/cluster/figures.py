@@ -197,6 +197,6 @@ def _estimated(plugin: Exporter) -> NodeFigures:
 def _fastest(plugin: Exporter) -> Memory:
     if not plugin.device.memories:
         raise ClusterError(
-            f"target {plugin.name} states the size of no memory, so nothing can be placed there"
+            f"target {plugin.name} has no memory of known size, so nothing can be placed on it"
         )
     return plugin.device.memories[0]

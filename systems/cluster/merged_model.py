@@ -34,7 +34,7 @@ def merge_models(models: Mapping[str, BinaryModel]) -> BinaryModel:
     """
     parts = list(models.values())
     if not parts:
-        raise ClusterError("no networks to put side by side")
+        raise ClusterError("no networks to merge")
     first = parts[0]
     for name, model in models.items():
         if len(model.layers) != len(first.layers):

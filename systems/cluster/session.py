@@ -141,7 +141,7 @@ class CoordinatorLoop:
             # Only silence while work is pending counts; an idle ring is quiet for as long as it
             # likes.
             elif now - self._heard > limit:
-                self._home.fail(f"nothing came home for {limit:g} s")
+                self._home.fail(f"nothing has arrived from the ring for {limit:g} s")
             self._station.send(self._begin())
             if self._ending:
                 self._ending = False

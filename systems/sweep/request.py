@@ -57,7 +57,7 @@ class SweepRequest:
     def __post_init__(self) -> None:
         if self.base.input_of is not None:
             raise UsageError(
-                "a sweep tries inputs and shapes, --input-of keeps both: n3ic train retrains one"
+                "a sweep varies inputs and shapes, which --input-of keeps: use n3ic train"
             )
         # Counted before any data is read, because products of axes grow fast by mistake.
         count = 1
@@ -145,7 +145,7 @@ def sweep_networks(
         try:
             recipe = one.chosen_recipe(given.case, given.n_classes)
             if one.budget_bytes is not None and not learner(recipe.family).budgeted:
-                raise UsageError("a budget of bytes is for the weights of binary networks")
+                raise UsageError("a budget of bytes limits the weights of binary networks only")
         except UsageError as error:
             # A grid may hold impossible combinations; the others are still worth training.
             refused.append(f"left out {places_text(values)}: {error}")

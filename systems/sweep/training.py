@@ -56,7 +56,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
     options = tool.parse_options(request.told)
     # The base class estimates nothing, and without estimates there is no front to find.
     if type(tool).estimate is Exporter.estimate:
-        raise UsageError(f"target {tool.name} estimates nothing before it is exported")
+        raise UsageError(f"target {tool.name} cannot estimate a model before its export")
     given = read_training_data(base, progress)
     asked, left_out = sweep_networks(request, given)
     out = Path(request.out or Path("sweeps") / path_component(given.case.name))

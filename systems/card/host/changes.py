@@ -91,7 +91,7 @@ def _ask(fifo: Path, commands: Sequence[str], answer: Path) -> list[str]:
         with os.fdopen(_opened(fifo, until), "w", encoding="utf-8") as stream:
             stream.write(lines)
     except BrokenPipeError as error:
-        raise N3icError(f"{fifo}: card-exec ended before it read all") from error
+        raise N3icError(f"{fifo}: card-exec ended before it had read all commands") from error
     # A reader may see half an answer, so only a file that ends in "end" is complete.
     while not (text := answer.read_text(encoding="utf-8")).endswith(_END):
         if time.monotonic() > until:

@@ -61,7 +61,9 @@ def _send(card: SoftwareCard, running: OpenCard, asked: Sequence[RequestFrame]) 
             # A cookie that no frame has, so that an answer to this one would be noticed.
             status = running.submit(hostile(card, each, rng), sent * _SECOND, len(asked))
             if status == CallStatus.OK:
-                raise VerifyError(f"the card: took a frame that asks nothing, before {number}")
+                raise VerifyError(
+                    f"the card: accepted a frame that is no request, before frame {number}"
+                )
         sent += 1
         # A second apart, all token buckets are full, so no frame may be refused.
         status = running.submit(each.frame, sent * _SECOND, number)

@@ -89,7 +89,7 @@ def read_change(path: str | Path) -> list[Operation]:
     numbers = [line.partition(" # ")[0] for line in body]
     # A file that was cut short must not change half a card.
     if head["operations"] != str(len(body)) or not all(map(_OPERATION.fullmatch, numbers)):
-        raise UsageError(f"{path}: not {head['operations']} lines of an operation")
+        raise UsageError(f"{path}: expected {head['operations']} operations, one per line")
     out = []
     for line in numbers:
         kind, a, b, c = (int(number, 16) for number in line.split())
@@ -116,7 +116,7 @@ def _check(image: NetfpgaCardImage, name: str, leg: Leg, model: BinaryModel) -> 
         )
     if model.input != core[1].input:
         raise UsageError(
-            f"{name}: the input stage on the card stands, expected a network that was trained on "
+            f"{name}: the card keeps its input stage, expected a network that was trained on "
             "the same cuts and clamps: train with n3ic train --input-of the card's network, or "
             "export the card anew"
         )

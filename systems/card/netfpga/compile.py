@@ -238,7 +238,7 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
             )
         sources.append((path.name, text))
     if task.top not in {m for _, text in sources for m in _MODULE.findall(text)}:
-        raise CardError(f"{where}: expected a module {task.top} in its sources, there is none")
+        raise CardError(f"{where}: expected a module {task.top} in its sources, found none")
     return UserTask(task.top, tuple(sources), task.data_bits, _LIMIT_CLOCKS)
 
 
@@ -272,7 +272,7 @@ def _graph(
 ) -> CardGraph:
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
     if not planned.paths:
-        raise CardError(f"{where}: the plan has no way for it")
+        raise CardError(f"{where}: the plan has no path for it")
     branches, join, policies = _branches(card, graph.flow, where)
     ways = [
         {
@@ -319,13 +319,13 @@ def _branches(
     for step in flow.steps:
         if isinstance(step, Parallel):
             if branches or any(b.parallels for b in step.branches):
-                raise CardError(f"{where}: target netfpga joins the branches of a flow once")
+                raise CardError(f"{where}: target netfpga allows one join in a flow")
             inside = [
                 tuple(n for n in b.tasks() if not isinstance(card.tasks[n], Meter))
                 for b in step.branches
             ]
             if any(isinstance(card.tasks[n], Policy) for names in inside for n in names):
-                raise CardError(f"{where}: a policy stands behind the join, not in a branch")
+                raise CardError(f"{where}: expected the policy after the join, not in a branch")
             branches = [(*before, *names) for names in inside]
             join = step.join
             continue
@@ -335,12 +335,12 @@ def _branches(
         elif isinstance(task, Meter):
             continue
         elif branches or policies:
-            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+            raise CardError(f"{where}: {step!r} follows a join or a policy, expected only policies")
         else:
             before.append(step)
     found = branches or [tuple(before)]
     if not all(found):
-        raise CardError(f"{where}: expected a network or a user's task, it has none")
+        raise CardError(f"{where}: expected a network or a user's task, got neither")
     return tuple(found), join, policies
 
 
@@ -390,9 +390,11 @@ def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> in
 def _rule(rule: CardRule, classes: Sequence[str], where: str) -> HardwareRule:
     unknown = [c for c in rule.classes if c not in classes]
     if unknown:
-        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {classes}")
+        raise CardError(f"{where}: a rule names class {unknown[0]!r}, expected one of {classes}")
     if rule.action == "mark":
-        raise CardError(f"{where}: target netfpga marks no packets: drop, mirror or forward them")
+        raise CardError(
+            f"{where}: target netfpga cannot mark packets: drop, mirror or forward them"
+        )
     port = 0 if rule.port is None else rule.port
     return HardwareRule(
         classes=tuple(classes.index(c) for c in rule.classes),

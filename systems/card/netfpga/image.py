@@ -244,7 +244,7 @@ class NetfpgaCardImage:
         """
         if self.need > MAX_NEED:
             raise ExportError(
-                f"a packet with the longest input has {self.need} bytes, the card looks at "
+                f"a packet with the longest input has {self.need} bytes, the card parses at most "
                 f"{MAX_NEED}"
             )
         if len(self.tenants) > 126 or len(self.graphs) > 512 or len(self.regions) > 256:

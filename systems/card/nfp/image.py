@@ -122,8 +122,8 @@ def image_of(plan: CardPlan, card: SoftwareCard, device: Device) -> NfpCardImage
     for graph in card.graphs:
         if graph.rules:
             raise CardError(
-                f"{graph.name}: target nfp has no policy: the data plane that asks decides what "
-                "becomes of a packet"
+                f"{graph.name}: target nfp has no policy: the data plane decides what "
+                "happens to a packet"
             )
     limits = device.limits
     count, contexts = (
@@ -133,7 +133,8 @@ def image_of(plan: CardPlan, card: SoftwareCard, device: Device) -> NfpCardImage
     used = [r for r in plan.regions if any(name in card.networks for name in r.chain)]
     if any(r.index >= count for r in used):
         raise CardError(
-            f"{plan.card.source}: {device.name} has {count} islands, expected no more regions"
+            f"{plan.card.source}: {device.name} has {count} islands, expected at most as many "
+            "regions"
         )
     loads = _loads(plan)
     islands = []
@@ -203,5 +204,5 @@ def _check_room(plan: CardPlan, image: NfpCardImage, device: Device) -> None:
             tasks = [cast(NetworkTask, plan.card.tasks[n]) for n in island.networks]
             raise CardError(
                 f"{plan.card.source}:{tasks[0].line}: island {island.index}: networks of {need:,} "
-                f"bytes, CLS has {room:,} beside the state of {image.contexts} contexts"
+                f"bytes, CLS has {room:,} besides the state of {image.contexts} contexts"
             )

@@ -254,7 +254,7 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     for rule in graph.rules:
         if rule.action == "mirror":
             raise CardError(
-                f"{graph.name}: target p4 drops, forwards and marks, it does not mirror"
+                f"{graph.name}: target p4 drops, forwards and marks packets, but does not mirror"
             )
         if rule.action == "mark" and card.carrier != "udp-port":
             raise CardError(

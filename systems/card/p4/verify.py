@@ -62,7 +62,7 @@ def verify_card(
             sent += 1
             seen = switch.process(other, INGRESS, now)
             if (seen.port, seen.packet) != (_CROSSED, other):
-                raise VerifyError(f"the card: a frame that asks nothing changed, before {number}")
+                raise VerifyError(f"the card: a frame that is no request changed, before {number}")
         sent += 1
         now += refill(card)
         outcome = switch.process(each.frame, INGRESS, now)
@@ -115,7 +115,7 @@ def _check_changes(
         raise VerifyError(f"the card: {graph.name} answers after graphs/{remove}")
     switch.load(changes[come])
     if _entries(switch) != before:
-        raise VerifyError(f"the card: {graph.name} is another one after graphs/{come}")
+        raise VerifyError(f"the card: {graph.name} differs from before after graphs/{come}")
     return 1
 
 

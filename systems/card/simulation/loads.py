@@ -169,7 +169,9 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
     tenant, found, rest = text.rpartition("=")
     kind, times, factor = rest.partition("*")
     if found and tenant not in tenants:
-        raise UsageError(f"--load {text!r}: no tenant {tenant!r}, there are {', '.join(tenants)}")
+        raise UsageError(
+            f"--load {text!r}: no tenant {tenant!r}, expected one of {', '.join(tenants)}"
+        )
     known = next((k for k in LOAD_KINDS if k == kind), None)
     if known is None:
         raise UsageError(f"--load {text!r}: expected one of {', '.join(LOAD_KINDS)}, got {kind!r}")

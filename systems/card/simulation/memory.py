@@ -186,7 +186,9 @@ class OnBoardMemory:
         victim = asking if over[asking] >= 0 else max(over, key=lambda n: (over[n], n))
         space = self._spaces[victim]
         if not space.frames or (victim != asking and over[victim] <= 0):
-            raise MemoryFaultError(f"{asking}: no page can be had, all are within others' shares")
+            raise MemoryFaultError(
+                f"{asking}: no page is free, all are within the shares of others"
+            )
         page, frame = space.frames.popitem(last=False)
         space.elsewhere.add(page)
         return frame

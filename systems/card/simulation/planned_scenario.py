@@ -118,11 +118,13 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
         if what in ("stuck", "lost"):
             if not who.isdecimal() or int(who) >= scenario.regions:
                 raise UsageError(
-                    f"--event {text!r}: no region {who!r}, there are 0 to {scenario.regions - 1}"
+                    f"--event {text!r}: no region {who!r}, expected 0 to {scenario.regions - 1}"
                 )
             failures.append(Failure(at, int(who), "stuck" if what == "stuck" else "lost"))
         elif who not in tenants:
-            raise UsageError(f"--event {text!r}: no tenant {who!r}, there are {', '.join(tenants)}")
+            raise UsageError(
+                f"--event {text!r}: no tenant {who!r}, expected one of {', '.join(tenants)}"
+            )
         else:
             arrives = at if what == "arrives" else tenants[who].arrives
             leaves = at if what == "leaves" else tenants[who].leaves

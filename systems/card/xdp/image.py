@@ -179,9 +179,8 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     for rule in graph.rules:
         if rule.action not in _ACTIONS:
             raise CardError(
-                f"{graph.name}: target xdp answers frames where they come from, marked or not, "
-                f"forwards or drops them: it does not {rule.action} them, as an XDP program can "
-                "copy no frame"
+                f"{graph.name}: target xdp does not {rule.action} frames, because an XDP program "
+                "can copy no frame: expected forward, drop or mark"
             )
         if rule.action == "mark" and card.carrier != "udp-port":
             raise CardError(
@@ -189,7 +188,7 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
                 f"frames of {card.carrier!r} have no DSCP"
             )
         if any(c >= _CLASSES for c in rule.classes):
-            raise CardError(f"{graph.name}: rules of target xdp are about {_CLASSES} classes")
+            raise CardError(f"{graph.name}: rules of target xdp name classes below {_CLASSES}")
 
 
 def _rule(rule: SoftwareRule) -> bytes:

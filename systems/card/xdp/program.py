@@ -91,7 +91,7 @@ class CardProgram(CardTables):
             slots = [int(s["slot"]) for s in tables["slots"]]
             networks = [(directory / "networks" / f"{s}.bin").read_bytes() for s in slots]
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise VerifyError(f"{directory}: no export of a card for XDP: {error}") from error
+            raise VerifyError(f"{directory}: not an export of a card for XDP: {error}") from error
         self.object = libbpf.BpfObject(compiled(files, PROGRAM), "card.o")
         super().__init__(self.object.maps)
         self.program = self.object.programs[PROGRAM_NAME]

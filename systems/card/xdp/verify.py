@@ -51,7 +51,7 @@ def _run(image: XdpCardImage, program: CardProgram, cpu: int, packets: int) -> C
                 sent += 1
                 seen = program.send(other)
                 if seen.result not in (PASS, DROP) or seen.data != other:
-                    raise VerifyError("the card: a frame that asks nothing was answered")
+                    raise VerifyError("the card: a frame that is no request was answered")
         sent += 1
         seen = program.send(each.frame)
         check_frame(card, each, seen)

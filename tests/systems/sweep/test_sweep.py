@@ -259,6 +259,6 @@ def test_a_folder_with_other_files_is_left_alone(table, tmp_path):
 
 
 def test_a_target_that_estimates_nothing_is_refused(table, tmp_path):
-    with pytest.raises(UsageError, match="target nfp estimates nothing"):
+    with pytest.raises(UsageError, match="target nfp cannot estimate"):
         asked(table, tmp_path / "x", target="nfp")
     assert list(tmp_path.iterdir()) == []
