@@ -154,7 +154,7 @@ class LinearProgram:
         self._rows.append((dict(terms), -np.inf, high))
 
     def latency(self) -> dict[int, float]:
-        """Objective: the part of the packets' latency that depends on the placement."""
+        """Return an objective: the part of the packets' latency that depends on the placement."""
         pass_ns = max(self.scheduling_ns, 1.0)  # at least 1, so that fewer passes break ties
         return {
             **dict.fromkeys(self.makespans, 1.0),
@@ -162,14 +162,14 @@ class LinearProgram:
         }
 
     def area(self) -> dict[int, float]:
-        """Objective: area of all instances in regions, with a small cost per instance."""
+        """Return an objective: the area of all instances, with a small cost per instance."""
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.nan_to_num(self.demand.area / self.demand.space_capacity, posinf=0.0)
         weight = part.max(axis=1, initial=0.0) + 1e-3
         return {int(c): float(w) for row, w in zip(self.n, weight, strict=True) for c in row}
 
     def regions_in_use(self) -> dict[int, float]:
-        """Objective: number of regions in use, with a weight so small that area comes first."""
+        """Return an objective: the regions in use, with a weight so small that area comes first."""
         return dict.fromkeys(map(int, self.owned.ravel()), 1e-4)
 
     def keep_to_fair_regions(self, columns: Floats) -> None:

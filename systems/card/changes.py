@@ -72,7 +72,7 @@ def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
 
 
 def _replaced(card: Card, who: str) -> dict[str, NetworkTask]:
-    """The networks of a tenant, or the network with a name."""
+    """Return the networks of a tenant, or the network with a name."""
     networks = {name: t for name, t in card.tasks.items() if isinstance(t, NetworkTask)}
     owners = {tenant.name for tenant in card.tenants}
     found = {

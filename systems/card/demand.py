@@ -30,14 +30,15 @@ class CardDemand:
             ``(graphs, tasks)``; 0 for a task without a rate limit.
         whole: instances that a graph needs regardless of its rate. A task without a rate limit
             needs one, divided among the graphs that use it; shape ``(graphs, tasks)``.
-        space: resources that an instance takes, with ``area``, the amounts, shape ``(tasks,
-            space)``.
+        space: resources that an instance takes.
+        area: amount of each that an instance of each task takes, shape ``(tasks, space)``.
         space_capacity: capacity of one region, shape ``(space,)``; infinite without a limit.
-        time: resources that packets take within a region, with ``work``, the amount for all wanted
-            packets of a graph at a task, shape ``(graphs, tasks, time)``.
+        time: resources that packets take within a region.
+        work: amount of each that all wanted packets of a graph take at a task, shape ``(graphs,
+            tasks, time)``.
         time_capacity: capacity of one region, shape ``(time,)``.
-        common: resources of the whole card, with ``load``, the amount for all wanted packets, shape
-            ``(graphs, common)``.
+        common: resources of the whole card.
+        load: amount of each that all wanted packets of a graph take, shape ``(graphs, common)``.
         common_capacity: capacity of the card, shape ``(common,)``.
         latency: latency of each task in nanoseconds, 0 if unknown, shape ``(tasks,)``.
     """

@@ -96,10 +96,13 @@ def fair_rates(
 
 
 def dominant_shares(demand: CardDemand, instances: NDArray[np.bool_]) -> Floats:
-    """Largest share that all wanted packets of a graph take of any resource, shape ``(graphs,)``.
+    """Compute the largest share of any resource that all wanted packets of a graph take.
 
     All instances of a task are one resource, and so is the time of all regions that hold tasks of
     the graph. The share is infinite if a task has no instance.
+
+    Returns:
+        Array of shape ``(graphs,)``.
     """
     count = instances.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -219,7 +219,7 @@ def _notes(
     yield f"Device: {budget.source}."
     none = uncounted(card, costs)
     if none:
-        yield f"Counted as taking nothing, for want of a figure: {', '.join(none)}."
+        yield f"Counted as taking nothing, because no figure is known: {', '.join(none)}."
     if not placement.exclusive and budget.regions > 1:
         yield (
             "Regions hold tasks of several tenants, who would be served less otherwise: "

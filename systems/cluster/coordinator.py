@@ -71,7 +71,7 @@ class Coordinator:
 
     Attributes:
         ended: whether the ring has confirmed its end.
-        error: why the session failed; None if it has not failed.
+        error: reason why the session failed; None if it has not failed.
         slots: number of rows that every node has room for; known once :attr:`started`.
     """
 

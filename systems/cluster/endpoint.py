@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A station of the ring (a node or the home) with its two links: bytes in, bytes out.
+"""An endpoint of the ring (a node or the home) with its two links: bytes in, bytes out.
 
 This module uses no sockets or clocks: the caller passes times in seconds.
 """
@@ -33,7 +33,7 @@ _REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
 class Handler(Protocol):
-    """Handler of a station's packets: a :class:`Node` or the home."""
+    """Handler of an endpoint's packets: a :class:`Node` or the home."""
 
     number: int
     ended: bool

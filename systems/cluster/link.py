@@ -135,7 +135,7 @@ class Sender:
         return min(max(self._timing.first, measured), self._timing.longest)
 
     def due(self, now: float) -> list[Datagram]:
-        """Datagrams to send now: those due again, then new ones that fit the window."""
+        """Return the datagrams to send now: those due again, then new ones that fit the window."""
         out = []
         for flight in self._flights.values():
             if not flight.arrived and flight.due <= now:
@@ -165,7 +165,7 @@ class Sender:
 
     @property
     def wake(self) -> float | None:
-        """When :meth:`due` next has a datagram if nothing arrives; None if never."""
+        """Time at which :meth:`due` next has a datagram if nothing arrives; None if never."""
         return min((f.due for f in self._flights.values() if not f.arrived), default=None)
 
     def silent(self, now: float) -> bool:

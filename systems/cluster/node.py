@@ -97,7 +97,7 @@ def split(packet: TaskPacket, start: int, end: int) -> tuple[TaskPacket | None, 
         return None, [packet]
     if (first, last) == (packet.start, packet.end):
         return packet, []
-    # The held part is consumed, and what lies before and behind it goes on round the ring.
+    # The held part is consumed; the parts before and after it go on round the ring.
     rests = [(packet.start, first), (last, packet.end)]
     return packet.ranged(first, last), [packet.ranged(a, b) for a, b in rests if a < b]
 
@@ -187,7 +187,7 @@ class Node:
         empty = TaskPacket(
             PacketType.CONTROL, ControlId.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES)
         )
-        # START goes on first; a STATUS behind it reaches the home after the node has begun.
+        # START goes on first, so the home receives the STATUS after the ring is closed.
         return [packet, *(self._own(status, len(known) or 1) for status in known or [empty])]
 
     def _own(self, status: TaskPacket, count: int) -> TaskPacket:

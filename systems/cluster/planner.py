@@ -189,7 +189,7 @@ def _improved(
     tried: _Tried,
     better: Callable[[CostEstimate, CostEstimate], bool],
 ) -> tuple[ModelPlacement, CostEstimate] | None:
-    """Local search: change one layer's way at a time while that improves the placement."""
+    """Search locally: change one layer's option at a time while that improves the placement."""
     # Each change is strictly better and there are finitely many choices, so this ends.
     now, found, changed = list(chosen), tried(tuple(chosen)), True
     while changed:
@@ -273,7 +273,7 @@ def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[in
 
 
 def _speed(cluster: ClusterDescription, node: int, inputs: int) -> float:
-    """Neurons with ``inputs`` inputs that a node computes per second."""
+    """Return the neurons with ``inputs`` inputs that a node computes per second."""
     at = cluster.nodes[node - 1]
     return 1 / at.seconds(at.figures.neuron_clocks(inputs))
 
@@ -340,7 +340,7 @@ def _alternatives(
 
 
 def _parts(split: LayerSplit, inputs: int, neurons: int) -> int:
-    """Maximum number of nodes that a layer can be divided among."""
+    """Return the maximum number of nodes that a layer can be divided among."""
     if split is LayerSplit.OUTPUT:
         return -(-neurons // WORD_BITS)
     return slices_of(inputs) if split is LayerSplit.INPUT else MAX_NODES

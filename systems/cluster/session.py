@@ -57,17 +57,17 @@ class RingLink:
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
-    """Return how a station sends to its successor."""
+    """Return how an endpoint sends to its successor."""
     return CARD if (number + 1) % (nodes + 1) in cards else Neighbour()
 
 
 class CoordinatorLoop:
-    """Runs the home's station in its own thread.
+    """Runs the home's endpoint in its own thread.
 
     Args:
         home: the handler.
         wire: the home's socket.
-        station: the home's station.
+        station: the home's endpoint.
         timing: timing of its links.
         begin: called in every turn; returns packets to send.
         waiting: returns whether something is expected from the ring.
@@ -179,7 +179,7 @@ class CoordinatorSession(ABC):
             the end.
 
     Attributes:
-        station: station of the home.
+        station: endpoint of the home.
 
     Raises:
         ClusterError: A node does not answer, or holds something else.

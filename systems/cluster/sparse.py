@@ -93,7 +93,7 @@ class Elements:
         )
 
     def weight(self, combine: Combine) -> int:
-        """Bound of a result, divided by the largest absolute value in the operand."""
+        """Bound a result, divided by the largest absolute value in the operand."""
         if combine is Combine.MAX or not self.rows.size:
             return 1
         sizes = np.abs(self.values) if combine is Combine.SUM else np.ones_like(self.values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stations on UDP sockets: the loop that moves datagrams and keeps the time."""
+"""Endpoints on UDP sockets: the loop that moves datagrams and keeps the time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IDLE_S = 0.5
 
 @dataclass(frozen=True)
 class FaultInjection:
-    """Faults that a station injects into what it sends.
+    """Faults that an endpoint injects into what it sends.
 
     Attributes:
         loss: fraction of the datagrams that are discarded.
@@ -37,7 +37,7 @@ class FaultInjection:
 
 
 def open_socket(host: str, port: int = 0) -> socket.socket:
-    """Open a UDP socket for a station.
+    """Open a UDP socket for an endpoint.
 
     Args:
         host: an IPv4 address of this machine.
@@ -60,7 +60,7 @@ def open_socket(host: str, port: int = 0) -> socket.socket:
 
 
 class UdpEndpoint:
-    """A station's socket and the addresses of the other stations.
+    """An endpoint's socket and the addresses of the other endpoints.
 
     Args:
         sock: socket from :func:`open_socket`; closed by :meth:`close`.
@@ -125,13 +125,13 @@ def run_endpoint(
     each: Callable[[float], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run a station until its session has ended.
+    """Run an endpoint until its session has ended.
 
     After the end it acknowledges for a while, because the last acknowledgements may be lost.
 
     Args:
         station: the node or the home.
-        wire: socket of the station.
+        wire: socket of the endpoint.
         timing: timing of its links.
         each: called with the time before anything is sent.
         stopped: returns whether to leave at once.
@@ -164,6 +164,6 @@ def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
-    """Return whom a station sends to: predecessor, successor and, for errors, the home."""
+    """Return the nodes that an endpoint sends to: predecessor, successor and, for errors, the home."""
     wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
     return {node: ring[node] for node in wanted}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Steps = Generator[simpy.Event, Any, None]
 
-_DRAIN = 16  # cycles between two looks whether a region is empty
+_DRAIN = 16  # cycles between two checks whether a region is empty
 
 
 @dataclass

@@ -120,7 +120,7 @@ class _Simulation:
             if pages:
                 self.memory.map(tenant.name, (Segment(0, pages),))
 
-    # -- a packet's way ----------------------------------------------------------------------
+    # -- the path of a packet -----------------------------------------------------------------
 
     def _source(self, lane: _Lane) -> Steps:
         graph, counts, board = lane.graph, self.counts[lane.graph.name], self.scenario.board
@@ -217,7 +217,7 @@ class _Simulation:
                 / self.hz / max(1, counts.get(t, 1))
                 for t in graph.flow.tasks()
             )  # fmt: skip
-        # Equal start times are served in the order of tags: a later packet never precedes.
+        # Packets with equal start times are served in the order of their arrival.
         self.tie += 1
         packet.tag = (self.clock.start(graph.name, cost, graph.weight), self.tie)
 
@@ -351,7 +351,7 @@ class _Simulation:
             yield self.env.timeout(step - (1 if not self.samples else 0))
             self.samples.append((self.region_busy.copy(), list(self.tenant_work.values())))
 
-    # -- the whole ---------------------------------------------------------------------------
+    # -- the run -----------------------------------------------------------------------------
 
     def run(self, progress: Callable[[float], None]) -> CardTrace:
         scenario = self.scenario

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SuperNIC's claims, simulated again (sections V-B and V-C of its text)."""
+"""Simulations of SuperNIC's claims (sections V-B and V-C of the paper)."""
 
 from __future__ import annotations
 

@@ -60,10 +60,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a chain came to run.
+    """A launch of a chain.
 
     Attributes:
-        way: the way it was launched.
+        way: how the chain was launched.
         regions: regions that serve it, in the order of its tasks.
         ready: second from which on they serve it.
         stopped: chain that a context switch stopped; empty if none was.
@@ -154,8 +154,8 @@ class SimRegions:
         Args:
             chain: the tasks of the chain.
             now: time in seconds.
-            spare: bandwidth left of each running task, in instances. The chain shares only tasks
-                that have some left.
+            spare: bandwidth that each running task has left, in units of one instance. The chain
+                shares only tasks that have some left.
             load: load of each region; a context switch takes the least loaded.
 
         Returns:
@@ -201,7 +201,7 @@ class SimRegions:
         )
 
     def deschedule(self, region: int, now: float) -> SimRegions:
-        """Stop serving packets in a region; its chain stays there as a victim."""
+        """Stop serving packets in a region; a victim cache keeps its chain there."""
         old = self.regions[region]
         return self._with(region, replace(old, scheduled=False, since=now, pinned=False))
 

@@ -37,7 +37,7 @@ class PolicyFigures:
         regions: the same for each region.
         utilisation_over_time: the same for each bin and region; shape (bins, regions).
         work_over_time: area that a tenant kept busy, over the whole area; shape (bins, tenants).
-        launches: number of events of each kind, such as launches by the way they were done.
+        launches: number of events of each kind; launches are counted by their way.
         events: launches and failures.
     """
 
@@ -96,8 +96,8 @@ def _due(
     offered, entitled = np.zeros(len(edges) - 1), 0.0
     for graph in trace.scenario.graphs:
         if graph.tenant == tenant:
-            # A graph without arrivals stands in as one of 0 bytes, because binned() needs an array
-            # of pairs.
+            # A graph without arrivals gets one of 0 bytes, because binned() needs an array of
+            # pairs.
             came = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
             offered += binned(came[:, 0] / hz, came[:, 1] * 8 / 1e9, edges)
             entitled += graph.entitled * graph.load.mean_bytes * 8 / 1e9

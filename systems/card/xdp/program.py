@@ -135,7 +135,7 @@ class CardProgram(CardTables):
             room: number of classes that a result has room for.
         """
         held = self.maps["scratches"].each_cpu(0)[cpu]
-        size = 4 * (room + 3)  # struct network_result: behind the scores verdict, class, margin
+        size = 4 * (room + 3)  # struct network_result: scores, then verdict, class and margin
         return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
 
     def counters(self, tenant: int) -> dict[str, int]:

@@ -52,7 +52,7 @@ _MAC_BYTES = 6
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Address of a station of the ring.
+    """Address of an endpoint of the ring.
 
     Attributes:
         mac: six bytes: address of its Ethernet port, or of the router before it.
@@ -145,8 +145,8 @@ def node_image(
         placement: placement of the model.
         node: number of the card's node.
         own: address of the card.
-        predecessor: address of the station that sends tasks to the card.
-        successor: address of the station that the card sends to.
+        predecessor: address of the endpoint that sends tasks to the card.
+        successor: address of the endpoint that the card sends to.
         resend_ms: milliseconds until an unacknowledged packet is resent.
 
     Raises:

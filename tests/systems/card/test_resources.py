@@ -64,7 +64,7 @@ def test_a_networks_resources_come_from_its_report(folder, target, needed):
     assert budget.regions == exporter(target).device.card.regions
     planned = plan_card(described)
     assert planned.problems == ()
-    assert any("for want of a figure: t/act" in note for note in planned.notes)
+    assert any("no figure is known: t/act" in note for note in planned.notes)
 
 
 def test_cycles_are_those_of_the_reports_rate(folder):
