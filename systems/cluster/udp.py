@@ -164,6 +164,6 @@ def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
-    """Return the nodes that an endpoint sends to: predecessor, successor and, for errors, the home."""
+    """Return where an endpoint sends: predecessor, successor and, for errors, the home."""
     wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
     return {node: ring[node] for node in wanted}
