@@ -312,7 +312,7 @@ def place(demand: CardDemand, entitled: Floats, scheduling_ns: float) -> ChainPl
     2. the other graphs;
     3. the area;
     4. the latency, by fewer passes of the scheduler and by branches in different regions, within a
-    tenant's fair share of regions.
+       tenant's fair share of regions.
 
     Each region has a single tenant, unless that would serve less.
 

@@ -72,8 +72,8 @@ def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
     """Write the headers that address the graph with a UID, after the MAC addresses."""
     text = uid.to_bytes(2, "big")
     if carrier == "udp-port":
-        # The total length stays 0 and the checksum random: cards check neither, and update it by
-        # the difference only.
+        # The total length stays 0 and the checksum random: cards check neither, and marking
+        # updates the checksum by the difference.
         frame[12:24] = b"\x08\x00\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11"
         frame[36:38] = text
     elif carrier == "vlan":

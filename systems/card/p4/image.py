@@ -116,7 +116,6 @@ def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
     prefix = f"g{group.index}"
     _, weights, setting = network_entries(group.pipelines[slot - 1])
     for entry in weights:
-        # Tables of layers are unique by the layer's number; only this one needs the shape's prefix.
         own = f"{prefix}_" if entry.table == "shunting" else ""  # others have their layer's number
         yield KeyedEntry(own + entry.table, (slot,), own + entry.action, _data(entry))
     for entry in setting:

@@ -223,7 +223,7 @@ class Scenario:
     tenant_of: Mapping[str, SimTenant] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # The class is frozen, and only __init__ may assign its fields in the usual way.
+        # The class is frozen; a dataclass assigns its own fields in the same way.
         object.__setattr__(self, "tenant_of", {t.name: t for t in self.tenants})
 
     def times(self, graph: SimGraph) -> dict[str, float]:
