@@ -290,7 +290,7 @@ class TaggedRows(RingFlow, Generic[Row]):
         ):
             raise ProtocolError(
                 f"{packet.identifier.name.lower()} [{packet.start}, {packet.end}) of row "
-                f"{packet.row} was not requested"
+                f"{packet.row} were not requested"
             )
         result, there = self._flying[row]
         result[packet.start : packet.end] = self._values(packet)

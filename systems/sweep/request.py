@@ -57,7 +57,7 @@ class SweepRequest:
     def __post_init__(self) -> None:
         if self.base.input_of is not None:
             raise UsageError(
-                "a sweep varies inputs and shapes, which --input-of keeps: use n3ic train"
+                "a sweep varies inputs and shapes, --input-of keeps both: use n3ic train"
             )
         # Counted before any data is read, because products of axes grow fast by mistake.
         count = 1
