@@ -279,7 +279,7 @@ class Reducer(HeldArray):
         total, seen = self._rows[packet.row]
         here = slice(packet.start - self.start, packet.end - self.start)
         if seen[part, here].any():
-            raise ProtocolError(f"row {packet.row}: a partial popcount arrived twice")
+            raise ProtocolError(f"row {packet.row}: a partial popcount came twice")
         # Parts may arrive in any order. Addition is not idempotent, so `seen` catches a part that
         # would be counted twice.
         total[here] += packet.sums

@@ -289,8 +289,8 @@ class TaggedRows(RingFlow, Generic[Row]):
             or self._flying[row][1][packet.start : packet.end].any()
         ):
             raise ProtocolError(
-                f"{packet.identifier.name.lower()} [{packet.start}, {packet.end}) of row "
-                f"{packet.row} were not requested"
+                f"unrequested {packet.identifier.name.lower()} [{packet.start}, {packet.end}) of "
+                f"row {packet.row}"
             )
         result, there = self._flying[row]
         result[packet.start : packet.end] = self._values(packet)

@@ -118,7 +118,7 @@ class PendingRows:
         key = packet.start, packet.row
         slices = self._slices.setdefault(key, {})
         if packet.offset in slices:
-            raise ProtocolError(f"a slice of row {packet.start} arrived twice")
+            raise ProtocolError(f"a slice of row {packet.start} came twice")
         numbers = np.frombuffer(packet.body, dtype=">i8", count=packet.count)
         slices[packet.offset] = numbers.astype(np.int64)
         if len(slices) < packet.row:
@@ -194,7 +194,7 @@ class DistributedRows(HeldArray):
         held = self.start <= number < self.end
         # Unsolicited rows are refused, so a faulty node cannot overwrite an operand.
         if not held and (number not in self._asked or number in self._cached):
-            raise ProtocolError(f"row {number} of array {self.array} was not requested")
+            raise ProtocolError(f"unrequested row {number} of array {self.array}")
         payload = self._arriving.put(packet)
         if payload is None:
             return

@@ -72,6 +72,7 @@ def error_packet(number: int, code: int, node: int, text: str) -> TaskPacket:
         node: number of the node in question.
         text: description, cut to 40 ASCII characters.
     """
+    # A packet's body bounds the text, so errors of the protocol are worded in few characters.
     said = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
     body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + said
     return TaskPacket(PacketType.CONTROL, ControlId.ERROR, HOME, 0, 0, 0, row=number, body=body)

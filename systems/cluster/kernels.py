@@ -293,7 +293,7 @@ class JobFlow(RingFlow):
         job = self._job
         # A late duplicate of an earlier job would otherwise be taken for a row of this one.
         if job is None or packet.array != RESULT or packet.start in self._rows:
-            raise ProtocolError(f"row {packet.start} of array {packet.array} was not requested")
+            raise ProtocolError(f"unrequested row {packet.start} of array {packet.array}")
         payload = self._arriving.put(packet)
         if payload is None:
             return []

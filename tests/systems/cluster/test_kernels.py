@@ -214,11 +214,11 @@ def in_slices(packet):
     ("wrong", "message"),
     [
         (lambda: list(held_rows().read(replace(SLICE, start=0, end=1))), "never written"),
-        (lambda: list(held_rows().arrived(replace(SLICE, start=7, end=8))), "not requested"),
+        (lambda: list(held_rows().arrived(replace(SLICE, start=7, end=8))), "unrequested row"),
         (lambda: list(held_rows().arrived(replace(SLICE, end=3))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, count=7))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, offset=1))), "not a slice"),
-        (lambda: in_slices(SLICE), "arrived twice"),
+        (lambda: in_slices(SLICE), "came twice"),
         (lambda: held_rows().take(SLICE), "takes no task"),
         (lambda: list(SparseKernel((4, 4)).held(1, 1)[1].take(task_of(0, 0))), "no whole"),
     ],
