@@ -62,8 +62,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     placement = place(demand, entitled, budget.scheduling_ns)
     weights = time_weights(demand, entitled)
     fair = fair_rates(demand, placement.instances, weights, demand.wanted)
-    # The guarantee is what fairness leaves with everyone sending; more comes only while others are
-    # idle.
+    # These rates hold while all tenants send; a graph gets more only while others are idle.
     rates = fair.rates
     regions = _regions(demand, placement.instances, rates, budget.spare)
     flows = flows_of(demand, placement.instances, rates, budget.scheduling_ns)
@@ -126,13 +125,13 @@ def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -
     No tenant falls below the smaller of its load and its guarantee. Dominant resource fair queueing
     divides the rest. Only the ingress is throttled, because later use is proportional to it.
 
-    Returns:
-        Packets per second, by UID.
-
     Args:
         planned: plan whose instances are in place.
         budget: resources of the card.
         loads: arriving packets per second, by UID; missing graphs send none.
+
+    Returns:
+        Packets per second, by UID.
     """
     demand = demand_of(planned.card, budget, planned.costs)
     entitled = np.array([g.entitled / g.wanted for g in planned.graphs])

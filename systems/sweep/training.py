@@ -46,8 +46,8 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
         progress: receives messages on the way.
 
     Raises:
-        UsageError: a name or option is unknown, no network is possible, or the folder is another
-            sweep's.
+        UsageError: a name or option is unknown, no network is possible, or the folder holds
+            another sweep.
         DataError: the data cannot be read or split.
         MissingDependencyError: a Dask scheduler is given and distributed is not installed.
     """
