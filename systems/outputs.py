@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Written(Protocol):
-    """What is written as JSON."""
+    """An object that can be written as JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Its data."""
+        """Return the object as plain data."""
 
 
 def free_files(*paths: Path | None, replace: bool) -> None:
@@ -46,6 +46,7 @@ def check_picture(path: Path | None, option: str) -> None:
 
 def write_picture(path: Path, draw: Callable[[], Figure]) -> None:
     """Write a picture atomically, in the format of its suffix."""
+    # Imported here: a command that draws nothing should not pay for matplotlib.
     from n3ic.util.files import new_file
     from n3ic.util.pictures import write
 
@@ -77,6 +78,7 @@ def write_plan(
         write_atomic(out, json_text(plan.to_dict()))
     if picture is not None:
         write_picture(picture, draw)
+    # With --json, standard output holds one document and nothing else.
     if not quiet:
         for path in filter(None, (out, picture)):
             print_result(f"{path} written")

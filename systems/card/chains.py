@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the region of each task, and the order of the tasks in a region.
+"""Choose the region of each task, and the order of the tasks in a region.
 
 This is a mixed-integer programme, solved by HiGHS through :func:`scipy.optimize.milp`. Its
-variables are an instance of a task in a region (0 or 1), the tenant that owns a region (0 or 1),
-the share of a graph's packets that a task's instance in a region serves, and the share that goes on
-to the next task without leaving the region.
+variables are:
+
+- an instance of a task in a region (0 or 1);
+- the tenant that owns a region (0 or 1);
+- the share of a graph's packets that a task's instance in a region serves;
+- the share that goes on to the next task without leaving the region.
 """
 
 from __future__ import annotations
@@ -58,12 +61,12 @@ class PacketShares:
 
 
 class LinearProgram:
-    """Rows and columns of the programme for one card.
+    """The rows and columns of the programme for one card.
 
     Args:
         demand: the card's demand in numbers.
         scheduling_ns: nanoseconds of one pass through the scheduler.
-        most: upper bound of the share of its wanted packets that each graph is served,
+        most: upper bound of the share of each graph's wanted packets that is served, shape
             ``(graphs,)``.
         instances: fixed instances; None to let the programme choose them.
         exclusive: whether each region has a single tenant.
@@ -151,7 +154,7 @@ class LinearProgram:
         self._rows.append((dict(terms), -np.inf, high))
 
     def latency(self) -> dict[int, float]:
-        """Objective: the part of the packets' latency that depends on the placement."""
+        """Return an objective: the part of the packets' latency that depends on the placement."""
         pass_ns = max(self.scheduling_ns, 1.0)  # at least 1, so that fewer passes break ties
         return {
             **dict.fromkeys(self.makespans, 1.0),
@@ -159,14 +162,14 @@ class LinearProgram:
         }
 
     def area(self) -> dict[int, float]:
-        """Objective: area of all instances in regions, with a small cost per instance."""
+        """Return an objective: the area of all instances, with a small cost per instance."""
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.nan_to_num(self.demand.area / self.demand.space_capacity, posinf=0.0)
         weight = part.max(axis=1, initial=0.0) + 1e-3
         return {int(c): float(w) for row, w in zip(self.n, weight, strict=True) for c in row}
 
     def regions_in_use(self) -> dict[int, float]:
-        """Objective: number of regions in use, with a weight so small that area comes first."""
+        """Return an objective: the regions in use, with a weight so small that area comes first."""
         return dict.fromkeys(map(int, self.owned.ravel()), 1e-4)
 
     def keep_to_fair_regions(self, columns: Floats) -> None:
@@ -175,6 +178,8 @@ class LinearProgram:
         fair = np.floor(self.demand.regions * weights / weights.sum())
         for owned, due in zip(self.owned, fair, strict=True):
             if len(owned):
+                # A tenant that already needs more than its fair number keeps it, or the rows would
+                # be infeasible.
                 most = max(float(due), float(columns[owned].round().sum()))
                 self.at_most({int(c): 1.0 for c in owned}, most)
 
@@ -283,11 +288,15 @@ class LinearProgram:
                 for r, column in enumerate(self._add((d.regions,), np.inf)):
                     for t in (index[a], index[b]):
                         self.at_most({int(column): 1.0, int(self.y[g, t, r]): -1.0}, 0.0)
+                    # A packet that forks or joins counts as staying only in part, so that it saves
+                    # one pass, not one per edge.
                     stays[int(column)] = 1.0 / max(into[b], out[a])
             for parallel in graph.flow.parallels:
                 column = int(self._add((1,), np.inf)[0])
                 inside = [index[n] for branch in parallel.branches for n in branch.tasks()]
                 for r in range(d.regions):
+                    # Branches in one region run one after another, so the time there is at least
+                    # their sum.
                     row = {int(self.y[g, t, r]): -float(d.latency[t]) for t in inside}
                     self.at_least(row | {column: 1.0}, 0.0)
                 makespans.append(column)
@@ -297,10 +306,15 @@ class LinearProgram:
 def place(demand: CardDemand, entitled: Floats, scheduling_ns: float) -> ChainPlacement:
     """Choose instances and their regions.
 
-    Objectives are optimised in this order: the graph that is served least relative to its
-    entitlement; the other graphs; the area; the latency, by fewer passes through the scheduler and
-    by branches in different regions, within a tenant's fair share of regions. Each region has a
-    single tenant, unless that would serve less.
+    Objectives are optimised in this order:
+
+    1. the graph that is served least, relative to its entitlement;
+    2. the other graphs;
+    3. the area;
+    4. the latency, by fewer passes of the scheduler and by branches in different regions, within a
+       tenant's fair share of regions.
+
+    Each region has a single tenant, unless that would serve less.
 
     Args:
         demand: the card's demand in numbers.
@@ -342,7 +356,7 @@ class _Chosen:
 
     @property
     def level(self) -> float:
-        """The smallest share of any graph, relative to its entitlement."""
+        """Smallest share that any graph is served, relative to its entitlement."""
         return float(self.found[self.programme.level])
 
     def finished(self) -> ChainPlacement:
@@ -357,11 +371,14 @@ class _Chosen:
         if smallest is not None:
             found = smallest
             bound = sum(v * found[c] for c, v in p.area().items())
+            # Each objective becomes a row before the next one is minimised (lexicographic
+            # optimisation).
             p.at_most(p.area(), bound + SLACK * max(1.0, bound))
             p.keep_to_fair_regions(found)
         quickest = p.solve(p.latency(), _NODES_FOR_LATENCY, _GAP_IN_LATENCY)
         if quickest is not None:
             found = quickest
+        # Integer columns are integral only up to the solver's tolerance.
         return ChainPlacement(found[p.n] > 0.5, self.exclusive, found[p.f])
 
 
@@ -380,6 +397,8 @@ def chain_order(demand: CardDemand, members: Iterable[int], rates: Floats) -> tu
         wider = {name: set(before) for name, before in after.items()}
         for first, second in pairwise(inside):
             wider[second].add(first)
+        # The order of a graph that contradicts a busier one is dropped; its packets take another
+        # pass.
         if _acyclic(wider):
             after = wider
     out: list[str] = []

@@ -34,18 +34,18 @@ class CardChange:
 
 
 def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> CardChange:
-    """Make a change, as far as it is the same for all targets.
+    """Make the target-independent part of a change.
 
     Args:
         card: the running card, as it was exported.
         verb: kind of change.
-        who: a tenant or ``tenant/graph``; for ``replace``, a tenant or a network's task.
-        model: a model file or a run with the new networks; None for those of the card. A run with
-            several gives each task the network of its name.
+        who: a tenant or ``tenant/graph``; for ``replace``, a tenant or the task of a network.
+        model: a model file or a run with the new networks; None for the card's own. In a run with
+            several networks, each task takes the one of its name.
 
     Raises:
-        UsageError: the card has no such tenant, graph or network, or a new network does not fit its
-            task's surroundings; the error says how.
+        UsageError: the card has no such tenant, graph or network, or a new network does not fit the
+            inputs and classes around its task.
     """
     if verb == "replace":
         return CardChange(verb, (), _opened(card, _replaced(card, who), model))
@@ -57,6 +57,7 @@ def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> Ca
     for tenant, graph in found if verb == "load" else ():
         for name in graph.flow.tasks():
             task = card.tasks[name]
+            # A network without a tenant's prefix is shared, so it already runs for the others.
             if isinstance(task, NetworkTask) and name.startswith(f"{tenant.name}/"):
                 names[name] = task
     graphs = tuple(f"{tenant.name}/{graph.name}" for tenant, graph in found)
@@ -71,7 +72,7 @@ def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
 
 
 def _replaced(card: Card, who: str) -> dict[str, NetworkTask]:
-    """The networks of a tenant, or the network with a name."""
+    """Return the networks of a tenant, or the network with a name."""
     networks = {name: t for name, t in card.tasks.items() if isinstance(t, NetworkTask)}
     owners = {tenant.name for tenant in card.tenants}
     found = {
@@ -100,6 +101,7 @@ def _opened(
         )
     out = {}
     for name, task in tasks.items():
+        # A file with a single network may have any name; a run must name the task's network.
         new = open_network(model, task.network if len(held) > 1 else next(iter(held)))
         _check_fits(name, planned[name], new, own_input=_reads_features(card, name))
         out[name] = new
@@ -128,6 +130,8 @@ def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: boo
             f"got {new.input.n_bits} of {', '.join(new.input.features)[:200]}: train with n3ic "
             "train --input-of the card's network"
         )
+    # With an input stage, the card itself turns features into bits, so cuts may change with the
+    # network.
     if new.input != old.input and not own_input:
         raise UsageError(
             f"{name}: packets hold the input bits, expected a network that was trained on the same "

@@ -186,6 +186,7 @@ def simulate(
     for line in planned.problems:
         print_note(line)
     count = sum(packets_offered(scenario).values()) * len(chosen)
+    # The simulator handles some 5,000 packets per second of processor time.
     print_note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
     found = []
     with progress_bar("simulating") as reached:
@@ -241,7 +242,7 @@ def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, jso
 
 
 def _policies(names: Sequence[str]) -> list[SharingPolicy]:
-    """Policies by name; all policies for an empty list."""
+    """Return policies by name; all policies for an empty list."""
     from n3ic.systems.card.simulation.baselines import POLICIES
 
     for name in names:
@@ -402,6 +403,7 @@ def show(planned: CardPlan) -> None:
 def _solver_to_standard_error() -> Iterator[None]:
     """Redirect HiGHS's own output, which C writes to standard output, to standard error."""
     sys.stdout.flush()
+    # The descriptor is redirected, because C writes past Python's sys.stdout.
     kept = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lowers graphs for software targets: networks that read one packet, a join, a policy."""
+"""Compile graphs for software targets: networks that read one packet, a join, a policy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Branch:
 
 
 class VerdictRule:
-    """Condition of a rule: certain classes, with margins between two bounds."""
+    """Condition of a rule: classes, and margins between two bounds."""
 
     classes: tuple[int, ...]
     margin: int
@@ -170,7 +170,7 @@ class SoftwareCard:
 
 
 def software_card(plan: CardPlan, target: str) -> SoftwareCard:
-    """Lower a plan for a target that runs networks, input stages, joins and policies.
+    """Compile a plan for a target that runs networks, input stages, joins and policies.
 
     Args:
         plan: the plan.
@@ -184,7 +184,7 @@ def software_card(plan: CardPlan, target: str) -> SoftwareCard:
 
 
 def unplanned_card(card: Card, target: str) -> SoftwareCard:
-    """Lower a card before a plan sets the tenants' shares.
+    """Compile a card before a plan sets the tenants' shares.
 
     Args:
         card: its description.
@@ -196,8 +196,8 @@ def unplanned_card(card: Card, target: str) -> SoftwareCard:
     for tenant in card.tenants:
         if tenant.ports:
             raise CardError(
-                f"{card.source}:{tenant.line}: tenant {tenant.name!r}: target {target} knows no "
-                "ports of a tenant, expected none in [[tenants]]"
+                f"{card.source}:{tenant.line}: tenant {tenant.name!r}: target {target} has no "
+                "ports of tenants: remove 'ports' from [[tenants]]"
             )
     graphs = [
         _graph(card, t, graph, target)
@@ -232,8 +232,10 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
         part = share.dominant_share / total if total else 1 / len(plan.shares)
         yield SoftwareTenant(
             tenant.name,
+            # No weight or rate may round to 0, or the tenant would never be served.
             max(1, round(_WEIGHTS * part)),
             max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(given, lengths, strict=True)))),
+            # A bucket below one frame would never let that frame pass.
             max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in given)),
             max(1, math.ceil(sum(g.guaranteed for g in given))),
             max(1, *(round(g.burst_bytes / g.packet_bytes) for g in given)),
@@ -249,7 +251,9 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
     for step in graph.flow.steps:
         if isinstance(step, Parallel):
             if ways or any(b.parallels for b in step.branches):
-                raise CardError(f"{where}: target {target} joins the branches of a flow once")
+                raise CardError(f"{where}: target {target} allows one join in a flow")
+            # The steps before the fork belong to every branch: each branch is compiled as a line of
+            # its own.
             inside = [[n for n in b.tasks() if not _before(card, n)] for b in step.branches]
             ways = [(*before, *names) for names in inside]
             join = step.join
@@ -260,7 +264,7 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
         elif _before(card, step):
             continue
         elif ways or rules:
-            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+            raise CardError(f"{where}: {step!r} follows a join or a policy, expected only policies")
         else:
             before.append(step)
     branches = tuple(_branch(card, way, where, target) for way in ways or [tuple(before)])
@@ -271,7 +275,7 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
     first = branches[0].model
     names = {b.model.input.features for b in branches if b.features}
     if len(names) > 1:
-        raise CardError(f"{where}: its branches read other features, expected the same ones")
+        raise CardError(f"{where}: its branches read different features, expected the same ones")
     return SoftwareGraph(
         f"{card.tenants[tenant].name}/{graph.name}",
         tenant,
@@ -314,7 +318,7 @@ def _rule(rule: Rule, classes: Sequence[str], where: str) -> SoftwareRule:
     unknown = [c for c in rule.classes if c not in classes]
     if unknown:
         known = ", ".join(classes)
-        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {known}")
+        raise CardError(f"{where}: a rule names class {unknown[0]!r}, expected one of {known}")
     given = rule.mark if rule.action == "mark" else rule.port
     return SoftwareRule(
         rule.action,

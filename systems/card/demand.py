@@ -30,14 +30,15 @@ class CardDemand:
             ``(graphs, tasks)``; 0 for a task without a rate limit.
         whole: instances that a graph needs regardless of its rate. A task without a rate limit
             needs one, divided among the graphs that use it; shape ``(graphs, tasks)``.
-        space: resources that an instance takes, with ``area``, the amounts, shape ``(tasks,
-            space)``.
+        space: resources that an instance takes.
+        area: amount of each that an instance of each task takes, shape ``(tasks, space)``.
         space_capacity: capacity of one region, shape ``(space,)``; infinite without a limit.
-        time: resources that packets take within a region, with ``work``, the amount for all wanted
-            packets of a graph at a task, shape ``(graphs, tasks, time)``.
+        time: resources that packets take within a region.
+        work: amount of each that all wanted packets of a graph take at a task, shape ``(graphs,
+            tasks, time)``.
         time_capacity: capacity of one region, shape ``(time,)``.
-        common: resources of the whole card, with ``load``, the amount for all wanted packets, shape
-            ``(graphs, common)``.
+        common: resources of the whole card.
+        load: amount of each that all wanted packets of a graph take, shape ``(graphs, common)``.
         common_capacity: capacity of the card, shape ``(common,)``.
         latency: latency of each task in nanoseconds, 0 if unknown, shape ``(tasks,)``.
     """
@@ -67,8 +68,8 @@ class CardDemand:
         """Share of the whole card that all wanted packets of a graph take of each resource.
 
         For area, this is the area of an instance times the wanted rate, divided by the highest rate
-        that one instance sustains (SuperNIC, section IV-E, step 1); for a task without a rate
-        limit, it is the whole area.
+        that one instance sustains (SuperNIC, section IV-E, step 1). A task without a rate limit
+        counts with the area of one instance.
 
         Returns:
             Array of shape ``(graphs, space + time + common)``, in the order of ``resources``.
@@ -76,9 +77,12 @@ class CardDemand:
         with np.errstate(divide="ignore", invalid="ignore"):
             busy = np.where(self.work > 0, self.work / self.time_capacity, 0.0)
             instances = np.maximum(self.occupancy, busy.max(axis=2, initial=0.0)) + self.whole
+            # Area is charged by the fraction of instances that a rate fills: amounts are divisible
+            # in DRF.
             space = instances @ self.area / (self.regions * self.space_capacity)
             time = self.work.sum(axis=1) / (self.regions * self.time_capacity)
             common = np.where(self.load > 0, self.load / self.common_capacity, 0.0)
+        # 0 / 0 gives NaN: a resource of no capacity that nobody needs counts as no share.
         whole: Floats = np.concatenate([space, time, common], axis=1)
         return np.where(np.isnan(whole), 0.0, whole)
 
@@ -88,7 +92,7 @@ class CardDemand:
         return (*self.space, *self.time, *self.common)
 
     def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> CardDemand:
-        """The same demand with scaled wanted rates.
+        """Return the same demand with scaled wanted rates.
 
         Args:
             by: factor for each graph's wanted rate, shape of ``graphs``.
@@ -108,8 +112,9 @@ class CardDemand:
         )
 
     def of_tenants(self, per_graph: Floats) -> Floats:
-        """Sums over the graphs of each tenant, shape ``(tenants, ...)``."""
+        """Sum over the graphs of each tenant, shape ``(tenants, ...)``."""
         total = np.zeros((len(self.tenants), *per_graph.shape[1:]))
+        # Unbuffered, because a tenant's index occurs once for each of its graphs.
         np.add.at(total, self.owner, per_graph)
         return total
 
@@ -140,6 +145,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
             occupancy[i, j] = wanted[i] / cost.rate.packets(graph.packet_bytes, ratio)
         visits = wanted[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
+    # These tasks have no rate that could fill them, so their graphs divide one instance.
     endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
     return CardDemand(
         tenants=card.tenants,
@@ -165,10 +171,10 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
 
 
 def entitlements(demand: CardDemand) -> Floats:
-    """Share of its wanted rate that each graph would get if regions were divisible.
+    """Compute the share of its wanted rate that each graph would get if regions were divisible.
 
-    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. Its unit of work is
-    all that the tenant wants.
+    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. A unit of its work is
+    everything that the tenant wants.
 
     Returns:
         Array of shape ``(graphs,)``, from 0 to 1.

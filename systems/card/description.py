@@ -2,8 +2,8 @@
 """The content of a ``card.toml``: the device, its tenants, and their graphs of network tasks.
 
 The terms are those of SuperNIC (Shan et al., "Optimizing Hardware-Based Network Computation DAGs
-for Multiple Tenants with SuperNIC"): a *network task* is one stage of packet processing, a
-*graph* is what one kind of packet runs through, and packets name their graph by a UID.
+for Multiple Tenants with SuperNIC"). A *network task* is one stage of packet processing. A *graph*
+is the flow of tasks for one kind of packet. Packets name their graph by a UID.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Task:
     needs: Mapping[str, float] | None = None
     rate: Rate | None = None
     latency_ns: float | None = None
+    # Not compared: the same task elsewhere in the file is the same task.
     line: int = field(default=0, compare=False)
 
 
@@ -171,8 +172,8 @@ class Parallel:
 
     Attributes:
         branches: two or more branches.
-        join: ``vote``: the class of most branches, the lowest index among ties; ``most-certain``:
-            the result with the largest margin, the first branch among ties; ``both``: all results,
+        join: ``vote``: the class of most branches; ties go to the lowest index. ``most-certain``:
+            the result with the largest margin; ties go to the first branch. ``both``: all results,
             in the order of the branches.
     """
 
@@ -187,7 +188,7 @@ class Series:
     steps: tuple[str | Parallel, ...]
 
     def tasks(self) -> Iterator[str]:
-        """Names of the tasks in a topological order, those of branches in branch order."""
+        """Yield the tasks in a topological order, branch after branch."""
         for step in self.steps:
             if isinstance(step, str):
                 yield step
@@ -196,7 +197,7 @@ class Series:
                     yield from branch.tasks()
 
     def edges(self) -> Iterator[tuple[str, str]]:
-        """Pairs of tasks, where the second needs the first's result."""
+        """Yield pairs of tasks, where the second needs the first's result."""
         previous: tuple[str, ...] = ()
         for step in self.steps:
             if isinstance(step, str):
@@ -211,11 +212,11 @@ class Series:
             previous = tuple(ends)
 
     def firsts(self) -> tuple[str, ...]:
-        """Tasks that the series begins with."""
+        """Return the tasks that the series begins with."""
         return _ends(self, 0)
 
     def lasts(self) -> tuple[str, ...]:
-        """Tasks that the series ends with."""
+        """Return the tasks that the series ends with."""
         return _ends(self, -1)
 
     @property
@@ -238,11 +239,12 @@ class Graph:
     Attributes:
         name: name within the tenant.
         uid: identifier in its packets, unique on the card.
-        wants: wanted ingress bandwidth, or packets or inferences per second.
+        wants: wanted rate of packets or inferences, or wanted ingress bandwidth.
         flow: its tasks.
         packet_bytes: mean length of its frames, without preamble and gap.
         inferences_per_packet: mean number of flows that its meter decides per packet.
-        needs: resources beside those of its tasks at the wanted rate, such as on-board memory.
+        needs: further resources at the wanted rate besides those of its tasks, such as on-board
+            memory.
         line: line in ``card.toml``.
     """
 
@@ -270,8 +272,8 @@ class Tenant:
         weight: share of the card relative to the other tenants'.
         graphs: one or more graphs.
         line: line in ``card.toml``.
-        ports: ports of its packets, as the target names them; empty for any. A packet with one of
-            its UIDs from another port is not treated as its own.
+        ports: ports that its packets arrive on, as the target names them; empty for any. A packet
+            with one of its UIDs from another port is not treated as the tenant's.
     """
 
     name: str

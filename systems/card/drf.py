@@ -25,7 +25,7 @@ def dominant_resource_fairness(
 
     All users' dominant shares rise in proportion to their weights. A user stops when it reaches its
     limit or a resource that it needs is exhausted; the others go on. The result is the only
-    division whose sorted vector of weighted dominant shares is the largest (max-min fairness).
+    division whose sorted vector of weighted dominant shares is largest (max-min fairness).
 
     Args:
         demands: resources per unit of work, array of shape ``(users, resources)``.
@@ -43,6 +43,7 @@ def dominant_resource_fairness(
     limit = np.full(users, np.inf) if limits is None else np.asarray(limits, dtype=np.float64)
     dominant = share.max(axis=1, initial=0.0)
     impossible = ~np.isfinite(dominant)  # the user needs a resource with no capacity
+    # A user that needs nothing gets its limit at once, because no resource can stop it.
     given = np.where(dominant > 0, 0.0, limit)
     rising = (dominant > 0) & ~impossible & (limit > 0)
     free = np.ones(share.shape[1])
@@ -58,6 +59,7 @@ def dominant_resource_fairness(
         given = given + speed * step
         free = np.maximum(free - taken * step, 0.0)
         reached = rising & (until_limit <= step * (1 + _FULL))
+        # Exactly the limit, not a sum of steps: callers compare the result with it.
         given = np.where(reached, limit, given)
         # At least one user stops per round, even under rounding, so the loop ends.
         full = (until_full <= step * (1 + _FULL)) | (free <= _FULL)
@@ -66,7 +68,7 @@ def dominant_resource_fairness(
 
 
 def shares_of(demands: ArrayLike, capacity: ArrayLike) -> Floats:
-    """Demands as shares of the capacity; infinite for a resource without capacity.
+    """Compute demands as shares of the capacity; infinite for a resource without capacity.
 
     Args:
         demands: array of shape ``(users, resources)``.
@@ -74,5 +76,5 @@ def shares_of(demands: ArrayLike, capacity: ArrayLike) -> Floats:
     """
     demand = np.asarray(demands, dtype=np.float64)
     whole = np.broadcast_to(np.asarray(capacity, dtype=np.float64), demand.shape)
-    none = np.where(demand > 0, np.inf, 0.0)
+    none = np.where(demand > 0, np.inf, 0.0)  # what 0 / 0 and x / 0 mean here
     return np.divide(demand, whole, out=none, where=whole > 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a plan as one image, a directory that a target writes, and verifies it."""
+"""Export a plan as one image, which is a directory that a target writes, and verify it."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class CardTarget(ABC):
     Attributes:
         name: name of the target.
         inputs: whether packets may hold features, which an input stage turns into bits.
-        fixed: why a running image cannot be changed; empty if it can.
-        products: path patterns of files that building a card creates beside the target's own
-            products.
+        fixed: reason why a running image cannot be changed; empty if it can.
+        products: path patterns of files that building a card creates, in addition to those of the
+            target.
     """
 
     name: ClassVar[str]
     inputs: ClassVar[bool] = True
-    fixed: ClassVar[str] = "this target knows no change of a card that runs"
+    fixed: ClassVar[str] = "this target cannot change a running card"
     products: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -81,11 +81,11 @@ class CardTarget(ABC):
         return self.exporter.is_product(name) or any(fnmatchcase(name, p) for p in self.products)
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
-        """Resources of networks in the joint image, where sharing makes them smaller than alone.
+        """Return the resources of networks in the joint image, where sharing makes them smaller.
 
         Returns:
-            For each task, amounts by resource, in place of those in the network's own report. Their
-            sum is what the image takes. Empty by default.
+            For each task, amounts by resource, which replace those of the network's own report.
+            Their sum is what the image takes. Empty by default.
 
         Raises:
             CardError: the target does not support a task or a flow.
@@ -151,7 +151,7 @@ class ExportedCard:
 
 
 def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost]:
-    """Costs of tasks in a joint image; see ``joint_needs``.
+    """Compute the costs of tasks in a joint image; see ``joint_needs``.
 
     Args:
         card: description of the card; costs that it states are kept.
@@ -175,9 +175,9 @@ def card_target(target: str) -> CardTarget:
     Raises:
         UsageError: the target does not exist, or does not write cards.
     """
-    exporter(target)  # raises the better error for a mistyped name
+    exporter(target)  # a mistyped name gets its error, which suggests similar names
     if target not in plugins.names(GROUP):
-        raise UsageError(f"target {target} writes no card of several tenants")
+        raise UsageError(f"target {target} cannot write a card of several tenants")
     found: CardTarget = plugins.load(GROUP, target)
     return found
 
@@ -243,8 +243,11 @@ def change_card(plan: CardPlan, directory: Path, change: CardChange, to: str) ->
         VerifyError: the directory differs from a fresh export of the plan.
     """
     target = card_target(plan.card.device.target)
+    # The target's refusal names the reason; comparing the whole export first would only delay it.
     if target.fixed:
         target.change_card(plan, change, to)
+    # The change must meet the image that runs, so nothing is sent if the directory differs from the
+    # plan.
     with _written_anew(target, plan, directory):
         return target.change_card(plan, change, to)
 
@@ -253,13 +256,15 @@ def check_directory(directory: Path) -> None:
     """Check that a directory is an exported card.
 
     Raises:
-        UsageError: it is not; the error tells if it is the export of a single model.
+        UsageError: it is not. The error says so if it is the export of a single model.
     """
     written = _manifest(directory).get("format")
     if written == FORMAT:
         raise UsageError(f"{directory} is the export of one model: n3ic verify {directory}")
     if written != CARD_FORMAT:
-        raise UsageError(f"{directory} is not an exported card, expected one of n3ic card export")
+        raise UsageError(
+            f"{directory} is not an exported card, expected what n3ic card export wrote"
+        )
 
 
 @contextmanager
@@ -269,6 +274,7 @@ def _written_anew(target: CardTarget, plan: CardPlan, directory: Path) -> Iterat
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         fresh = Path(name) / "card"
         fresh.mkdir()
+        # Fresh files are run instead of those on disk: nothing from the directory is ever executed.
         _write(target, plan, fresh)
         found = {name for name in files_of(directory) if not target.is_product(name)}
         written = files_of(fresh)
@@ -283,7 +289,7 @@ def _written_anew(target: CardTarget, plan: CardPlan, directory: Path) -> Iterat
 
 
 def report_text(plan: CardPlan, check: CardCheck) -> str:
-    """The report of a card, as Markdown."""
+    """Format the report of a card as Markdown."""
     lines = [
         f"# {escaped(plan.card.name)}",
         "",
@@ -301,6 +307,7 @@ def report_text(plan: CardPlan, check: CardCheck) -> str:
 def _write(target: CardTarget, plan: CardPlan, directory: Path) -> None:
     target.write_card(plan, directory)
     write_atomic(directory / "plan.json", json_text(plan.to_dict()))
+    # Written after all files of the image, because it lists them with their hashes.
     manifest: dict[str, Any] = {
         "format": CARD_FORMAT,
         "version": VERSION,
@@ -313,7 +320,7 @@ def _write(target: CardTarget, plan: CardPlan, directory: Path) -> None:
 
 
 def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
-    """Files of a replaceable export: those of its manifest, and products of a build."""
+    """Return the files of a replaceable export: those of its manifest, and products of a build."""
     found = _manifest(out)
     names = found.get("files") if found.get("format") == CARD_FORMAT else None
     if not isinstance(names, dict) or not names:
@@ -323,7 +330,7 @@ def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a directory; empty if it cannot be read."""
+    """Read the manifest of a directory; empty if it cannot be read."""
     try:
         found = json.loads(read_regular(directory / MANIFEST, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):

@@ -25,9 +25,9 @@ class FairRates:
 
     Attributes:
         rates: packets per second, shape ``(graphs,)``.
-        scarce: for each graph, the exhausted resources, so that it could get more only if a graph
-            of no higher level got less; or the resources without capacity that it needs. Empty for
-            a graph that is served its whole load.
+        scarce: for each graph, the resources that limit it. They are exhausted, so the graph could
+            get more only if a graph at no higher level got less, or they have no capacity. Empty
+            for a graph whose whole load is served.
     """
 
     rates: Floats
@@ -44,15 +44,14 @@ def fair_rates(
     """Compute max-min fair rates in packets per second, by weight, for fixed instances.
 
     Dominant resource fair queueing converges to these rates if packets are many and small (Ghodsi
-    et al., "Multi-Resource Fair Queueing for Packet Processing", SIGCOMM 2012). The instances of a
-    task, and every resource of a region or of the card, are one resource each. A packet takes its
-    processing time of them, and the largest share of each graph, divided by its weight, is
-    equalised.
+    et al., "Multi-Resource Fair Queueing for Packet Processing", SIGCOMM 2012). All instances of a
+    task count as one resource, as does every resource of a region or of the card. A packet takes
+    processing time of them. The largest share of each graph, divided by its weight, is equalised.
 
     A sequence of linear programmes raises the common level. A graph whose row has a positive dual
-    value is at that level in every solution, so it is settled; each programme settles at least one
-    graph. Columns are shares of what a graph can get at most, and rows are shares of a capacity, so
-    that the solver's tolerances are relative to both.
+    value is at that level in every solution, so it is settled. Each programme settles at least one
+    graph. Columns are shares of the most that a graph can get, and rows are shares of a capacity,
+    so that the solver's tolerances are relative to both.
 
     Args:
         demand: the card's demand in numbers.
@@ -81,6 +80,7 @@ def fair_rates(
         floor = np.minimum(guaranteed[active] / demand.wanted[active] / unit, cap)
     pace = weights[active] / dominant[active] / unit  # rate in units at level 1
     table = _Capacities.of(demand.scaled(unit, active), instances)
+    # Bounds of later programmes are what earlier ones found, so no settled graph loses its rate.
     x = floor
     rising = np.ones(len(active), dtype=bool)
     while rising.any():
@@ -96,10 +96,13 @@ def fair_rates(
 
 
 def dominant_shares(demand: CardDemand, instances: NDArray[np.bool_]) -> Floats:
-    """Largest share that all wanted packets of a graph take of any resource, shape ``(graphs,)``.
+    """Compute the largest share of any resource that all wanted packets of a graph take.
 
     All instances of a task are one resource, and so is the time of all regions that hold tasks of
     the graph. The share is infinite if a task has no instance.
+
+    Returns:
+        Array of shape ``(graphs,)``.
     """
     count = instances.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -114,7 +117,7 @@ def dominant_shares(demand: CardDemand, instances: NDArray[np.bool_]) -> Floats:
 
 
 def _missing(demand: CardDemand, instances: NDArray[np.bool_], g: int) -> tuple[Scarce, ...]:
-    """Resources without capacity that a graph needs."""
+    """Return the resources without capacity that a graph needs."""
     tasks = np.flatnonzero(demand.uses[g] & ~instances.any(axis=1))
     work = (demand.work[g] > 0).any(axis=0) & (demand.time_capacity == 0)
     load = (demand.load[g] > 0) & (demand.common_capacity == 0)
@@ -127,14 +130,14 @@ def _missing(demand: CardDemand, instances: NDArray[np.bool_], g: int) -> tuple[
 class _Capacities:
     """Rows of the linear programme, each scaled to a capacity of 1.
 
-    Columns: the share of its unit that each graph is served; for each task that takes a region's
-    time, the share that is served in each region; and the level.
+    There is a column for the share of its unit that each graph is served, then one for the share
+    served in each region by each task that takes the region's time, and one for the level.
 
     Attributes:
         what: resource of each row: a task's instances, or a resource.
-        upper: what the columns take of each capacity, shape ``(rows, columns)``.
-        equal: rows by which the regions' shares sum to the graph's, shape ``(_, columns)``.
-        graph: index of the graph of each column but the level's.
+        upper: part of each capacity that the columns take, shape ``(rows, columns)``.
+        equal: rows that make the regions' shares sum to the graph's, shape ``(_, columns)``.
+        graph: index of each column's graph; the level's column has none.
     """
 
     what: tuple[Scarce, ...]
@@ -203,8 +206,8 @@ class _Capacities:
             most: upper bound of each graph's share.
 
         Returns:
-            The level; which graphs are at it in every solution; and for each graph, the capacities
-            that keep it there.
+            The level; for each graph, whether it is at the level in every solution; and for each
+            graph, the capacities that keep it there.
         """
         from scipy.optimize import linprog
 
@@ -224,12 +227,14 @@ class _Capacities:
             bounds=[*zip(least, most, strict=True), *split, (0.0, None)],
         )
         if found.x is None:
-            raise CardError("the rates are beyond what the instances serve")
+            raise CardError("the instances cannot serve these rates")
         dual = -np.asarray(found.ineqlin.marginals)
         takes = np.zeros((len(self.upper), graphs))
         np.maximum.at(takes.T, self.graph, self.upper[:, :-1].T)
         # A dual value depends on the graph's unit; dividing by its largest share makes values
         # comparable between graphs.
+        # By complementary slackness a positive price means that the graph's row is tight in all
+        # optima.
         price = np.zeros(graphs)
         price[rising] = dual[len(self.upper) :] / takes.max(axis=0)[rising]
         binds = takes * dual[: len(self.upper), None]

@@ -72,6 +72,8 @@ def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
     """Write the headers that address the graph with a UID, after the MAC addresses."""
     text = uid.to_bytes(2, "big")
     if carrier == "udp-port":
+        # The total length stays 0 and the checksum random: cards check neither, and marking
+        # updates the checksum by the difference.
         frame[12:24] = b"\x08\x00\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11"
         frame[36:38] = text
     elif carrier == "vlan":
@@ -82,9 +84,11 @@ def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
 
 
 def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
-    """The UID in a frame; None for a frame that is no request."""
+    """Return the UID in a frame; None if the frame is no request."""
     head = int.from_bytes(frame[12:14], "big")
     if carrier == "udp-port":
+        # No fragment: offset and more-fragments must be 0; only don't-fragment (0x4000) may be set.
+        # A later fragment has payload where the port would be.
         whole = int.from_bytes(frame[20:22], "big") & 0xBFFF == 0
         asks = head == 0x0800 and frame[14:15] == b"\x45" and whole and frame[23:24] == b"\x11"
         return int.from_bytes(frame[36:38], "big") if asks and len(frame) >= 38 else None
@@ -96,7 +100,7 @@ def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
 
 
 def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[RequestFrame]:
-    """Request frames of all graphs in random order, with inputs at the edges of their networks.
+    """Make request frames of all graphs in random order, with inputs at their networks' edges.
 
     Args:
         card: the card.
@@ -117,7 +121,7 @@ def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[RequestFrame
 
 
 def hostile(card: SoftwareCard, asked: RequestFrame, rng: np.random.Generator) -> bytes:
-    """A near miss of a request frame: cut short, with an unknown UID, or of another type."""
+    """Make a near miss of a request frame: cut short, with an unknown UID, or of another type."""
     frame = bytearray(asked.frame)
     kind = int(rng.integers(3))
     if kind == 0:
@@ -127,6 +131,7 @@ def hostile(card: SoftwareCard, asked: RequestFrame, rng: np.random.Generator) -
         frame[12:20] = rng.bytes(8)
         return bytes(frame)
     known = {g.uid for g in card.graphs}
+    # Below 4096, so that the UID also fits a VLAN tag.
     free = next(uid for uid in range(1, 4096) if uid not in known)
     return frame_of(card, _renamed(card.graphs[asked.graph], free), bytes(8), rng)
 
@@ -136,6 +141,7 @@ def mark(frame: bytearray, dscp: int) -> None:
     old, checksum = (int.from_bytes(frame[at : at + 2], "big") for at in (14, 24))
     frame[15] = dscp << 2 | frame[15] & 3
     total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + int.from_bytes(frame[14:16], "big")
+    # Ones' complement addition: each carry is added back at the low end.
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
@@ -151,13 +157,14 @@ def joined(join: str, results: Sequence[FrameResult]) -> tuple[FrameResult, ...]
     if join == "most-certain":
         return (max(results, key=lambda r: r.margin),)
     votes = Counter(r.verdict for r in results)
+    # Ties go to the lowest class index, as in the generated code.
     (winner, most), *others = sorted(votes.items(), key=lambda v: (-v[1], v[0]))
     first = next(r for r in results if r.verdict == winner)
     return (FrameResult(first.model, winner, most - (others[0][1] if others else 0)),)
 
 
 def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> Words:
-    """Packed inputs of a network from the fields of packets.
+    """Pack the inputs of a network from the fields of packets.
 
     Args:
         model: the network.
@@ -170,6 +177,7 @@ def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> 
         return model.encode(
             {name: rows[:, i].astype(np.int64) for i, name in enumerate(spec.features)}
         )
+    # The bits are one big-endian number, so the reversed bytes begin with bit 0.
     held = np.stack([np.frombuffer(field[::-1], dtype=np.uint8) for field in fields])
     bits = np.unpackbits(held, axis=1, count=spec.n_bits, bitorder="little")
     return pack(bits.astype(np.bool_))
@@ -199,7 +207,7 @@ def _answers(
 
 
 def _fields(graph: SoftwareGraph, count: int, rng: np.random.Generator) -> list[bytes]:
-    """Inputs at the edges of each branch, in turn."""
+    """Make inputs at the edges of each branch, in turn."""
     out: list[bytes] = []
     share = -(-count // len(graph.branches))
     for branch in graph.branches:

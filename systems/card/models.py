@@ -72,7 +72,7 @@ def check_models(card: Card) -> None:
                 read_spec(task.spec)
             elif isinstance(task, Meter) and task.model is not None:
                 if open_network(task.model, task.network).meter is None:
-                    raise CardError(f"expected a model that has a meter, {task.model} has none")
+                    raise CardError(f"expected a model with a meter, {task.model} has none")
             elif isinstance(task, InputStage):
                 open_network(task.model, task.network)
         except N3icError as error:
@@ -89,6 +89,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
         if not isinstance(policy, Policy):
             continue
         meant = {name for rule in policy.rules for name in rule.classes}
+        # Only networks before the policy count: a verdict must exist when the rule is applied.
         known: set[str] = set()
         for task in flow[:i] if meant else ():
             if isinstance(task, NetworkTask):
@@ -107,10 +108,13 @@ def _check_joins(card: Card, graph: Graph) -> None:
     policies = (card.tasks[name] for name in graph.flow.tasks())
     named = any(r.classes for p in policies if isinstance(p, Policy) for r in p.rules)
     for step in _parallels(graph.flow):
+        # Without rules about classes, `most-certain` passes one result on with its own model's
+        # numbering.
         if step.join == "both" or (step.join == "most-certain" and not named):
             continue
         lists = {}
         for branch in step.branches:
+            # The last network of a branch gives the branch's result.
             networks = [n for n in branch.tasks() if isinstance(card.tasks[n], NetworkTask)]
             lists[networks[-1]] = network_of(card, networks[-1]).classes
         first, *others = lists

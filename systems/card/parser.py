@@ -47,11 +47,12 @@ def read_card(path: str | Path) -> Card:
     """
     try:
         with Path(path).open("rb") as stream:
+            # One byte more than allowed tells a file that is too large without reading all of it.
             data = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise CardError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > _MAX_BYTES:
-        raise CardError(f"{path}: larger than {_MAX_BYTES >> 10} KiB, no description of a card")
+        raise CardError(f"{path}: not a description of a card, larger than {_MAX_BYTES >> 10} KiB")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -77,7 +78,7 @@ def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Car
     except tomllib.TOMLDecodeError as error:
         said = re.search(r"at line (\d+)", str(error))
         line = int(said[1]) if said else text.count("\n") + 1
-        raise CardError(f"{source}:{line}: this is no TOML: {error}") from error
+        raise CardError(f"{source}:{line}: not valid TOML: {error}") from error
     return _card(TomlTable(data, (), source, lines, folder))
 
 
@@ -207,9 +208,9 @@ def _rule(entry: TomlTable) -> Rule:
     if action == "mark" and mark is None:
         raise entry.error("expected 'mark', the DSCP that is written; it is missing")
     if action in ("drop", "mark") and port is not None:
-        raise entry.error(f"'port' means nothing with action {action!r}", "port")
+        raise entry.error(f"action {action!r} takes no 'port'", "port")
     if action != "mark" and mark is not None:
-        raise entry.error(f"'mark' means nothing with action {action!r}", "mark")
+        raise entry.error(f"action {action!r} takes no 'mark'", "mark")
     return Rule(action, tuple(classes), margin, below, port, mark)
 
 
@@ -222,7 +223,7 @@ def _verilog(entry: TomlTable, common: Mapping[str, Any]) -> Task:
     for key in ("needs", "rate"):
         if common[key] is None:
             raise entry.error(
-                f"expected {key!r}: a user's own task has no report that would tell; it is missing"
+                f"expected {key!r}: no report states it for a user's own task; it is missing"
             )
     top = entry.text("top")
     if not _VERILOG_NAME.fullmatch(top):
@@ -246,6 +247,7 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[TomlTable, Mapping[str, An
 
 def _graph(entry: TomlTable, tenant: str, tasks: Mapping[str, Task], device: CardDevice) -> Graph:
     entry.only("name", "uid", "wants", "flow", "packet_bytes", "inferences_per_packet", "needs")
+    # A VLAN tag reserves 0 and 4095 (IEEE 802.1Q).
     most = (1 << UID_BITS[device.uid]) - (2 if device.uid == "vlan" else 1)
     uid = entry.optional_integer("uid", 1, most)
     if uid is None:
@@ -342,18 +344,21 @@ def _in_order(
     for step in flow.steps:
         if isinstance(step, Parallel):
             ends = [_in_order(entry, branch, tasks, seen) for branch in step.branches]
+            # What any branch has produced counts as produced after the join.
             seen = {kind: name for end in ends for kind, name in end.items()}
             continue
         kind = tasks[step].kind
-        if kind == "verilog":  # its output may be anything, but a policy or meter stays
+        if (
+            kind == "verilog"
+        ):  # its output may be anything, but the packet has passed its meter and policy
             seen = {k: n for k, n in seen.items() if k in ("meter", "policy")}
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
         wrong = [k for k in later if k in seen]
         if wrong:
             raise entry.error(
-                f"'flow': {kind} {step!r} behind {wrong[-1]} {seen[wrong[-1]]!r}, expected "
-                f"{', '.join(_ORDER)} in this order, and one of each but policies",
+                f"'flow': {kind} {step!r} after {wrong[-1]} {seen[wrong[-1]]!r}, expected "
+                f"{', '.join(_ORDER)} in this order, each at most once except policies",
                 "flow",
             )
         seen[kind] = step
@@ -363,12 +368,13 @@ def _in_order(
 def _known(entry: TomlTable, name: str, tenant: str, tasks: Mapping[str, Task]) -> str:
     """Return the full name of a task: the tenant's own task first, then one for all."""
     for full in (f"{tenant}/{name}", name):
+        # A name with a slash would reach another tenant's task, so the count of slashes is checked.
         if full in tasks and full.count("/") == (full != name):
             return full
     usable = [t.removeprefix(f"{tenant}/") for t in tasks]
     usable = [t for t in usable if "/" not in t]
     raise entry.error(
-        f"'flow': unknown task {name!r}, expected one of {', '.join(usable) or '(there are none)'}",
+        f"'flow': unknown task {name!r}, expected one of {', '.join(usable) or '(none)'}",
         "flow",
     )
 
@@ -406,6 +412,6 @@ def _all_used(root: TomlTable, card: Card) -> None:
     for name, task in card.tasks.items():
         if name not in used:
             raise CardError(
-                f"{root.source}:{task.line}: task {name!r} is in no graph's flow, expected one "
-                "that names it"
+                f"{root.source}:{task.line}: no graph's flow names task {name!r}, remove it or "
+                "add it to a flow"
             )

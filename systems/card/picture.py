@@ -34,6 +34,7 @@ def _draw_regions(axes: Axes, planned: CardPlan) -> None:
     from matplotlib.patches import Rectangle
 
     looks = _looks(planned)
+    # Only a region's own area can fill up; rates are drawn on the right.
     bounded = [r for r in planned.resources if r.within == "region" and r.per == "instance"]
     for i, region in enumerate(planned.regions):
         y = len(planned.regions) - 1 - i
@@ -50,6 +51,7 @@ def _draw_regions(axes: Axes, planned: CardPlan) -> None:
         for k, name in enumerate(shown):
             x = 0.01 + k * width
             more = len(region.chain) - len(shown)
+            # The last box stands for all tasks that have no room.
             last = more and k == len(shown) - 1
             owner = name.partition("/")[0] if "/" in name else ""
             area = looks[owner].area if owner in looks else {"facecolor": PALE}

@@ -20,7 +20,7 @@ class PlannedRegion:
 
     Attributes:
         index: index of the region, from 0.
-        chain: names of its tasks in order; a packet skips tasks that its graph lacks.
+        chain: names of its tasks in order; a packet skips tasks that are not in its graph.
         used: amount of each resource that the tasks use.
     """
 
@@ -31,7 +31,7 @@ class PlannedRegion:
 
 @dataclass(frozen=True)
 class Visit:
-    """A packet's way through a region's chain: the tasks that it does not skip, in order."""
+    """A packet's pass through a region's chain, with the tasks that it does not skip, in order."""
 
     region: int
     tasks: tuple[str, ...]
@@ -65,8 +65,8 @@ class GraphPlan:
         guaranteed: packets per second that the regions serve, whatever the others send.
         packet_bytes: mean length of its frames.
         paths: its paths through the card; their rates sum to ``guaranteed``.
-        latency_ns: latency of a packet alone on the card's slowest path, including tasks and passes
-            through the scheduler; None if a task's latency is unknown.
+        latency_ns: latency of a packet that is alone on the card, on its slowest path, with all
+            tasks and passes of the scheduler; None if a task's latency is unknown.
         burst_bytes: size of its token bucket at the ingress.
     """
 
@@ -107,7 +107,7 @@ class TenantShare:
 
     @property
     def dominant_share(self) -> float:
-        """Share of its dominant resource that it is given: its weight when time is shared."""
+        """Share that it is granted of its dominant resource: its weight when time is shared."""
         return self.granted[self.dominant]
 
 
@@ -122,8 +122,8 @@ class CardPlan(Displayed):
         regions: all regions, including empty ones.
         shares: shares of the tenants, in the card's order.
         graphs: plans of all graphs, in the card's order.
-        problems: why the wanted rates cannot all be guaranteed; empty if they can.
-        notes: remarks that a reader needs.
+        problems: reasons why the wanted rates cannot all be guaranteed; empty if they can.
+        notes: remarks for the reader.
     """
 
     card: Card
@@ -221,7 +221,7 @@ class CardPlan(Displayed):
         return TextTable("time: what the ingress lets pass", head, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return the plan as plain data for JSON."""
         device = self.card.device
         return {
             "version": PLAN_VERSION,

@@ -44,10 +44,10 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> CardPl
 def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     """Plan a card from its budget and costs.
 
-    Space first: :func:`~n3ic.systems.card.demand.entitlements` divides it by dominant-resource
-    fairness, and :func:`~n3ic.systems.card.chains.place` turns the shares into whole instances in
-    regions. Then time: each graph is guaranteed the rate that dominant resource fair queueing gives
-    it while all tenants send what they want.
+    Space is divided first. :func:`~n3ic.systems.card.demand.entitlements` divides it by
+    dominant-resource fairness, and :func:`~n3ic.systems.card.chains.place` turns the shares into
+    whole instances in regions. Then time is divided. Each graph is guaranteed the rate that
+    dominant resource fair queueing gives it while all tenants send what they want.
 
     Args:
         card: description of the card.
@@ -62,6 +62,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     placement = place(demand, entitled, budget.scheduling_ns)
     weights = time_weights(demand, entitled)
     fair = fair_rates(demand, placement.instances, weights, demand.wanted)
+    # These rates hold while all tenants send; a graph gets more only while others are idle.
     rates = fair.rates
     regions = _regions(demand, placement.instances, rates, budget.spare)
     flows = flows_of(demand, placement.instances, rates, budget.scheduling_ns)
@@ -72,6 +73,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     graphs = []
     for g, graph in enumerate(demand.graphs):
         paths = paths_of(demand, g, flows, [r.chain for r in regions], float(rates[g]))
+        # One unknown task makes the sum of a path meaningless, so no latency is stated at all.
         known = not any(t in unknown for t in graph.flow.tasks())
         slowest = max(
             (latency_of(p.stages, latency, budget.scheduling_ns) for p in paths if known),
@@ -104,9 +106,9 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
 
 
 def time_weights(demand: CardDemand, entitled: Floats) -> Floats:
-    """Weights of the graphs for sharing time: the dominant shares from sharing space.
+    """Compute the graphs' weights for sharing time: their dominant shares from sharing space.
 
-    A graph that takes no counted resource has its tenant's weight.
+    A graph that takes no counted resource gets its tenant's weight.
 
     Args:
         demand: the card's numbers.
@@ -118,15 +120,18 @@ def time_weights(demand: CardDemand, entitled: Floats) -> Floats:
 
 
 def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:
-    """Packets per second that each graph gets at monitored loads: the rates of the ingress.
+    """Compute the packets per second that each graph gets at monitored loads: the ingress rates.
 
-    No tenant falls below the smaller of its load and its guarantee; dominant resource fair queueing
-    divides the rest. Only the ingress is throttled, since later use is proportional to it.
+    No tenant falls below the smaller of its load and its guarantee. Dominant resource fair queueing
+    divides the rest. Only the ingress is throttled, because later use is proportional to it.
 
     Args:
         planned: plan whose instances are in place.
         budget: resources of the card.
         loads: arriving packets per second, by UID; missing graphs send none.
+
+    Returns:
+        Packets per second, by UID.
     """
     demand = demand_of(planned.card, budget, planned.costs)
     entitled = np.array([g.entitled / g.wanted for g in planned.graphs])
@@ -213,7 +218,7 @@ def _notes(
     yield f"Device: {budget.source}."
     none = uncounted(card, costs)
     if none:
-        yield f"Counted as taking nothing, for want of a figure: {', '.join(none)}."
+        yield f"Counted as taking nothing, because no figure is known: {', '.join(none)}."
     if not placement.exclusive and budget.regions > 1:
         yield (
             "Regions hold tasks of several tenants, who would be served less otherwise: "

@@ -30,10 +30,10 @@ class Resource:
     Attributes:
         name: name, such as ``lut_sites``, ``cls``, ``cycles``.
         unit: unit of amounts; for a resource that packets take, of amounts per second.
-        per: whether an instance of a task takes it, however much it works (``instance``: area,
-            memory, table entries), or every packet that it works on (``packet``: cycles,
+        per: what takes the resource. ``instance``: an instance of a task, however much it works
+            (area, memory, table entries). ``packet``: every packet that it processes (cycles,
             thread-seconds, bytes of a port).
-        within: whether each region has its own; otherwise the card has one for all.
+        within: ``region`` if each region has its own, ``card`` if the card has one for all.
         capacity: capacity of one region or of the card; None if it is counted without a limit.
     """
 
@@ -46,7 +46,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount, and how it is known."""
+    """An amount, whether it was measured, simulated or estimated, and its source."""
 
     value: float
     kind: FigureKind
@@ -73,7 +73,7 @@ class TaskCost:
 
     @property
     def known_by(self) -> tuple[str, ...]:
-        """How its figures are known: measured, simulated, estimated."""
+        """Kinds of its figures: measured, simulated, estimated."""
         kinds = {a.kind for a in self.needs.values()} | ({self.rate_kind} if self.rate else set())
         return tuple(sorted(kinds))
 
@@ -110,7 +110,7 @@ def budget_of(card: Card) -> Budget:
     regions = device.regions or (layout.regions if layout else 1)
     if device.spare >= regions:
         raise CardError(
-            f"{card.source}: [device] has {regions} regions, expected fewer of them to be spare, "
+            f"{card.source}: [device] has {regions} regions, expected fewer spare ones, "
             f"got {device.spare}"
         )
     commons = {name for t in card.tenants for g in t.graphs for name in g.needs}
@@ -118,6 +118,7 @@ def budget_of(card: Card) -> Budget:
     for r in layout.resources if layout else ():
         total = device.resources.get(r.name, r.capacity)
         per: Per = "instance" if r.whole is None else "packet"
+        # card.toml states totals of the card; regions are equal, so each has the same part.
         each = None if total is None else total / regions
         found[r.name] = Resource(r.name, r.unit, per, "region", each)
     for name, total in device.resources.items():
@@ -172,7 +173,7 @@ def _layout(card: Card) -> CardLayout | None:
     tool = exporter(card.device.target)
     if tool.device.card is None and not card.device.resources:
         raise CardError(
-            f"{card.source}: how tenants share {tool.device.name} is not known: expected "
+            f"{card.source}: no sharing is defined for {tool.device.name}: expected "
             f"[device.resources], or [card] in the device.toml of target {tool.name}"
         )
     return tool.device.card
@@ -212,6 +213,7 @@ def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
     latency = reported.latency_ns if reported else None
     if task.latency_ns is not None:
         latency = Amount(task.latency_ns, "estimated", source)
+    # A rate without a report is stated, or unlimited if card.toml has none.
     if task.rate is not None or reported is None:
         return TaskCost(needs, task.rate, "estimated", source, latency)
     return TaskCost(needs, reported.rate, reported.rate_kind, reported.rate_source, latency)
@@ -223,7 +225,7 @@ def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budg
     if tool is None:
         raise CardError(
             f"{place}: expected 'needs' and 'rate' of task {task.name!r}: without 'target' in "
-            "[device], there is no report that would tell"
+            "[device], no report states them"
         )
     try:
         model = open_network(task.model, task.network)
@@ -235,6 +237,7 @@ def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budg
 
 def _report(tool: Exporter, model: BinaryModel, task: NetworkTask) -> Report:
     options = tool.parse_options(task.options)
+    # Cost what the export writes: it simplifies the network first.
     network = passes.simplify(model).model
     fit = tool.check(network, options)
     if not fit.ok:
@@ -258,6 +261,8 @@ def _cost(tool: Exporter, report: Report, budget: Budget) -> TaskCost:
         else:
             timed = True
             told = f"{r.whole:g} {r.unit} give {figure.value:g} {figure.unit}: {figure.source}"
+            # The reported figure is the rate with the whole resource, so one packet takes whole /
+            # rate of it.
             needs[r.name] = Amount(r.whole / figure.value, figure.kind, told)
     found = figures.get("latency")
     latency = None

@@ -33,10 +33,12 @@ def flows_of(
     most = np.where(rates > 0, 1.0, 0.0)
     programme = LinearProgram(asked, scheduling_ns=scheduling_ns, most=most, instances=instances)
     for column, share in zip(programme.f, most, strict=True):
+        # The rates come from another programme, so they may exceed what is feasible by its
+        # tolerance.
         programme.at_least({int(column): 1.0}, float(share) * (1 - 10 * SLACK))
     found = programme.solve(programme.latency())
     if found is None:
-        raise CardError("the rates are beyond what the instances serve")
+        raise CardError("the instances cannot serve these rates")
     return programme.flows(found)
 
 
@@ -61,10 +63,13 @@ def paths_of(
         before.setdefault(b, a)
     found: list[tuple[float, dict[str, int]]] = []
     total = float(flows.served[g])
+    # Flow decomposition: each path takes all that is left of some (task, region), so it ends after
+    # at most tasks times regions paths.
     while total > 0 and all(left[t].max() > _LEAST * total for t in tasks):
         regions: dict[str, int] = {}
         for t in tasks:
             name = demand.tasks[t]
+            # Staying in the predecessor's region saves a pass of the scheduler.
             stay = regions.get(before.get(name, ""), -1)
             stays = stay >= 0 and left[t][stay] > _LEAST * total
             regions[name] = stay if stays else int(left[t].argmax())
@@ -72,6 +77,7 @@ def paths_of(
         for t in tasks:
             left[t][regions[demand.tasks[t]]] -= share
         found.append((share, regions))
+    # Shares below _LEAST were dropped, so the rest is scaled up to the full rate.
     whole = sum(share for share, _ in found) or 1.0
     return tuple(
         Path(rate * share / whole, stages_of(list(graph.flow.edges()), regions, chains))
@@ -118,7 +124,7 @@ def stages_of(
 def latency_of(
     stages: Sequence[Sequence[Visit]], latency: Mapping[str, float], scheduling_ns: float
 ) -> float:
-    """Latency of a packet alone on the card, in nanoseconds.
+    """Compute the latency of a packet alone on the card, in nanoseconds.
 
     Args:
         stages: passes of its path.

@@ -49,6 +49,7 @@ def tenant_models(sources: Sequence[str]) -> tuple[TenantModels, ...]:
             raise UsageError(f"expected PATH or NAME=PATH, got {text!r}")
         source = Path(path)
         label = source.stem if source.suffix == ".n3ic" else source.resolve().name
+        # 63 is the longest name that card.toml accepts.
         chosen = path_component(name if equals else label)[:63]
         if any(o.name == chosen for o in out):
             raise UsageError(f"two tenants named {chosen}: name one of them, NAME={path}")
@@ -78,7 +79,7 @@ def card_text(
         wants: wanted rate of each graph.
         uid: how packets carry their UID; UIDs count from 1.
     """
-    exporter(target)  # raises the better error for a mistyped name
+    exporter(target)  # a mistyped name gets its error, which suggests similar names
     inputs = target not in plugins.names(GROUP) or card_target(target).inputs
     lines = [
         "# A card and its tenants; n3ic card init wrote it, n3ic card plan reads it.",
@@ -133,6 +134,8 @@ def _flows(owner: TenantModels, inputs: bool) -> Iterator[tuple[str, list[str]]]
         + [name]
         for key, name in _names(owner).items()
     }
+    # Without an input stage, branches share the packet's bits, so other bits need a graph of their
+    # own.
     if len(ways) == 1 or not (inputs or _same_input(owner)):
         for name, way in ways.items():
             graph = owner.name if len(ways) == 1 else name
@@ -157,6 +160,7 @@ def _names(owner: TenantModels) -> dict[str, str]:
     out: dict[str, str] = {}
     for key in owner.models:
         name = path_component(key)[:48] if key else "network"
+        # "meter" and "input" are names of the tasks that _tasks() adds.
         while name in out.values() or name in ("meter", "input"):
             name += "-2"
         out[key] = name
@@ -185,4 +189,5 @@ def _metered(owner: TenantModels) -> bool:
 
 
 def _quoted(text: str) -> str:
+    # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

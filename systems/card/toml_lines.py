@@ -14,7 +14,8 @@ DEEPEST = 64  # brackets within brackets
 MOST_PARTS = 8  # of a dotted key: tomllib keeps every prefix of it
 LONGEST_WORD = 1000  # characters of a number or of a bare key
 
-# Some token matches at every position of any text, so a document is scanned once, in linear time.
+# Every position of any text matches some token, so a document is scanned once, in linear time. The
+# possessive quantifiers (++, *+) rule out backtracking.
 _TOKEN = re.compile(
     r'''
       (?P<newline> \n )
@@ -43,8 +44,8 @@ class LimitError(ValueError):
 def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
     """Parse a document, and find the line, from 1, of each of its tables and keys.
 
-    Entries of an inline table or array have no line of their own, see :func:`line_of`. Any text is
-    scanned only twice.
+    Entries of an inline table or array have no line of their own; see :func:`line_of`. The text is
+    scanned twice, however long it is.
 
     Args:
         text: the document.
@@ -56,6 +57,8 @@ def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
         tomllib.TOMLDecodeError: The text is not TOML; the error names line and column.
         LimitError: The text is nested too deeply or has too long a word.
     """
+    # The limits are checked before tomllib sees the text: deep nesting or long dotted keys would
+    # exhaust its stack or memory.
     statements = list(_statements(text))
     data = tomllib.loads(text)
     lines: dict[Where, int] = {(): 1}
@@ -66,6 +69,7 @@ def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
         for depth, word in enumerate(words, start=1):
             path = (*path, _key(word))
             lines.setdefault(path, line)
+            # Each [[table]] begins a new element of the array.
             if brackets == 2 and depth == len(words):
                 counts[path] = counts.get(path, -1) + 1
             if brackets and path in counts:  # the array's last table is meant
@@ -86,7 +90,7 @@ def line_of(lines: Mapping[Where, int], path: Where) -> int:
 def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield line, brackets before the key (2 for ``[[table]]``) and words of the key, in TOML.
 
-    They are meaningless for a text that is not TOML.
+    The result is meaningless for a text that is not TOML, so the caller also runs tomllib.
     """
     line, start, brackets, depth, dots = 1, 1, 0, 0, 0
     words: list[str] = []
@@ -114,9 +118,11 @@ def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
                 start = start if brackets else line
                 brackets += 1
         elif kind == "close":
+            # A surplus bracket is an error that tomllib reports better.
             depth = max(depth - 1, 0)
         elif found == "=":
             in_key = False
+        # Newlines inside brackets do not end a statement.
         elif kind == "newline" and depth == 0:
             if words:
                 yield start, brackets, words

@@ -49,6 +49,8 @@ class TomlTable:
     def error(self, message: str, *keys: str | int) -> CardError:
         """Make an error about the table or one of its entries."""
         line = line_of(self.lines, (*self.where, *keys))
+        # Texts of the file end up in messages; the bound keeps a hostile file from flooding a
+        # terminal.
         return CardError(f"{self.source}:{line}: {message}"[:600])
 
     def only(self, *known: str) -> None:
@@ -170,6 +172,7 @@ def parse_rate(text: str) -> Rate:
     try:
         value = float(number)
     except ValueError:
+        # NaN fails every comparison, so it takes the error below.
         value = math.nan
     if not 0 < value <= 1e15 or unit.strip() not in RATE_UNITS:
         raise CardError(f"expected {_A_RATE}, got {shown(text)}")
@@ -178,6 +181,7 @@ def parse_rate(text: str) -> Rate:
 
 def is_int(value: Any) -> bool:
     """Whether a value is a whole number and not a bool."""
+    # TOML has booleans of their own, but Python's bool is an int.
     return isinstance(value, int) and not isinstance(value, bool)
 
 

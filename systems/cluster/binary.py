@@ -78,7 +78,7 @@ def layer_input(placement: ModelPlacement, array: int) -> NextLayer:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """Turns the popcounts of some neurons into bits or scores.
+    """Converts the popcounts of some neurons to bits or scores.
 
     Attributes:
         array: number of the layer.
@@ -103,6 +103,7 @@ class Activation:
             return score_packets(
                 popcounts + self.limits, array=self.array, row=row, start=self.start
             )
+        # Shares begin at multiples of 32, so a share's bits are whole words of the next layer.
         fired = pack(popcounts >= self.limits)
         return self.following.packets(fired, row, self.start // WORD_BITS)
 
@@ -216,6 +217,7 @@ class InputShare(HeldArray):
         """Store input bits; count when a row is complete."""
         if packet.start % WORD_BITS or packet.end % WORD_BITS:
             raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not whole words")
+        # A split packet keeps its body; the range says which of its words are for this share.
         first = packet.start // WORD_BITS - packet.offset
         last = packet.end // WORD_BITS - packet.offset
         if not 0 <= first < last <= packet.count:
@@ -313,6 +315,7 @@ def held_by(model: BinaryModel, placement: ModelPlacement, node: int) -> list[He
             else:
                 firing = _firing(model, placement, array, share)
                 shares.append(NeuronShare(_rows(layer, share.start, share.end), firing))
+        # The first input word identifies a partial sum: shares of a layer do not overlap.
         parts = [share.start // WORD_BITS for share in placed.shares]
         shares += [
             Reducer(parts, r.end - r.start, _firing(model, placement, array, r))

@@ -56,7 +56,7 @@ def plan(
     ] = None,
     goal: Annotated[
         PlanObjective,
-        typer.Option("--for", help="PlanObjective: many rows in flight, or one row alone."),
+        typer.Option("--for", help="Many rows in flight, or one row alone."),
     ] = PlanObjective.THROUGHPUT,
     json: JsonFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
@@ -97,7 +97,7 @@ def run(
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="ClusterPlan from n3ic cluster plan; even parts without one."),
+        typer.Option(help="Plan of n3ic cluster plan; even parts without one."),
     ] = None,
     split: Annotated[
         str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
@@ -163,6 +163,7 @@ def run(
             faults=FaultInjection(loss, seed),
         )
         with ring(loaded, placement, options) as running:
+            # Counters are read within the block, because stopped processes no longer answer.
             progress("computing")
             measured = compare(running.session, loaded, words)
             counters = running.counters()
@@ -195,7 +196,7 @@ def run(
         f"{one / ring_rate:,.1f} times as fast" if one > ring_rate else "slower than the ring"
     )
     print_result(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
-    print_result(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
+    print_result(f"nodes discarded {lost:,} datagrams on purpose; {again:,} were resent")
 
 
 def simulate(

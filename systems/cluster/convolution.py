@@ -50,6 +50,7 @@ class Filters:
             raise ClusterError("the weights of a binary convolution are bits: 0 or 1")
         if self.stride < 1 or self.padding < 0 or min(self.out_rows, self.out_columns) < 1:
             raise ClusterError("the filters are larger than the padded image, or the stride is 0")
+        # The class is frozen; the weights are widened once, so that no product overflows 32 bits.
         object.__setattr__(self, "weights", weights.astype(np.int64))
 
     @property
@@ -87,6 +88,7 @@ class Filters:
         """
         height, width = self.weights.shape[2:]
         rows = self.image_rows(number)
+        # Rows above the image are padding, and are not fetched.
         above = rows.start - (number * self.stride - self.padding)
         padded = np.zeros((height, self.shape[1] + 2 * self.padding, self.shape[2]), dtype=np.int64)
         inside = np.zeros_like(padded)
@@ -114,6 +116,7 @@ class Filters:
         """
         if not self.binary:
             return row.ravel()
+        # Bits travel packed in 64-bit numbers, as all payloads are vectors of int64.
         bits = np.packbits(row.ravel().astype(np.bool_), bitorder="little")
         return np.pad(bits, (0, -len(bits) % 8)).view("<i8").astype(np.int64)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The home of a ring: it starts the session, admits rows, and collects their results."""
+"""The home of a ring: it starts sessions, admits rows, and collects their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from n3ic.systems.cluster.protocol import (
 
 @dataclass(frozen=True)
 class NodeShare:
-    """What a node reports in ``STATUS`` that it holds; the fields are those of the packet."""
+    """A share that a node reports in ``STATUS``; the fields are those of the packet."""
 
     node: int
     kind: int
@@ -51,6 +51,7 @@ def expected_shares(placement: ModelPlacement) -> set[NodeShare]:
         for share in layer.shares:
             if layer.split is LayerSplit.INPUT:
                 first, words = share.start // WORD_BITS, word_count(share.end - share.start)
+                # Nodes count whole words, so the last share may end beyond the layer's inputs.
                 end = share.start + WORD_BITS * words
                 found.add(NodeShare(share.node, 2, array, share.start, end, first, words))
             else:
@@ -70,7 +71,7 @@ class Coordinator:
 
     Attributes:
         ended: whether the ring has confirmed its end.
-        error: why the session failed; None if it has not failed.
+        error: reason why the session failed; None if it has not failed.
         slots: number of rows that every node has room for; known once :attr:`started`.
     """
 
@@ -90,7 +91,7 @@ class Coordinator:
         self._counts: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Do nothing: the home begins sessions and is never reset by one."""
+        """Do nothing, because the home begins sessions and no session resets it."""
 
     def start(self) -> TaskPacket:
         """Make the packet that begins the session."""
@@ -109,7 +110,7 @@ class Coordinator:
 
     @property
     def holdings(self) -> set[NodeShare]:
-        """What the nodes hold, by their own reports."""
+        """Shares that the nodes hold, by their own reports."""
         return {held for told in self._told.values() for held in told if held.kind}
 
     def check(self, placement: ModelPlacement) -> None:
@@ -119,6 +120,7 @@ class Coordinator:
             ClusterError: A node holds something else; the error names it.
         """
         expected = expected_shares(placement)
+        # The symmetric difference: shares that are missing, and shares that should not be there.
         for held in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
             what = "does not hold" if held in expected else "holds"
             raise ClusterError(
@@ -276,6 +278,8 @@ class TaggedRows(RingFlow, Generic[Row]):
 
     def take(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take numbers of a row's result; return the tasks of rows that now have room."""
+        # Tags repeat after 2^16 rows, but rows in flight lie within `slots` numbers, so one
+        # matches.
         row = next((r for r in self._flying if r & MAX_ROW == packet.row), None)
         if (
             packet.identifier is not self._kind
@@ -285,8 +289,8 @@ class TaggedRows(RingFlow, Generic[Row]):
             or self._flying[row][1][packet.start : packet.end].any()
         ):
             raise ProtocolError(
-                f"{packet.identifier.name.lower()} [{packet.start}, {packet.end}) of row "
-                f"{packet.row} came unasked"
+                f"unrequested {packet.identifier.name.lower()} [{packet.start}, {packet.end}) of "
+                f"row {packet.row}"
             )
         result, there = self._flying[row]
         result[packet.start : packet.end] = self._values(packet)

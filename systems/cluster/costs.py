@@ -55,23 +55,23 @@ class CostEstimate:
 
 
 def datagrams(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
-    """Number of datagrams for packets that are ready together; a card takes one packet each."""
+    """Return the datagrams for packets that are ready together; a card takes one packet each."""
     together = min(sender.figures.together, receiver.figures.together, MAX_PACKETS)
     return packets if together == 1 else float(np.ceil(packets / together))
 
 
 def wire_bytes(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
-    """Bytes on the wire for packets that are ready together, preamble and gap included."""
+    """Return the bytes on the wire for packets that are ready together, with preamble and gap."""
     return packets * PACKET_BYTES + datagrams(packets, sender, receiver) * EMPTY_BYTES
 
 
 def row_bytes(bits: int) -> int:
-    """Bytes of one neuron's weights in whole memory rows, as wide as a task packet or a beat."""
+    """Return the bytes of a neuron's weights in whole memory rows: a packet's or a beat's width."""
     return max(-(-bits // width) * width // 8 for width in _ROW_BITS)
 
 
 def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[int, int]:
-    """Bytes of a layer in each node's memory: whole slices of weights, and thresholds.
+    """Compute the bytes of a layer in each node's memory: whole slices of weights, and thresholds.
 
     Args:
         layer: placement of the layer.
@@ -93,7 +93,7 @@ def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[in
 
 
 def memory_used(placement: ModelPlacement) -> dict[int, int]:
-    """Bytes of weights by node number."""
+    """Compute the bytes of weights by node number."""
     used: dict[int, int] = {}
     for layer, (inputs, neurons) in zip(placement.layers, pairwise(placement.shape), strict=True):
         for node, size in weight_bytes(layer, inputs, neurons).items():
@@ -105,10 +105,13 @@ def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> Cos
     """Estimate time and traffic of a row from packet counts and the nodes' clocks.
 
     A single row waits in each layer for the busiest link or handler, for the way round the ring,
+    and for the slowest kernel. With many rows the layers overlap, so the busiest part sets the
+    pace.
     and for the slowest kernel. With many rows the layers overlap, and the busiest part sets the
     pace.
     """
     nodes = (cluster.home, *cluster.nodes)
+    # Replicas take rows in turn, so the mean over one period is the mean over all rows.
     rows = [row_traffic(placement, row) for row in range(period(placement))]
     layers = tuple(_layer_seconds(layer, nodes) for layer in rows[0])
     total = mean_traffic([sum_traffic(row) for row in rows])
@@ -128,7 +131,7 @@ def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> Cos
 
 
 def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float:
-    """Seconds of a single row in one layer."""
+    """Estimate the seconds of a single row in one layer."""
     seconds = 0.0
     for part, hops in zip((layer.inputs, layer.sums), layer.hops, strict=True):
         if not part.origins.any():
@@ -146,13 +149,13 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
 
 
 def _computing(work: NodeWork, node: ClusterNode) -> float:
-    """Seconds from the last words of a row to the packet of the last result."""
+    """Estimate the seconds from the last words of a row to the packet of the last result."""
     f = node.figures
     return node.seconds(work.neurons * f.neuron_clocks(work.inputs) + f.compute + f.result)
 
 
 def _kernel_clocks(row: tuple[LayerTraffic, ...], nodes: tuple[ClusterNode, ...]) -> Counts:
-    """Clocks that each node's kernel needs for a row's neurons."""
+    """Compute the clocks that each node's kernel needs for a row's neurons."""
     found = np.zeros(len(nodes))
     for work in (w for layer in row for w in layer.work):
         figures = nodes[work.node].figures
@@ -161,53 +164,54 @@ def _kernel_clocks(row: tuple[LayerTraffic, ...], nodes: tuple[ClusterNode, ...]
 
 
 def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
-    """Seconds that a node needs to receive and send its packets."""
+    """Estimate the seconds that a node needs to receive and send its packets."""
     node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
     received = _handling(float(part.links[at - 1]), before, node, node)
     sent = _handling(float(part.links[at]), node, after, node)
+    # One processor does both in turn; a card has a pipeline for each.
     return received + sent if node.figures.serial else max(received, sent)
 
 
 def _handling(
     packets: float, sender: ClusterNode, receiver: ClusterNode, node: ClusterNode
 ) -> float:
-    """Seconds that packets from sender to receiver cost ``node``, which is one of the two."""
+    """Estimate the seconds that packets from sender to receiver cost ``node``, one of the two."""
     grams = datagrams(packets, sender, receiver)
     return node.seconds(packets * node.figures.packet + grams * node.figures.datagram)
 
 
 def _moved(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
-    """Seconds that a node's link needs for its packets and acknowledgements."""
+    """Estimate the seconds that a node's link needs for its packets and acknowledgements."""
     return _sent_bytes(part, at, nodes) * 8 / nodes[at].link_bps
 
 
 def _sent_bytes(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
-    """Bytes of packets to the successor and of one acknowledgement per received datagram."""
+    """Return the bytes of packets to the successor and of acknowledgements to the predecessor."""
     node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
     answers = datagrams(float(part.links[at - 1]), before, node)
     return wire_bytes(float(part.links[at]), node, after) + answers * EMPTY_BYTES
 
 
 def _alone(node: ClusterNode) -> float:
-    """Seconds of one packet on a node's link."""
+    """Return the seconds of one packet on a node's link."""
     return (PACKET_BYTES + EMPTY_BYTES) * 8 / node.link_bps
 
 
 def _computed(row: tuple[LayerTraffic, ...], nodes: int) -> Counts:
-    """Number of layers of which each node computes a part."""
+    """Count the layers of which each node computes a part."""
     owners = [work.node for layer in row for work in layer.work]
     return np.bincount(owners, minlength=nodes).astype(np.float64)
 
 
 def _home_seconds(home: ClusterNode) -> float:
-    """Seconds of the home for a row: if it is a process, it starts and finishes each row."""
+    """Estimate the seconds of the home for a row: a process starts and finishes each row."""
     return 2 * home.seconds(home.figures.compute + home.figures.result) * home.figures.serial
 
 
 def _busy(
     total: Traffic, computed: Counts, clocks: Counts, nodes: tuple[ClusterNode, ...]
 ) -> dict[str, float]:
-    """Seconds of a row in each part of the cluster.
+    """Estimate the seconds of a row in each part of the cluster.
 
     Args:
         total: packets of a row.
@@ -221,6 +225,7 @@ def _busy(
         kernel = node.seconds(float(clocks[i]))
         if node.figures.serial:
             rows = node.seconds(float(computed[i]) * (node.figures.compute + node.figures.result))
+            # Index 0 is the home.
             begun = 0.0 if i else _home_seconds(node)
             found[f"{node.name} processor"] = handler + kernel + rows + begun
         else:

@@ -31,7 +31,7 @@ _VALUE_BOUND = 1 << 31
 
 
 class MatrixColumns(HeldArray):
-    """Some columns of the matrix that dense rows are multiplied by.
+    """Some columns of the matrix by which dense rows are multiplied.
 
     Args:
         array: the matrix's number.
@@ -65,6 +65,7 @@ class MatrixColumns(HeldArray):
     def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store a slice of a row; multiply when the row is complete."""
         inner = len(self._matrix)
+        # The bound keeps a sender that never completes a row from filling the memory.
         if packet.row not in self._rows:
             if len(self._rows) == ROW_SLOTS:
                 raise ProtocolError(f"row {packet.row}: more than {ROW_SLOTS} rows at once")

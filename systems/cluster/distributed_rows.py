@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays that are distributed by rows and read by RDMA.
 
-A row's payload is a vector of int64: at most 4,096 slices of six numbers. A task that needs rows of
-another node is frozen. It sends an RDMA task to the owner of the rows, and data packets bring them.
+The payload of a row is a vector of int64: at most 4,096 slices of six numbers. A task that needs
+rows of another node is frozen. It sends an RDMA task to the owner of the rows, which answers with
+data packets.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def answer(array: int, row: int, payload: Payload, node: int) -> Iterator[TaskPa
 
     ``row`` of a packet is the number of slices, ``offset`` the slice, ``count`` its length.
     """
+    # An empty row is one empty slice, because the reader waits for at least one packet.
     slices = max(1, -(-len(payload) // WIDE_PER_PACKET))
     for i in range(slices):
         part = payload[i * WIDE_PER_PACKET : (i + 1) * WIDE_PER_PACKET]
@@ -170,6 +172,7 @@ class DistributedRows(HeldArray):
         """Make RDMA tasks for rows of other nodes that have not been requested yet."""
         new = sorted(n for n in set(numbers) - self._asked if not self.start <= n < self.end)
         self._asked.update(new)
+        # One request per run of consecutive rows.
         runs = np.split(new, np.flatnonzero(np.diff(new) != 1) + 1) if new else []
         return [request(self.array, int(r[0]), int(r[-1]) + 1, self.node) for r in runs]
 
@@ -189,8 +192,9 @@ class DistributedRows(HeldArray):
         """Store an own or a requested row, and thaw the tasks that wait for it."""
         number = packet.start
         held = self.start <= number < self.end
+        # Unsolicited rows are refused, so a faulty node cannot overwrite an operand.
         if not held and (number not in self._asked or number in self._cached):
-            raise ProtocolError(f"row {number} of array {self.array} was not asked for")
+            raise ProtocolError(f"unrequested row {number} of array {self.array}")
         payload = self._arriving.put(packet)
         if payload is None:
             return
@@ -313,6 +317,7 @@ class RowReader(DistributedRows):
                 self.forget()
                 self.source.forget()
         for reader in self.readers:
+            # Results here may be the source of a second kernel, as in a network of two layers.
             for n in reader.waits():
                 if self.row(n) is not None:
                     yield from reader.thaw(n)

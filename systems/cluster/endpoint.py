@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A station of the ring (a node or the home) with its two links: bytes in, bytes out.
+"""An endpoint of the ring (a node or the home) with its two links: bytes in, bytes out.
 
 This module uses no sockets or clocks: the caller passes times in seconds.
 """
@@ -33,7 +33,7 @@ _REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
 class Handler(Protocol):
-    """Handler of a station's packets: a :class:`Node` or the home."""
+    """Handler of an endpoint's packets: a :class:`Node` or the home."""
 
     number: int
     ended: bool
@@ -72,6 +72,7 @@ def error_packet(number: int, code: int, node: int, text: str) -> TaskPacket:
         node: number of the node in question.
         text: description, cut to 40 ASCII characters.
     """
+    # A packet's body bounds the text, so errors of the protocol are worded in few characters.
     said = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
     body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + said
     return TaskPacket(PacketType.CONTROL, ControlId.ERROR, HOME, 0, 0, 0, row=number, body=body)
@@ -146,6 +147,7 @@ class Endpoint:
         except ProtocolError:
             self.dropped += 1
             return
+        # Decoding has checked the CRC; what is left are datagrams of other rings or nodes.
         if datagram.receiver != self.handler.number or not self._belongs(datagram):
             self.dropped += 1
             return
@@ -170,6 +172,7 @@ class Endpoint:
         return True
 
     def _take(self, datagram: Datagram) -> None:
+        # Reports come from any node, outside the order of the link, and are not acknowledged.
         if _is_report(datagram) and self.handler.number == HOME:
             self._inbox.extend(datagram.packets)
         elif datagram.sender != self.predecessor:
@@ -199,6 +202,7 @@ class Endpoint:
         """Report an error directly to the home, and stop."""
         number = self.handler.number
         packet = error_packet(number, code, node, text)
+        # The home reports to itself; no datagram is needed, and none could arrive.
         if number == HOME:
             self.handler.handle(packet)
         else:
@@ -206,7 +210,7 @@ class Endpoint:
         self.failed = True
 
     def outgoing(self, now: float) -> list[tuple[int, bytes]]:
-        """Datagrams to send now, as pairs of node number and bytes."""
+        """Return the datagrams to send now, as pairs of node number and bytes."""
         out: list[tuple[int, bytes]] = []
         if not self.failed and self._sender.silent(now):
             self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
@@ -230,7 +234,7 @@ class Endpoint:
 
     @property
     def wake(self) -> float | None:
-        """When :meth:`outgoing` next has a datagram if nothing arrives; None if never."""
+        """Time at which :meth:`outgoing` next has a datagram if nothing arrives; None if never."""
         return None if self.failed else self._sender.wake
 
 

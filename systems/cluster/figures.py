@@ -73,7 +73,7 @@ class NodeFigures:
         return clocks / self.clock_hz
 
     def neuron_clocks(self, inputs: int) -> float:
-        """Clocks of one neuron with ``inputs`` input bits, in whole slices."""
+        """Return the clocks of one neuron with ``inputs`` input bits, in whole slices."""
         return -(-inputs // self.slice_bits) * self.slice_clocks
 
 
@@ -88,6 +88,7 @@ def node_figures(target: str) -> NodeFigures:
         ClusterError: The target's device has no memory for weights.
     """
     plugin = exporter(target)
+    # The cluster's own files first: exporters of this package know nothing of clusters.
     for folder in (FOLDER / plugin.name, plugin.folder / "cluster"):
         if (folder / NODE_FILE).is_file():
             text = (folder / NODE_FILE).read_text(encoding="utf-8")
@@ -103,6 +104,7 @@ def figures_of(path: Path) -> NodeFigures:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+        # The file alone describes the node, so its memory need not be one of a target's device.
         memory = Memory(data["memory"], data["bytes"]["weights"], word_bits=SLICE_BITS)
         return _from_toml(data, memory, memory.bytes, path)
     except OSError as error:
@@ -119,7 +121,7 @@ def memory_of(device: Device, name: str) -> Memory | None:
 
 
 def room_in(device: Device, memory: Memory) -> int:
-    """Bytes of a memory that the device's other programs do not use."""
+    """Return the bytes of a memory that the device's other programs leave free."""
     return max(0, memory.bytes - int(device.limits.get(f"reserve_{memory.name}", 0)))
 
 
@@ -167,6 +169,7 @@ def _estimated(plugin: Exporter) -> NodeFigures:
     """Estimate a pipeline that reads its fastest memory word by word."""
     device, memory = plugin.device, _fastest(plugin)
     mhz = device.clock_mhz or _NANOSECONDS
+    # A pipeline reads at most one word per clock, however fast the memory is.
     access = max(1.0, memory.access_ns_max * mhz / 1000)
     return NodeFigures(
         clock_hz=mhz * 1e6,
@@ -194,6 +197,6 @@ def _estimated(plugin: Exporter) -> NodeFigures:
 def _fastest(plugin: Exporter) -> Memory:
     if not plugin.device.memories:
         raise ClusterError(
-            f"target {plugin.name} states the size of no memory, so nothing can be placed there"
+            f"target {plugin.name} has no memory of known size, so nothing can be placed on it"
         )
     return plugin.device.memories[0]

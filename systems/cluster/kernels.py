@@ -86,6 +86,7 @@ def written(rows: Sequence[Payload], nodes: int) -> Iterator[TaskPacket]:
     """Make the data packets that write an operand's rows to the nodes that own them."""
     for share in row_shares(len(rows), nodes):
         for number in range(share.start, share.end):
+            # The number of a slice travels in the 12 bits of `offset`.
             if len(rows[number]) > MAX_PAYLOAD:
                 raise ClusterError(f"row {number}: more than {MAX_PAYLOAD:,} numbers")
             yield from answer(OPERAND, number, rows[number], share.node)
@@ -177,6 +178,7 @@ def _sparse_rows(matrix: Any, shape: tuple[int, int]) -> list[Payload]:
     elements = Elements.of(matrix)
     if elements.shape != shape:
         raise ClusterError(f"the second matrix has shape {elements.shape}, not {shape}")
+    # Stable, so that columns stay in their order within a row.
     order = np.argsort(elements.rows, kind="stable")
     bounds = np.searchsorted(elements.rows[order], np.arange(shape[0] + 1))
     return [
@@ -289,8 +291,9 @@ class JobFlow(RingFlow):
     def take(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take a slice of the result; after the last slice, return the packets of the next job."""
         job = self._job
+        # A late duplicate of an earlier job would otherwise be taken for a row of this one.
         if job is None or packet.array != RESULT or packet.start in self._rows:
-            raise ProtocolError(f"row {packet.start} of array {packet.array} came unasked")
+            raise ProtocolError(f"unrequested row {packet.start} of array {packet.array}")
         payload = self._arriving.put(packet)
         if payload is None:
             return []

@@ -76,12 +76,12 @@ class RingWork(ABC):
 
     @abstractmethod
     def session(self, link: RingLink, sock: socket.socket) -> CoordinatorSession:
-        """Make the home's session; the nodes must run."""
+        """Make the home's session; the nodes must be running."""
 
 
 @dataclass(frozen=True)
 class NodeAssignment:
-    """What is sent to a node's process.
+    """The part of a ring's work that is sent to a node's process.
 
     Attributes:
         digest: SHA-256 of the whole model or kernel.
@@ -99,6 +99,7 @@ class NodeAssignment:
         """Make the arrays that the node holds."""
         if not self.model:
             return self.held
+        # The model travels as its file, so a node checks it as it would check any file.
         model = BinaryModel.from_bytes(self.model)
         return held_by(model, ModelPlacement.from_dict(dict(self.placement)), number)
 
@@ -199,6 +200,7 @@ class NodeProcess:
             target=run_endpoint,
             args=(self._station, self._wire),
             kwargs={"timing": timing, "stopped": lambda: self._stopped},
+            # A worker must be able to end even if its ring never does.
             daemon=True,
         ).start()
 
@@ -294,6 +296,7 @@ def ring_on(
     found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
     addresses = found | dict(options.cards)
     sock = open_socket(*(options.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
+    # The home's port is known only now, so nodes serve after every socket is bound.
     addresses[HOME] = sock.getsockname()
     for number, actor in processes.items():
         faults = FaultInjection(options.faults.loss, options.faults.seed + _SEED_STEP * number)
@@ -324,6 +327,7 @@ def _started(
             options.addresses.get(number),
             workers=[there[i % len(there)]],
             actor=True,
+            # Not pure: Dask would hand out one actor for two equal calls.
             pure=False,
         )
         for i, number in enumerate(numbers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ends of a link: sequence numbers, acknowledgements and retransmission.
+"""Both ends of a link: sequence numbers, acknowledgements and retransmissions.
 
 This module uses no sockets or clocks: the caller passes times in seconds.
 """
@@ -131,10 +131,11 @@ class Sender:
     @property
     def _wait(self) -> float:
         measured = 0.0 if self._trip is None else self._trip + 4 * self._spread
+        # RFC 6298: the mean round trip and four deviations, within the configured bounds.
         return min(max(self._timing.first, measured), self._timing.longest)
 
     def due(self, now: float) -> list[Datagram]:
-        """Datagrams to send now: those due again, then new ones that fit the window."""
+        """Return the datagrams to send now: those due again, then new ones that fit the window."""
         out = []
         for flight in self._flights.values():
             if not flight.arrived and flight.due <= now:
@@ -164,7 +165,7 @@ class Sender:
 
     @property
     def wake(self) -> float | None:
-        """When :meth:`due` next has a datagram if nothing arrives; None if never."""
+        """Time at which :meth:`due` next has a datagram if nothing arrives; None if never."""
         return min((f.due for f in self._flights.values() if not f.arrived), default=None)
 
     def silent(self, now: float) -> bool:
@@ -194,5 +195,7 @@ class Receiver:
     @property
     def acknowledgement(self) -> tuple[int, int]:
         """The next expected sequence number, and a bit for each later one that has arrived."""
+        # Bit 0 stands for the packet after the expected one: the expected one is missing by
+        # definition.
         bits = sum(1 << (sequence - self._expected - 1) for sequence in self._early)
         return self._expected, bits

@@ -47,6 +47,7 @@ class RingMeasurement:
 def rows_to_compare(model: BinaryModel, rows: int, seed: int) -> Words:
     """Choose rows to compare: half from the verification vectors, evenly spread; half random."""
     adversarial = verification_vectors(model, max(rows // 2, 1))
+    # Verification vectors are grouped by neuron; an even spread reaches neurons of every layer.
     step = -(-len(adversarial) // max(rows // 2, 1))
     chosen = adversarial[::step][:rows]
     bits = np.random.default_rng(seed).random((rows - len(chosen), model.input.n_bits)) < 0.5
@@ -66,6 +67,7 @@ def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasureme
         session.scores(words[i : i + 1])
         alone.append(1e3 * (time.perf_counter() - began))
     began = time.perf_counter()
+    # All batches are submitted before the first result is read, so that the ring stays full.
     batches = [
         session.submit(words[at : at + BATCH_ROWS]) for at in range(0, len(words), BATCH_ROWS)
     ]

@@ -34,7 +34,7 @@ def merge_models(models: Mapping[str, BinaryModel]) -> BinaryModel:
     """
     parts = list(models.values())
     if not parts:
-        raise ClusterError("no networks to put side by side")
+        raise ClusterError("no networks to merge")
     first = parts[0]
     for name, model in models.items():
         if len(model.layers) != len(first.layers):
@@ -82,6 +82,7 @@ def _table(models: Mapping[str, BinaryModel], spec: InputSpec) -> TableRules | N
 
 def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.intp]]]:
     """Return an input with all fields, and the positions of each network's bits in it."""
+    # A dict keeps the first occurrence of each field and its order, which is that of the networks.
     fields = dict.fromkeys(field for model in models for field in model.input.fields)
     spec = InputSpec(tuple(fields))
     start = dict(zip(spec.fields, spec.offsets, strict=True))
@@ -98,6 +99,7 @@ def _joined(
     """Join the weights and masks of layers whose inputs are at ``places`` of one input."""
     columns = 1 + max(int(place.max()) for place in places)
     shape = (sum(layer.n_outputs for layer in layers), columns)
+    # Weights outside a network's own inputs are masked; ones are the format's padding.
     weights, mask = np.ones(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     row = 0
     for layer, place in zip(layers, places, strict=True):

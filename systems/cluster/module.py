@@ -67,6 +67,7 @@ class ClusterModule(nn.Module):
         """Yield the scores of batches in order, with the next batches already in flight."""
         waiting: deque[RunningKernel] = deque()
         for batch in batches:
+            # One batch is always computed while the next ones are on the wire.
             waiting.append(self.start(batch))
             if len(waiting) == BATCHES:
                 yield self.result(waiting.popleft())
@@ -78,6 +79,7 @@ class ClusterModule(nn.Module):
         if values.ndim != 2 or values.shape[1] != self._inputs:
             raise ModelError(f"expected bits of shape (rows, {self._inputs}), got {values.shape}")
         ones = values == 1
+        # A batch must hold 0 and 1 or -1 and +1, not a mixture of all three.
         for other in (0, -1):
             if (ones | (values == other)).all():
                 return pack(ones)

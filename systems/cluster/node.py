@@ -97,7 +97,7 @@ def split(packet: TaskPacket, start: int, end: int) -> tuple[TaskPacket | None, 
         return None, [packet]
     if (first, last) == (packet.start, packet.end):
         return packet, []
-    # The held part is consumed, and what lies before and behind it goes on round the ring.
+    # The held part is consumed; the parts before and after it go on round the ring.
     rests = [(packet.start, first), (last, packet.end)]
     return packet.ranged(first, last), [packet.ranged(a, b) for a, b in rests if a < b]
 
@@ -145,6 +145,7 @@ class Node:
         """Return new packets for this node's own classifier, and packets for the successor."""
         if packet.type is PacketType.CONTROL:
             return (), self._control(packet)
+        # Checked before the type: only the receiver needs to understand a packet.
         if packet.destination not in (self.number, BY_RANGE):
             return (), [packet]
         if packet.type is PacketType.DATA:
@@ -159,6 +160,8 @@ class Node:
         if array is None:
             return (), self._unclaimed(packet)
         local, rests = split(packet, array.start, array.end)
+        # A packet for this node alone must lie within its part; passing a rest on would loop for
+        # ever.
         if packet.destination == self.number and (local is None or rests):
             raise ProtocolError(
                 f"[{packet.start}, {packet.end}) of array {packet.array} is not held by "
@@ -184,9 +187,11 @@ class Node:
         empty = TaskPacket(
             PacketType.CONTROL, ControlId.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES)
         )
+        # START goes on first, so the home receives the STATUS after the ring is closed.
         return [packet, *(self._own(status, len(known) or 1) for status in known or [empty])]
 
     def _own(self, status: TaskPacket, count: int) -> TaskPacket:
+        # The home counts a node's STATUS packets, so each carries how many there are.
         body = self._digest + status.body[32:44] + count.to_bytes(4, "big")
         return replace(status, row=self.number, body=body)
 

@@ -73,6 +73,7 @@ def like_coordinator(
     cluster = equal_nodes(count, target, link, home=target)
     if figures is None:
         return cluster
+    # The home is a node like the others here, so measured clocks hold for it as well.
     home, *nodes = (replace(n, figures=figures) for n in (cluster.home, *cluster.nodes))
     return ClusterDescription(tuple(nodes), home)
 
@@ -169,6 +170,7 @@ def _group(entry: Mapping[str, Any], where: str) -> tuple[ClusterNode, ...]:
     if not isinstance(target, str):
         raise ClusterError(f"{where}: target: expected the name of a target, got {target!r}")
     figures = node_figures(target)
+    # The free room of the memory is the default; `bytes` may state less or more.
     memory, room = _memory(entry, target, figures, where)
     node = ClusterNode(
         name=name,
@@ -180,6 +182,7 @@ def _group(entry: Mapping[str, Any], where: str) -> tuple[ClusterNode, ...]:
         load=_number(entry, "load", 0.0, 0, 0.99, where),
         figures=figures,
     )
+    # A group of one is numbered, too: its name must not change when the group grows.
     if "count" not in entry:
         return (node,)
     return tuple(replace(node, name=f"{name}{i}") for i in range(1, int(count) + 1))

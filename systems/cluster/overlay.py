@@ -83,12 +83,14 @@ class RingCluster:
         check_computable(kernel)
         if task_id in self._rings:
             raise ClusterError(f"task id {task_id!r} is already loaded")
+        # Each kernel gets a ring of its own, so kernels do not wait for each other's rows.
         work: RingWork
         if isinstance(kernel, BinaryModel):
             work = ModelWork(kernel, placement or even_placement(kernel, self._nodes))
         else:
             work = KernelWork(kernel, self._nodes)
         ring = ring_on(self._client, work, self._options)
+        # The stack stops rings in reverse order, and the worker processes last.
         self._rings[task_id] = self._stack.enter_context(ring)
 
     def check_kernel(self, task_id: str) -> None:
@@ -113,6 +115,7 @@ class RingCluster:
             ClusterError: The kernel is not loaded, has failed, or takes other operands.
         """
         session = self._ring(task_id).session
+        # load() makes no other session; the check tells the type checker so.
         assert isinstance(session, Session | GemmSession | JobSession)  # noqa: S101
         return RunningKernel(task_id, session.submit(*operands))
 

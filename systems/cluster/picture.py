@@ -47,6 +47,7 @@ def _draw_memory(axes: Axes, plan: ClusterPlan) -> None:
             **look(number).area,
             label=f"layer {number}: {inputs}-{neurons}, {layer.split.value}",
         )
+        # Bars of the layers are stacked, so each starts where the one before ends.
         begun = [a + b for a, b in zip(begun, widths, strict=True)]
     for i, node in enumerate(nodes):
         axes.plot([node.bytes / 1e6] * 2, [i - 0.45, i + 0.45], color=INK, linewidth=2.5)

@@ -62,7 +62,7 @@ class LayerPlacement:
 
     @property
     def shares_text(self) -> str:
-        """The shares as text; only the first eight of many nodes."""
+        """The shares as text, cut to the first eight nodes."""
         said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in self.shares[:8])
         return said + (f" ... {len(self.shares)} nodes" if len(self.shares) > 8 else "")
 
@@ -180,6 +180,7 @@ def _check_cover(where: str, shares: Sequence[Share], size: int) -> None:
                 f"expected a share that begins at {at}"
             )
         at = share.end
+        # A boundary within a word would make two nodes share a word, and packets carry whole words.
         if at % WORD_BITS and at != size:
             raise ClusterError(f"{where}: expected a multiple of {WORD_BITS} as boundary, got {at}")
     if at != size:
@@ -225,6 +226,7 @@ def even_shares(size: int, nodes: Sequence[int]) -> tuple[Share, ...]:
     """Divide neurons or inputs evenly in words of 32; nodes that would get none are left out."""
     words = -(-size // WORD_BITS)
     bounds = [min(size, WORD_BITS * (words * i // len(nodes))) for i in range(len(nodes) + 1)]
+    # The last word may be partly filled; the last share ends with the neurons, not with the word.
     bounds[-1] = size
     return tuple(
         Share(node, start, end)
@@ -253,6 +255,7 @@ def even_placement(
     """
     chosen = splits if splits is not None else [LayerSplit.OUTPUT] * len(model.layers)
     sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]
+    # Single-share nodes help most where most of the work is.
     largest = sizes.index(max(sizes))
     others = [node for node in range(1, nodes + 1) if node not in single]
     if not others and (len(sizes) > 1 or LayerSplit.INPUT in chosen):

@@ -128,7 +128,7 @@ class ClusterPlan(Displayed):
         return TextTable(title, (*head, "busiest"), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return the plan as plain data for JSON."""
         return {
             "version": PLAN_VERSION,
             "placement": self.placement.to_dict(),
@@ -191,6 +191,7 @@ def _read_node(data: Any, where: str) -> ClusterNode:
     for name, value in (*vars(node).items(), *vars(node.figures).items()):
         least = 1e-6 if name in _ABOVE_0 else 0
         most = 1 if name == "load" else 1e18
+        # Rates divide, so they must be above 0; NaN fails both comparisons and is refused.
         if isinstance(value, int | float) and not least <= value < most:
             said = f"expected a number from {least:g} to below {most:g}, got {shown(value)}"
             raise ClusterError(f"{where}: {name}: {said}")
@@ -200,6 +201,7 @@ def _read_node(data: Any, where: str) -> ClusterNode:
 def _plan_data(path: str | Path) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as stream:
+            # One byte more than allowed tells a file that is too large.
             text = stream.read(_MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
             raise ClusterError(f"{path}: not a plan, larger than {_MAX_BYTES >> 20} MiB")

@@ -115,6 +115,7 @@ def place(
             left = room[node]
             shares = None if left.shares is None else left.shares - 1
             room[node] = _Room(left.bytes - size, shares)
+        # Reducers and thresholds count only now, after the shares were chosen.
         if any(r.bytes < 0 for r in room.values()):
             return None
         layers.append(layer)
@@ -149,6 +150,7 @@ def _order(goal: Goal) -> Callable[[CostEstimate, CostEstimate], bool]:
     def better(a: CostEstimate, b: CostEstimate) -> bool:
         rate, delay = a.rows_per_s / b.rows_per_s, b.latency_s / a.latency_s
         first, second = (rate, delay) if goal == "throughput" else (delay, rate)
+        # A tie within 1 % is noise of the estimate.
         if first > _SAME or first * _SAME < 1:
             return first > 1
         if second > _SAME or second * _SAME < 1:
@@ -187,7 +189,7 @@ def _improved(
     tried: _Tried,
     better: Callable[[CostEstimate, CostEstimate], bool],
 ) -> tuple[ModelPlacement, CostEstimate] | None:
-    """Local search: change one layer's way at a time while that improves the placement."""
+    """Search locally: change one layer's option at a time while that improves the placement."""
     # Each change is strictly better and there are finitely many choices, so this ends.
     now, found, changed = list(chosen), tried(tuple(chosen)), True
     while changed:
@@ -227,6 +229,7 @@ def _place_layer(
     word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons with their thresholds
     if way.split is LayerSplit.INPUT:
         shares = _input_shares(cluster, room, chosen, inputs, neurons)
+        # A node that holds a limited number of shares is a card, and cards add no partial sums.
         holders = [i for i in chosen if room[i].shares is None]
         if shares is None or not holders:
             return None
@@ -270,7 +273,7 @@ def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[in
 
 
 def _speed(cluster: ClusterDescription, node: int, inputs: int) -> float:
-    """Neurons with ``inputs`` inputs that a node computes per second."""
+    """Return the neurons with ``inputs`` inputs that a node computes per second."""
     at = cluster.nodes[node - 1]
     return 1 / at.seconds(at.figures.neuron_clocks(inputs))
 
@@ -337,7 +340,7 @@ def _alternatives(
 
 
 def _parts(split: LayerSplit, inputs: int, neurons: int) -> int:
-    """Maximum number of nodes that a layer can be divided among."""
+    """Return the maximum number of nodes that a layer can be divided among."""
     if split is LayerSplit.OUTPUT:
         return -(-neurons // WORD_BITS)
     return slices_of(inputs) if split is LayerSplit.INPUT else MAX_NODES

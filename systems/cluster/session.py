@@ -35,12 +35,13 @@ Row = TypeVar("Row", np.int32, np.int64)
 
 def session_number() -> int:
     """Return a number greater than that of any earlier session: quarter seconds since 2020."""
+    # Quarter seconds fit 32 bits for 34 years, and no ring starts twice within one.
     return int((time.time() - _EPOCH) * 4)
 
 
 @dataclass(frozen=True)
 class RingLink:
-    """The ring as a session needs to know it.
+    """The ring as a session sees it.
 
     Attributes:
         addresses: address of every node, by number; the home's own is not used.
@@ -56,17 +57,17 @@ class RingLink:
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
-    """Return how a station sends to its successor."""
+    """Return how an endpoint sends to its successor."""
     return CARD if (number + 1) % (nodes + 1) in cards else Neighbour()
 
 
 class CoordinatorLoop:
-    """Runs the home's station in its own thread.
+    """Runs the home's endpoint in its own thread.
 
     Args:
         home: the handler.
         wire: the home's socket.
-        station: the home's station.
+        station: the home's endpoint.
         timing: timing of its links.
         begin: called in every turn; returns packets to send.
         waiting: returns whether something is expected from the ring.
@@ -112,6 +113,7 @@ class CoordinatorLoop:
         with self.lock:
             self._ending = True
         self.wake()
+        # end() returns after the last acknowledgement, so no node is left waiting for one.
         self._thread.join()
 
     def _run(self) -> None:
@@ -131,11 +133,15 @@ class CoordinatorLoop:
 
     def _turn(self, now: float) -> None:
         with self.lock:
+            # Twice the links' limit: a broken link is reported by its own node before this time is
+            # up.
             limit = 2 * self._timing.limit
             if not self._waiting():
                 self._heard = now
+            # Only silence while work is pending counts; an idle ring is quiet for as long as it
+            # likes.
             elif now - self._heard > limit:
-                self._home.fail(f"nothing came home for {limit:g} s")
+                self._home.fail(f"nothing has arrived from the ring for {limit:g} s")
             self._station.send(self._begin())
             if self._ending:
                 self._ending = False
@@ -173,7 +179,7 @@ class CoordinatorSession(ABC):
             the end.
 
     Attributes:
-        station: station of the home.
+        station: endpoint of the home.
 
     Raises:
         ClusterError: A node does not answer, or holds something else.
@@ -290,6 +296,7 @@ class RowSession(CoordinatorSession, Generic[Row]):
 
     def drop(self, error: ClusterError) -> None:
         """Fail the futures of all pending rows."""
+        # One error per batch: several rows share a future, which may fail only once.
         said = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
         for batch in {id(b): b for b, _ in self._batches.values()}.values():
             batch.future.set_exception(said)

@@ -88,6 +88,8 @@ class SimulatedCards:
             ClusterError: The card shares a neighbour with another card.
         """
         self.cards[node] = card
+        # A card's neighbours are configured with fixed addresses, and a process has one socket
+        # only.
         for neighbour, address in ((node - 1, card.predecessor), (node + 1, card.successor)):
             if self.neighbours.setdefault(neighbour % (nodes + 1), address) != address:
                 raise ClusterError(
@@ -130,6 +132,7 @@ def simulated_cards(
                     "them; put a process between them"
                 )
             simulator: CardSimulator = find("n3ic.simulated_cards", target, CardSimulator)
+            # Each card gets a seed of its own, or all would lose the same datagrams.
             running = simulator.run(model, placement, node, loss=loss, seed=seed + node)
             found.add(node, stack.enter_context(running), placement.nodes)
         yield found

@@ -93,8 +93,10 @@ def planned(path: Path, rows: int, cores: int, json: bool) -> None:
     from n3ic.systems.cluster.simulation.placed_model import row_workload
 
     placement, cluster = read_plan(path)
+    # Processes on shared cores compete for them; cards have pipelines of their own.
     nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
     with spinner("simulating"):
+        # One slot: a row alone on the ring, for the latency; the second run fills all slots.
         alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
         work = [row_workload(placement, row, nodes) for row in range(rows)]
         many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
@@ -249,6 +251,7 @@ def speedups(json: bool) -> None:
         simulated = sweep([c.problem for c in CLAIMS], _CLAIM_NODES, fcsn_card(), progress=reached)
     rows, found = [], []
     for i, claim in enumerate(CLAIMS):
+        # Work is proportional to edges, so a shrunk graph's time is scaled to the claim's graph.
         part = claim.problem.graph.edges / measured[i].graph.edges
         core = alone[i].processor * part
         base = _sixteen(claim.problem, core, both.messages)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sparse kernels: tasks that carry non-zero elements, and the rows that they contribute to.
 
-SPMV, SPGEMM and aggregation over a graph are one kernel: row ``r`` of the result is the sum, over
-the elements ``(r, c, v)``, of ``v`` times row ``c`` of the other operand, or the maximum.
+SPMV, SPGEMM and aggregation over a graph are one kernel. Row ``r`` of the result combines, over the
+elements ``(r, c, v)``, ``v`` times row ``c`` of the other operand: as their sum, or as their
+maximum.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Elements:
         rows: int64 array of shape ``(n,)``.
         columns: int64 array of shape ``(n,)``.
         values: int64 array of shape ``(n,)``, each in -2^31..2^31-1.
-        shape: of the matrix.
+        shape: shape of the matrix.
     """
 
     rows: NDArray[np.int64]
@@ -69,6 +70,7 @@ class Elements:
             ClusterError: The argument is not a matrix of integers that fit 32 bits.
         """
         if hasattr(matrix, "tocoo"):
+            # A COO matrix may hold an element in parts; their sum must fit 32 bits, not each part.
             summed = matrix.tocsr(copy=True)
             summed.sum_duplicates()
             found = summed.tocoo()
@@ -91,7 +93,7 @@ class Elements:
         )
 
     def weight(self, combine: Combine) -> int:
-        """Bound of a result, divided by the largest absolute value in the operand."""
+        """Bound a result, divided by the largest absolute value in the operand."""
         if combine is Combine.MAX or not self.rows.size:
             return 1
         sizes = np.abs(self.values) if combine is Combine.SUM else np.ones_like(self.values)
@@ -211,6 +213,7 @@ class CombinedRows(RowReader):
             raise ProtocolError(f"a task of {packet.count} words has no whole elements")
         table = np.frombuffer(packet.body, dtype=">u4", count=packet.count).reshape(-1, 3)
         rows = table[:, 0].astype(np.int64)
+        # A split packet still carries all elements; each node takes those of its own rows.
         return table[(rows >= packet.start) & (rows < packet.end)].astype(np.int64)
 
     def needs(self, packet: TaskPacket) -> Iterable[int]:
@@ -237,6 +240,7 @@ class CombinedRows(RowReader):
         elif len(payload) != self._width:
             raise ProtocolError(f"a row of {len(payload)} numbers, not {self._width}")
         elif self._combine is Combine.MAX:
+            # The first row replaces the initial 0, which would win over negative numbers.
             total[:] = np.maximum(total, payload) if self._counts[row] else payload
         elif self._combine is Combine.MEAN:
             total += payload
@@ -248,6 +252,7 @@ class CombinedRows(RowReader):
         row = number - self.start
         total: Payload = self._totals[row]
         if self._sparse:
+            # Elements that cancel are left out, as in a product of scipy after eliminate_zeros().
             columns = np.flatnonzero(total)
             return sparse_payload(columns, total[columns])
         if self._combine is Combine.MEAN:

@@ -80,6 +80,7 @@ class _Ring:
                 first, last = owner[node]
                 left = [part for f in fragments for part in _without(*f, first, last)]
                 if sum(b - a for a, b in left) < sum(b - a for a, b in fragments):
+                    # Several fragments may reach one owner; each is a packet of its own.
                     met = sum(max(a, first) < min(b, last) for a, b in fragments)
                     self.taken[node] += times * met
                 fragments = left
@@ -146,7 +147,7 @@ class LayerTraffic:
 
 
 def period(placement: ModelPlacement) -> int:
-    """Number of rows after which the choice of replicas repeats."""
+    """Return the number of rows after which the choice of replicas repeats."""
     return lcm(*(len(p.shares) for p in placement.layers if p.split is LayerSplit.REPLICATED))
 
 
@@ -191,7 +192,7 @@ def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> N
 
 
 def slices_of(bits: int) -> int:
-    """Number of task packets that carry ``bits`` bits."""
+    """Return the number of task packets that carry ``bits`` bits."""
     return -(-bits // SLICE_BITS)
 
 
@@ -234,6 +235,7 @@ def _layer(
     for source in sources:
         packets = slices_of(source.end - source.start)
         if layer.split is LayerSplit.REPLICATED:
+            # One replica takes the whole row, so nothing is split on the way.
             hops = max(hops, ring.send_to(source.node, owners[0].node, packets))
         elif layer.split is LayerSplit.OUTPUT:
             hops = max(hops, ring.send(source.node, 0, neurons, owners, packets))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stations on UDP sockets: the loop that moves datagrams and keeps time."""
+"""Endpoints on UDP sockets: the loop that moves datagrams and keeps the time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IDLE_S = 0.5
 
 @dataclass(frozen=True)
 class FaultInjection:
-    """Faults that a station injects into what it sends.
+    """Faults that an endpoint injects into what it sends.
 
     Attributes:
         loss: fraction of the datagrams that are discarded.
@@ -37,7 +37,7 @@ class FaultInjection:
 
 
 def open_socket(host: str, port: int = 0) -> socket.socket:
-    """Open a UDP socket for a station.
+    """Open a UDP socket for an endpoint.
 
     Args:
         host: an IPv4 address of this machine.
@@ -52,6 +52,7 @@ def open_socket(host: str, port: int = 0) -> socket.socket:
     except OSError as error:
         sock.close()
         raise ClusterError(f"{host}:{port}: {error.strerror or error}") from error
+    # A window of datagrams from a fast neighbour must fit while this process does not run.
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
     sock.setblocking(False)
@@ -59,7 +60,7 @@ def open_socket(host: str, port: int = 0) -> socket.socket:
 
 
 class UdpEndpoint:
-    """A station's socket and the addresses of the other stations.
+    """An endpoint's socket and the addresses of the other endpoints.
 
     Args:
         sock: socket from :func:`open_socket`; closed by :meth:`close`.
@@ -95,6 +96,7 @@ class UdpEndpoint:
 
     def wait(self, seconds: float) -> list[bytes]:
         """Wait for datagrams or for :meth:`ring`; return those that have arrived."""
+        # The bell is a socket, because select() waits for sockets only.
         select.select([self._sock, self._bell_in], [], [], seconds)
         with suppress(BlockingIOError):
             self._bell_in.recv(_DATAGRAM_BYTES)
@@ -123,17 +125,18 @@ def run_endpoint(
     each: Callable[[float], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run a station until its session has ended.
+    """Run an endpoint until its session has ended.
 
     After the end it acknowledges for a while, because the last acknowledgements may be lost.
 
     Args:
         station: the node or the home.
-        wire: socket of the station.
+        wire: socket of the endpoint.
         timing: timing of its links.
         each: called with the time before anything is sent.
         stopped: returns whether to leave at once.
     """
+    # Long enough for two more retransmissions of a neighbour that missed the last acknowledgement.
     linger = 2 * (timing or LinkTiming()).longest
     end: float | None = None
     while not stopped():
@@ -146,9 +149,11 @@ def run_endpoint(
         if end is not None and now >= end:
             return
         due = [t for t in (station.wake, end) if t is not None]
+        # Packets that wait to be handled leave no time to sleep; the socket is only polled.
         wait = 0.0 if station.busy else max(0.0, min([now + _IDLE_S, *due]) - now)
         for data in wire.wait(wait):
             station.receive(data, time.monotonic())
+        # Acknowledgements leave before the packets are handled, so slow work delays none.
         _flush(station, wire, time.monotonic())
         station.work()
 
@@ -159,6 +164,6 @@ def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
-    """Return whom a station sends to: predecessor, successor and, for errors, the home."""
+    """Return where an endpoint sends: predecessor, successor and, for errors, the home."""
     wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
     return {node: ring[node] for node in wanted}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic sweep``."""
+"""The command ``n3ic sweep``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
     Args:
         app: the command line.
-        words: what was typed; it says whether the options of recipes and use cases are needed, too.
+        words: typed words, which say whether the options of recipes and use cases are needed, too.
     """
     add(app, "sweep", sweep, words, panel="Train and use")
 
@@ -113,11 +113,14 @@ def sweep(
 
 
 def swept(typed: Mapping[str, OptionValue]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
-    """Values of a recipe that are swept, and those that are not, by attribute.
+    """Divide the values of a recipe into those that are swept and those that are fixed.
 
     Args:
-        typed: what was typed, by option; values parted by commas. Layers of a shape are parted by
-            dashes. Columns, and what is on or off, stay the same for all.
+        typed: typed text by option, with values separated by commas. Layers of a shape are
+            separated by dashes. Columns and switches are the same for all networks.
+
+    Returns:
+        Swept and fixed values, by attribute of a recipe.
 
     Raises:
         UsageError: a text is not a valid value.
@@ -130,11 +133,13 @@ def swept(typed: Mapping[str, OptionValue]) -> tuple[dict[str, tuple[Any, ...]],
         text = typed.get(value.typed_name)
         if text is None:
             continue
+        # A comma separates the columns of one value here, so these cannot be swept.
         if value.kind is bool or value.kind == tuple[str, ...]:
             fixed[value.name] = value.parse(text)
             continue
         if not (parts := _parts(str(text))):
             raise UsageError(f"--{value.typed_name}: no value to try")
+        # A value that is typed twice, or in two ways, is tried once.
         axes[value.name] = tuple(dict.fromkeys(value.parse(part) for part in parts))
         if get_origin(value.kind) is tuple and () in axes[value.name]:
             raise UsageError(f"--{value.typed_name}: shapes such as 32,64-16 expected")
@@ -153,7 +158,7 @@ def _whole_numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def _options(text: str) -> dict[str, OptionValue]:
-    """Options of a target from ``NAME=VALUE,...``."""
+    """Parse the options of a target from ``NAME=VALUE,...``."""
     out: dict[str, OptionValue] = {}
     for part in _parts(text):
         name, equals, value = part.partition("=")
@@ -164,11 +169,11 @@ def _options(text: str) -> dict[str, OptionValue]:
 
 
 def sweep_text(found: Sweep, width: int = 0) -> list[str]:
-    """A sweep as lines of at most 80 characters, or of the terminal where that is narrower.
+    """Format a sweep as lines of at most 80 characters, or of the terminal's width if that is less.
 
     Args:
         found: the sweep.
-        width: of the lines; the terminal's, 80 at most, where 0. Commands stay on one line.
+        width: width of the lines; 0 for the terminal's, at most 80. Commands stay on one line.
     """
     from n3ic.systems.sweep.result import command_text
 
@@ -176,6 +181,7 @@ def sweep_text(found: Sweep, width: int = 0) -> list[str]:
     shown = found.table
     every = [shown.head, *shown.rows]
     widths = [max(len(row[i]) for row in every) for i in range(len(shown.head))]
+    # The second column takes what the others leave, and wraps.
     widths[1] = max(8, wide - sum(w for i, w in enumerate(widths) if i != 1) - 2 * len(widths) + 2)
     lines = textwrap.wrap(shown.title, wide)
     for row in every:
@@ -186,7 +192,7 @@ def sweep_text(found: Sweep, width: int = 0) -> list[str]:
 
 
 def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """A row, its second cell over as many lines as it needs."""
+    """Format a row, with its second cell on as many lines as it needs."""
     wrapped = textwrap.wrap(cells[1], widths[1]) or [""]
     out = []
     for i, text in enumerate(wrapped):

@@ -47,12 +47,14 @@ class SweepFolder:
     asked: Mapping[str, Any]
 
     def find(self, digest: str) -> SeedFigures | None:
-        """The figures of a training; None if it is not done, or its file is damaged.
+        """Return the figures of a training; None if it is not done, or if its file is damaged.
 
         Args:
-            digest: digest of everything that decides it.
+            digest: digest of everything that decides the training.
         """
         said = _read(self._point(digest))
+        # The digest is inside as well, so a file that was renamed is not taken for another
+        # training.
         if not isinstance(said, dict) or said.pop("digest", None) != digest:
             return None
         try:
@@ -61,10 +63,13 @@ class SweepFolder:
             return None
         numbers = (*found.shape, *found.memory.values()) if _is_sizes(found.memory) else (None,)
         right = all(isinstance(getattr(found, n), kinds) for n, kinds in _KINDS.items())
+        # A damaged file is trained again: its figures would otherwise end up in the tables.
         return found if right and all(type(n) is int for n in numbers) else None
 
     def keep(self, digest: str, found: SeedFigures) -> None:
-        """Write the figures of a training, whole or not at all."""
+        """Write the figures of a training atomically."""
+        # The request is written with the first result, so a sweep that fails at once leaves no
+        # folder.
         if not (self.path / SWEEP).exists():
             write_atomic(self.path / SWEEP, json_text(dict(self.asked)))
         write_atomic(self._point(digest), json_text({"digest": digest, **asdict(found)}))
@@ -77,7 +82,7 @@ class SweepFolder:
 def sweep_folder(
     path: Path, asked: Mapping[str, Any], replace: bool, note: Callable[[str], object]
 ) -> Iterator[SweepFolder]:
-    """The folder of a sweep, which one process at a time uses.
+    """Open the folder of a sweep, which one process at a time may use.
 
     If the block fails, the folder stays so that the same sweep can resume; an empty one is removed.
 
@@ -90,6 +95,7 @@ def sweep_folder(
     Raises:
         UsageError: the folder holds another sweep or other files, or another process uses it.
     """
+    # Through JSON and back, because the stored request has lists where this one has tuples.
     full = {"format": FORMAT, "version": VERSION, **json.loads(json.dumps(asked))}
     with parents_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,6 +103,7 @@ def sweep_folder(
             if (place / SWEEP).exists() and (said := _difference(place / SWEEP, full)):
                 if not replace:
                     raise UsageError(f"{path} {said}: name another folder, or add --replace")
+                # reserved_folder() has checked that the folder holds nothing but files of a sweep.
                 for old in list(place.iterdir()):
                     old.unlink()
             with telling_what_is_kept(place, "point-*", "network", note):
@@ -104,7 +111,7 @@ def sweep_folder(
 
 
 def _difference(path: Path, asked: Mapping[str, Any]) -> str:
-    """How the sweep in a folder differs from the request; empty if it does not."""
+    """Describe how the sweep in a folder differs from the request; empty if it does not."""
     said = _read(path)
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         return f"holds a damaged {SWEEP}"
@@ -120,7 +127,7 @@ def _short(value: Any) -> str:
 
 
 def _read(path: Path) -> Any:
-    """The content of a JSON file; None if it cannot be read."""
+    """Return the content of a JSON file; None if it cannot be read."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             return None

@@ -24,10 +24,10 @@ _NARROW = 4  # ratio of the largest to the smallest size below which the axis is
 
 @styled
 def front_figure(sweep: Sweep) -> Figure:
-    """Accuracy on validation rows against each known cost, with its Pareto front.
+    """Draw the accuracy on validation rows against each known cost, with its Pareto front.
 
     Args:
-        sweep: the sweep.
+        sweep: the sweep to draw.
     """
     costs = [cost for cost, front in sweep.fronts.items() if front]
     figure = new_page(4.6 * len(costs) + 0.6, 4.8)
@@ -36,11 +36,12 @@ def front_figure(sweep: Sweep) -> Figure:
         draw_accuracy(axes, sweep.sizes(), cost, front=True)
         axes.set_xlabel(_AXES[cost])
         every = [p.size[cost] for p in sweep.sizes() if cost in p.size]
-        if max(every) < _NARROW * min(every):  # few powers of two lie between
+        if max(every) < _NARROW * min(every):  # a logarithmic axis would have hardly a tick
             axes.set_xscale("linear")
             axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
             axes.locator_params(axis="x", nbins=5, integer=True)
     low, high = grid[0][0].get_ylim()
+    # Accuracy ends at 100 %; a margin of 2 % keeps its marks inside the frame.
     grid[0][0].set_ylim(low, min(high, 100 + 0.02 * (100 - low)))
     grid[0][0].set_ylabel("accuracy on validation rows, %")
     figure.suptitle(plain(sweep.title, 90))

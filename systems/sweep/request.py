@@ -57,8 +57,9 @@ class SweepRequest:
     def __post_init__(self) -> None:
         if self.base.input_of is not None:
             raise UsageError(
-                "a sweep tries inputs and shapes, --input-of keeps both: n3ic train retrains one"
+                "a sweep varies inputs and shapes, --input-of keeps both: use n3ic train"
             )
+        # Counted before any data is read, because products of axes grow fast by mistake.
         count = 1
         for name, values in self.axes.items():
             if name not in (*_REQUEST_AXES, *recipe_values()):
@@ -72,15 +73,16 @@ class SweepRequest:
 
     @property
     def told(self) -> Mapping[str, OptionValue]:
-        """The target's options that are not its defaults."""
+        """Options of the target that differ from its defaults."""
         if self.target_options is not None:
             return self.target_options
         return TARGET_OPTIONS if self.target == TARGET else {}
 
     @property
     def grid(self) -> Mapping[str, tuple[Any, ...]]:
-        """The axes, including the default one."""
+        """Axes of the sweep, including the default one."""
         given = {*self.axes, *self.base.overrides}
+        # Budgets are the default only where the caller has chosen neither a size nor another axis.
         several = any(len(values) > 1 for values in self.axes.values())
         chosen = isinstance(self.base.recipe, Recipe) or self.base.budget_bytes is not None
         if several or chosen or not given.isdisjoint((*SIZES, "family")):
@@ -104,7 +106,7 @@ class SweepNetwork:
 
 
 def places_text(values: Mapping[str, Any]) -> str:
-    """Values on the axes in one line."""
+    """Format values on the axes in one line."""
 
     def text(value: Any) -> str:
         return "-".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
@@ -115,11 +117,11 @@ def places_text(values: Mapping[str, Any]) -> str:
 def sweep_networks(
     request: SweepRequest, given: TrainingData
 ) -> tuple[list[SweepNetwork], list[str]]:
-    """The different networks of a sweep, and why others are impossible.
+    """Return the different networks of a sweep, and why others are impossible.
 
     Args:
         request: the sweep.
-        given: its training data.
+        given: training data of the use case.
 
     Returns:
         The networks, and a line about each impossible combination.
@@ -143,10 +145,12 @@ def sweep_networks(
         try:
             recipe = one.chosen_recipe(given.case, given.n_classes)
             if one.budget_bytes is not None and not learner(recipe.family).budgeted:
-                raise UsageError("a budget of bytes is for the weights of binary networks")
+                raise UsageError("a budget of bytes limits the weights of binary networks only")
         except UsageError as error:
+            # A grid may hold impossible combinations; the others are still worth training.
             refused.append(f"left out {places_text(values)}: {error}")
             continue
+        # Different budgets may choose the same shape; training it twice would tell nothing new.
         if any(recipe == other.recipe for other in found):
             continue
         words = command_words(

@@ -58,9 +58,9 @@ class SweepPoint:
     Attributes:
         values: its values on the axes.
         varied: the values that differ among the points, in one line.
-        series: the values among these that are not sizes, which name a curve.
+        series: those of ``varied`` that are not sizes; they name a curve.
         command: the words of the command that trains it, or None.
-        runs: figures of each seed, by task; under an empty name for a single network.
+        runs: figures of each seed, by task; a single network has the empty name.
     """
 
     values: Mapping[str, Any]
@@ -77,25 +77,27 @@ class SweepPoint:
 
     @property
     def validation(self) -> tuple[float, ...]:
-        """Accuracy on validation rows by seed; of several networks the median."""
+        """Accuracy on validation rows, by seed; the median over several networks."""
         return self._by_seed("validation", np.median)
 
     @property
     def test(self) -> tuple[float, ...]:
-        """Accuracy on test rows by seed; of several networks the median."""
+        """Accuracy on test rows, by seed; the median over several networks."""
         return self._by_seed("test", np.median)
 
     @property
     def costs(self) -> dict[str, float]:
         """Means of the known ``COSTS`` over the seeds.
 
-        Bytes and sites of several networks are added up; the slowest of them gives the latency.
+        Bytes and sites of several networks are summed. The slowest of them gives the latency.
         """
         every = [f for figures in self.runs.values() for f in figures]
         of = {"bytes": np.sum, "sites": np.sum, "latency_ns": np.max}
         return {
             name: float(np.mean(self._by_seed(name, of[name])))
             for name in COSTS
+            # A cost that one training lacks is left out, because a mean of the others would be too
+            # low.
             if all(getattr(f, name) is not None for f in every)
         }
 
@@ -123,7 +125,7 @@ class Sweep(Displayed):
     left_out: tuple[str, ...] = ()
 
     def sizes(self) -> list[SizePoint]:
-        """The points for pictures: costs, accuracies on validation rows, numbers."""
+        """Return the points for pictures: costs, accuracies on validation rows, numbers."""
         return [
             SizePoint(p.costs, p.validation, p.series, str(i)) for i, p in enumerate(self.points, 1)
         ]
@@ -146,12 +148,14 @@ class Sweep(Displayed):
         return tuple(p for p in self.points if any(p in front for front in self.fronts.values()))
 
     def cells(self, point: SweepPoint) -> tuple[str, ...]:
-        """A point as text: its costs, with a star on their front; validation, test."""
+        """Format a point: costs, with a star if it is on their front, and both accuracies."""
         costs = []
         for cost in COSTS:
             value = point.costs.get(cost)
             star = "*" * (point in self.fronts[cost])
             costs.append("-" if value is None else f"{value:,.0f}{star or ' '}")
+        # Points were chosen on validation rows; showing test rows of all would invite choosing by
+        # them.
         test = spread_text(point.test) if point in self.chosen else "-"
         return (*costs, spread_text(point.validation), test)
 
@@ -172,7 +176,7 @@ class Sweep(Displayed):
         )
 
     def view(self) -> View:
-        """The title and the tables that are displayed."""
+        """Return the title and the tables that are displayed."""
         commands = tuple((str(i), command_text(p)) for i, p in enumerate(self.points, 1))
         return View(
             f"{self.path}: {self.title}, {len(self.points)} networks, {len(self.chosen)} on fronts",
@@ -181,7 +185,7 @@ class Sweep(Displayed):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; figures on test rows only for points on fronts."""
+        """Return plain data for JSON; figures on test rows only for points on fronts."""
         return {
             "title": self.title,
             "estimates": self.source,
@@ -203,7 +207,7 @@ class Sweep(Displayed):
         }
 
     def to_csv(self) -> str:
-        """One line per point, for a spreadsheet."""
+        """Format one line per point, for a spreadsheet."""
         text = io.StringIO()
         out = csv.writer(text, lineterminator="\n")
         out.writerow(
@@ -228,17 +232,18 @@ class Sweep(Displayed):
 
 
 def command_text(point: SweepPoint) -> str:
-    """The command that trains a point, for a shell."""
+    """Format the command that trains a point, for a shell."""
     return shlex.join(point.command) if point.command else ""
 
 
 def spread_text(shares: Sequence[float]) -> str:
-    """Mean and, for several seeds, deviation in per cent."""
+    """Format the mean and, for several seeds, the deviation in per cent."""
     found = _spread(shares)
     return f"{100 * found['mean']:.2f}" + f" +- {100 * found['std']:.2f}" * (len(shares) > 1)
 
 
 def _spread(shares: Sequence[float]) -> dict[str, Any]:
+    # ddof 1: the seeds are a sample of all possible seeds.
     deviation = float(np.std(shares, ddof=1)) if len(shares) > 1 else 0.0
     return {"mean": float(np.mean(shares)), "std": deviation, "values": list(shares)}
 
@@ -246,7 +251,7 @@ def _spread(shares: Sequence[float]) -> dict[str, Any]:
 def points_of(
     done: Sequence[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]],
 ) -> tuple[SweepPoint, ...]:
-    """Points in the order of their bytes.
+    """Make points in the order of their bytes.
 
     Args:
         done: networks, and figures of their trainings by task.

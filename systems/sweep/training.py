@@ -46,16 +46,17 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
         progress: receives messages on the way.
 
     Raises:
-        UsageError: a name or option is unknown, no network is possible, or the folder is another
-            sweep's.
+        UsageError: a name or option is unknown, no network is possible, or the folder holds
+            another sweep.
         DataError: the data cannot be read or split.
         MissingDependencyError: a Dask scheduler is given and distributed is not installed.
     """
     progress = progress or TrainingProgress()
     base, tool = request.base, exporter(request.target)
     options = tool.parse_options(request.told)
+    # The base class estimates nothing, and without estimates there is no front to find.
     if type(tool).estimate is Exporter.estimate:
-        raise UsageError(f"target {tool.name} estimates nothing before it is exported")
+        raise UsageError(f"target {tool.name} cannot estimate a model before its export")
     given = read_training_data(base, progress)
     asked, left_out = sweep_networks(request, given)
     out = Path(request.out or Path("sweeps") / path_component(given.case.name))
@@ -72,6 +73,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             key: experiment_digest(one, rows=identity["data"][key[1]])
             for key, one in trainings.items()
         }
+        # By digest: networks that share a task, a recipe and a seed are trained once.
         calls = {digests[key]: (one, tool.name, request.told) for key, one in trainings.items()}
         found = _measured(calls, folder, progress, base.jobs, base.dask)
         done: list[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]] = []
@@ -79,6 +81,8 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             every = {task: [found[digests[i, task, s]] for s in seeds] for task in given.tasks}
             why = [f for runs in every.values() for f in runs if isinstance(f, str)]
             if why:
+                # One refused training makes the point incomparable, so the whole network is left
+                # out.
                 left_out.append(f"left out {places_text(network.values)}: {why[0]}")
                 continue
             runs = {t: tuple(f for f in e if isinstance(f, SeedFigures)) for t, e in every.items()}
@@ -102,12 +106,14 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
 
 
 def _identity(request: SweepRequest, given: TrainingData, options: Options) -> dict[str, Any]:
-    """The values that decide a sweep, as plain data; paths do not decide it."""
+    """Return the values that decide a sweep, as plain data; paths do not decide it."""
     base = request.base
     recipe = base.recipe.to_dict() if isinstance(base.recipe, Recipe) else base.recipe
     return {
         "tool": f"n3ic {__version__}",
         "use case": given.case.name,
+        # The rows count, not their path: a file that was moved resumes, one that was edited does
+        # not.
         "data": {task: table_digest(rows) for task, rows in given.tasks.items()},
         "recipe": recipe,
         "protocol": given.protocols[0],
@@ -129,7 +135,7 @@ def _measured(
     jobs: int | None,
     dask: str | None,
 ) -> dict[str, SeedFigures | str]:
-    """Figures of all trainings: finished ones are read, others are trained and written.
+    """Return the figures of all trainings: finished ones are read, others trained and written.
 
     Args:
         calls: arguments of :func:`measure` by the digest of a training.
@@ -139,7 +145,7 @@ def _measured(
         dask: address of a Dask scheduler whose workers train instead.
 
     Returns:
-        Figures by digest, or why there are none.
+        Figures by digest, or the reason why a training is impossible.
     """
     before = {digest: folder.find(digest) for digest in calls}
     found: dict[str, SeedFigures | str] = {
@@ -155,6 +161,7 @@ def _measured(
     ):
         found[left[i]] = figures
         if isinstance(figures, SeedFigures):
+            # Kept at once, so an interruption loses only the trainings under way.
             folder.keep(left[i], figures)
         one = calls[left[i]][0]
         progress.task(f"{one.name}, seed {one.seed}")
@@ -170,7 +177,7 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
         options: the target's options that differ from its defaults.
 
     Returns:
-        Its figures, or why its recipe does not fit the table.
+        The figures, or the reason why the recipe does not fit the table.
     """
     try:
         result = train(experiment)
@@ -191,9 +198,10 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
 
 
 def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure, ...]:
-    """A target's estimates for a model; empty if it does not take the model."""
+    """Return a target's estimates for a model; empty if it does not take the model."""
     try:
         tool = exporter(target).for_family(model.family)
+        # A target may take other options for another family of models.
         names = {option.name for option in tool.options}
         own = tool.parse_options({n: v for n, v in options.items() if n in names})
         return tool.estimate(simplify(model).model, own)
@@ -202,7 +210,7 @@ def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure
 
 
 def page_text(sweep: Sweep) -> str:
-    """A sweep as a Markdown page."""
+    """Format a sweep as a Markdown page."""
     shown = sweep.table
     lines = [f"# Sweep: {escaped(shown.title)}", "", *table(shown.head, shown.rows, "rlr")]
     lines += ["", escaped(sweep.legend), "", f"![accuracy against cost]({PICTURE}.png)", ""]

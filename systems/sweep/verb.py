@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic.sweep``."""
+"""The function ``n3ic.sweep``."""
 
 from __future__ import annotations
 
@@ -27,25 +27,28 @@ def sweep(
     progress: TrainingProgress | None = None,
     **request: Any,
 ) -> Sweep:
-    """Train networks of many sizes side by side, and find those that are worth their cost.
+    """Train networks of many sizes in parallel, and find those that are worth their cost.
 
-    An interrupted sweep goes on where it was when it is asked for again.
+    An interrupted sweep resumes if it is called again with the same arguments.
 
     Args:
-        use_case: its name, such as ``anomaly``.
-        axes: values that are all tried with one another: ``{"budget_bytes": (256, 512), "density":
-            (0.25, 1)}``, or any value of a recipe; budgets of bytes where None.
-        target: whose estimates of size and latency stand beside each point.
-        target_options: the target's options; its defaults where None, and an unrolled core of
+        use_case: name of the use case, such as ``anomaly``.
+        axes: values to combine with each other: ``{"budget_bytes": (256, 512), "density": (0.25,
+            1)}``, or any value of a recipe; None for budgets of bytes.
+        target: target that estimates size and latency of each point.
+        target_options: options of the target; None for its defaults, and for an unrolled core of
             ``netfpga``.
-        out: the sweep's folder; ``sweeps/USE_CASE`` where None.
-        replace: throw the results of another sweep in that folder away.
-        progress: what is told while it goes on.
-        **request: what all trainings have in common, attributes of
+        out: folder of the sweep; None for ``sweeps/USE_CASE``.
+        replace: whether to remove the results of another sweep in that folder.
+        progress: receives messages on the way.
+        **request: common values of all trainings, attributes of
             :class:`~n3ic.usecases.request.TrainRequest`: ``data``, ``seeds``, ``jobs``, ...
 
+    Returns:
+        The sweep, with its points and Pareto fronts.
+
     Raises:
-        UsageError: an unknown name or option, or the folder is another sweep's.
+        UsageError: a name or option is unknown, or the folder holds another sweep.
         DataError: the data cannot be read or split.
     """
     from n3ic.systems.sweep.request import SweepRequest

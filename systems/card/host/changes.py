@@ -61,7 +61,7 @@ def _commands(card: SoftwareCard, change: CardChange, folder: Path) -> Iterator[
 
 
 def _leaving(card: SoftwareCard, graphs: Sequence[str]) -> list[str]:
-    """Networks that no other graph uses; without them, the graphs' frames are refused.
+    """Return the networks that no other graph uses; without them, the graphs' frames are refused.
 
     Raises:
         UsageError: other graphs use all networks of a graph.
@@ -83,6 +83,7 @@ def _leaving(card: SoftwareCard, graphs: Sequence[str]) -> list[str]:
 
 def _ask(fifo: Path, commands: Sequence[str], answer: Path) -> list[str]:
     """Write commands into the FIFO, and return the answers."""
+    # The file must exist before the command names it: card-exec opens it without creating it.
     answer.touch()
     until = time.monotonic() + _PATIENCE
     lines = "".join(f"{line}\n" for line in (*commands, f"tell {answer}"))
@@ -90,7 +91,8 @@ def _ask(fifo: Path, commands: Sequence[str], answer: Path) -> list[str]:
         with os.fdopen(_opened(fifo, until), "w", encoding="utf-8") as stream:
             stream.write(lines)
     except BrokenPipeError as error:
-        raise N3icError(f"{fifo}: card-exec ended before it read all") from error
+        raise N3icError(f"{fifo}: card-exec ended before it had read all commands") from error
+    # A reader may see half an answer, so only a file that ends in "end" is complete.
     while not (text := answer.read_text(encoding="utf-8")).endswith(_END):
         if time.monotonic() > until:
             raise N3icError(f"{fifo}: no answer within {_PATIENCE:g} s: has card-exec ended?")
@@ -104,7 +106,11 @@ def _opened(fifo: Path, until: float) -> int:
         try:
             if not stat.S_ISFIFO(fifo.stat().st_mode):
                 raise UsageError(f"{fifo} is not a FIFO, expected the one that card-exec -c reads")
+            # Without a reader, a blocking open would wait for ever; O_NONBLOCK fails with ENXIO
+            # instead.
             handle = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            # Writes may block again: a pipe holds 64 KiB, and card-exec may be busy loading a
+            # network.
             os.set_blocking(handle, True)
             return handle
         except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a card's library, and calls it through ctypes."""
+"""Compile a card's library, and call it through ctypes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CallStatus(IntEnum):
 
 @dataclass(frozen=True)
 class CardLimits:
-    """Sizes in ``card_plan.h``: most branches of a graph, most scores in all."""
+    """Sizes in ``card_plan.h``: branches of a graph, and scores of its branches, at most."""
 
     branches: int
     scores: int
@@ -76,7 +76,7 @@ class CardCounters(ctypes.Structure):
     )
 
     def to_dict(self) -> dict[str, int]:
-        """The counters by name."""
+        """Return the counters by name."""
         return {field[0]: int(getattr(self, field[0])) for field in self._fields_}
 
 
@@ -117,6 +117,7 @@ class CardLibrary:
             raise VerifyError(f"the card gives no working library: {error}") from error
         c32, c64 = ctypes.c_uint32, ctypes.c_uint64
         card, size = ctypes.c_void_p, ctypes.c_size_t
+        # ctypes would pass a pointer as a 32-bit int where no types are declared.
         for name, result, arguments in (
             ("card_open", ctypes.c_int, [card, c32]),
             ("card_close", None, [card]),
@@ -153,6 +154,7 @@ class OpenCard:
         shape = library.shape
         self._scores = (ctypes.c_int32 * shape.scores)()
 
+        # The layout depends on the plan, so each card gets a structure of its own.
         class _Answer(ctypes.Structure):
             _fields_ = (
                 ("cookie", ctypes.c_uint64),
@@ -164,6 +166,7 @@ class OpenCard:
             )
 
         self._answer = _Answer()
+        # The threads of the pool end with the object, even if the caller forgets it.
         weakref.finalize(self, library.handle.card_close, pointer)
 
     def submit(self, frame: bytes, now_ns: int, cookie: int = 0, source: int = WIRE) -> CallStatus:
@@ -181,7 +184,7 @@ class OpenCard:
         self._c.card_wait(self._card)
 
     def next(self, tenant: int) -> CardAnswer | None:
-        """The next answer for a tenant; None if it is not ready."""
+        """Take the next answer for a tenant; None if it is not ready."""
         answer = self._answer
         if self._c.card_next(self._card, tenant, ctypes.byref(answer), self._scores):
             return None
@@ -203,7 +206,7 @@ class OpenCard:
         return CallStatus(self._c.card_load(self._card, caller, network, weights, size))
 
     def counters(self, tenant: int = WIRE) -> dict[str, int]:
-        """Counters of a tenant, or of frames without one."""
+        """Return the counters of a tenant, or of frames without one."""
         found = CardCounters()
         self._c.card_count(self._card, tenant, ctypes.byref(found))
         return found.to_dict()

@@ -16,7 +16,7 @@ from n3ic.systems.card.plan import CardPlan
 
 
 class HostCards(CardTarget):
-    """C11 that runs the networks of several tenants, with ``card-exec``."""
+    """Cards as C11 that runs the networks of several tenants, with ``card-exec``."""
 
     name: ClassVar[str] = "host"
     fixed: ClassVar[str] = ""

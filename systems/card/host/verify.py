@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every network of a card through its library, with tenants interleaved at random."""
+"""Run every network of a card through its library, with tenants interleaved at random."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECOND = 10**9
 
 
 def shape_of(card: SoftwareCard) -> CardLimits:
-    """Sizes for which the library is compiled."""
+    """Return the sizes for which the library is compiled."""
     return CardLimits(
         max(len(g.branches) for g in card.graphs),
         max(sum(len(b.model.classes) for b in g.branches) for g in card.graphs),
@@ -58,9 +58,12 @@ def _send(card: SoftwareCard, running: OpenCard, asked: Sequence[RequestFrame]) 
         tenant = card.graphs[each.graph].tenant
         if rng.random() < 0.2:
             sent += 1
+            # A cookie that no frame has, so that an answer to this one would be noticed.
             status = running.submit(hostile(card, each, rng), sent * _SECOND, len(asked))
             if status == CallStatus.OK:
-                raise VerifyError(f"the card: took a frame that asks nothing, before {number}")
+                raise VerifyError(
+                    f"the card: accepted a frame that is no request, before frame {number}"
+                )
         sent += 1
         # A second apart, all token buckets are full, so no frame may be refused.
         status = running.submit(each.frame, sent * _SECOND, number)

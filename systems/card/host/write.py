@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the C of a card: sources that are the same for all cards, and the plan as tables."""
+"""Write the C of a card: sources that are the same for all cards, and the plan as tables."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
     Raises:
         CardError: a rule marks frames, but they have no DSCP.
     """
+    # A DSCP is in the IPv4 header, which only the carrier of UDP ports requires.
     if card.carrier != "udp-port":
         for graph in card.graphs:
             if any(rule.action == "mark" for rule in graph.rules):
@@ -145,7 +146,8 @@ def _rule(rule: SoftwareRule) -> dict[str, Any]:
 
 
 def _cycles(plan: CardPlan, graph: SoftwareGraph) -> int:
-    """CPU cycles of a graph's frame by the plan; 1 if unknown."""
+    """Return the planned CPU cycles of a graph's frame; 1 if unknown."""
     needs = [plan.costs[b.task].needs.get("cycles") for b in graph.branches]
     cycles = math.ceil(sum(a.value for a in needs if a is not None))
+    # The C shifts the cost left by 24 bits, so the bound keeps it within 64 bits.
     return min(max(1, cycles), _MOST_CYCLES)

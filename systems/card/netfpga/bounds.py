@@ -10,11 +10,12 @@ LONGEST = 48  # beats of a frame of 1,518 bytes: ceil(1518 / 32)
 
 
 def added_latency(image: NetfpgaCardImage, graph: CardGraph, longest: int = LONGEST) -> int:
-    """Maximum clocks that other tenants add to a packet that waits behind none of its own tenant's.
+    """Compute the maximum clocks that other tenants add to a packet.
 
-    At the output, each other queue may have one turn before it. On the way to a region, each other
-    tenant's head packet may go first, and each other region's packet on the way back. In a shared
-    region, up to its number of credits of packets may be before it.
+    The packet waits behind no other of its own tenant. At the output, each other queue may have one
+    turn first. On the way to a region, each other tenant's head packet may go first, and on the way
+    back a packet of each other region. In a shared region, as many packets as it has credits may be
+    ahead.
 
     Args:
         image: the card.
@@ -25,6 +26,8 @@ def added_latency(image: NetfpgaCardImage, graph: CardGraph, longest: int = LONG
     clocks = others * longest
     for branch in graph.branches:
         for leg in branch:
+            # On the way in, each other tenant may go first twice: when heads are fetched, and when
+            # they are sent.
             clocks += 2 * (len(image.tenants) - 1) + len(image.regions) - 1
             if _shared(image, graph, leg.regions):
                 clocks += (1 << image.credit_w) * max(_interval(image, r) for r in leg.regions)
@@ -42,7 +45,7 @@ def _shared(image: NetfpgaCardImage, graph: CardGraph, regions: tuple[int, ...])
 
 
 def _interval(image: NetfpgaCardImage, region: int) -> int:
-    """Clocks between packets of the slowest task of a region."""
+    """Return the clocks between packets of the slowest task of a region."""
     clocks = 1
     for task in image.regions[region].tasks:
         if isinstance(task, CoreTask):

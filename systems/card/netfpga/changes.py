@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A change of a card as a file of operations, for a driver of the card's ``cfg_*`` and ``wr_*``.
 
-The head is lines of ``# key value``. Each line after it is an operation of four hexadecimal
-numbers, as read by ``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation`, with its
-meaning in words behind a ``#``::
+The head consists of lines ``# key value``. Each line after it is an operation of four hexadecimal
+numbers, as read by ``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation`. Its meaning
+in words follows a ``#``::
 
     # n3ic-card-change 1
     # card edge
@@ -39,7 +39,7 @@ _OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
 
 
 def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> list[Operation]:
-    """Operations of the control plane for a change; see :mod:`~.control`.
+    """Return the control plane's operations for a change; see :mod:`~.control`.
 
     Args:
         image: the running card.
@@ -58,6 +58,7 @@ def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> l
         for leg in image.legs_of(name):
             if change.verb == "replace" or _is_written(image, leg, model):
                 _check(image, name, leg, model)
+                # A task in several regions is written in each of them.
                 models.append((leg, model))
     if change.verb == "load":
         return control.bring_graphs(image, graphs, models, clocks)
@@ -86,8 +87,9 @@ def read_change(path: str | Path) -> list[Operation]:
     """
     head, body = _CHANGE.read(path)
     numbers = [line.partition(" # ")[0] for line in body]
+    # A file that was cut short must not change half a card.
     if head["operations"] != str(len(body)) or not all(map(_OPERATION.fullmatch, numbers)):
-        raise UsageError(f"{path}: not {head['operations']} lines of an operation")
+        raise UsageError(f"{path}: expected {head['operations']} operations, one per line")
     out = []
     for line in numbers:
         kind, a, b, c = (int(number, 16) for number in line.split())
@@ -114,7 +116,7 @@ def _check(image: NetfpgaCardImage, name: str, leg: Leg, model: BinaryModel) -> 
         )
     if model.input != core[1].input:
         raise UsageError(
-            f"{name}: the input stage on the card stands, expected a network that was trained on "
+            f"{name}: the card keeps its input stage, expected a network that was trained on "
             "the same cuts and clamps: train with n3ic train --input-of the card's network, or "
             "export the card anew"
         )

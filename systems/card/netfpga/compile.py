@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile a plan to a card: executors in regions, and the packets' ways through them."""
+"""Compile a plan to a card: executors in regions, and the paths of packets through them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
     """Compile the card of a plan.
 
     Networks of one shape in one region share a sequential executor, as many as it can compute at
-    the guaranteed rates; each costs memory and little logic. Policies take no region, because they
-    run where packets leave. Meters take none either: packets hold features computed before.
+    the guaranteed rates. Each costs memory and little logic. Policies take no region, because they
+    run where packets leave. Meters take none either, because packets hold features computed before.
 
     Args:
         plan: the plan; empty regions are left out.
@@ -119,7 +119,7 @@ def _placed(card: Card, name: str) -> bool:
 
 
 def _loads(plan: CardPlan) -> dict[str, float]:
-    """Inferences per second of each task at the guaranteed rates."""
+    """Compute the inferences per second of each task at the guaranteed rates."""
     loads: dict[str, float] = defaultdict(float)
     flows = {(t.name, g.name): g.flow for t in plan.card.tenants for g in t.graphs}
     for graph in plan.graphs:
@@ -190,6 +190,7 @@ class _Chains:
         for each in shared:
             first = each.layouts[0]
             interval = CoreTask((model,), layout=first).interval
+            # One executor computes a network at a time, so the loads of all that share it add up.
             room = self.clock_hz / interval - each.load
             if _alike(first, layout) and load <= room:
                 each.names.append(task.name)
@@ -228,6 +229,7 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
                 f"{where}: expected Verilog files of at most {_MAX_SOURCE_BYTES >> 20} MiB with "
                 f"names such as filter.v, got {path.name[:80]!r}"
             )
+        # The design is simulated on this machine when the card is verified.
         refused = _SYSTEM.search(text)
         if refused:
             raise CardError(
@@ -236,7 +238,7 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
             )
         sources.append((path.name, text))
     if task.top not in {m for _, text in sources for m in _MODULE.findall(text)}:
-        raise CardError(f"{where}: expected a module {task.top} in its sources, there is none")
+        raise CardError(f"{where}: expected a module {task.top} in its sources, found none")
     return UserTask(task.top, tuple(sources), task.data_bits, _LIMIT_CLOCKS)
 
 
@@ -270,7 +272,7 @@ def _graph(
 ) -> CardGraph:
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
     if not planned.paths:
-        raise CardError(f"{where}: the plan has no way for it")
+        raise CardError(f"{where}: the plan has no path for it")
     branches, join, policies = _branches(card, graph.flow, where)
     ways = [
         {
@@ -288,6 +290,8 @@ def _graph(
         raise CardError(
             f"{where}: its branches read inputs of {sorted(sizes)} bytes, expected one length"
         )
+    # Rules name classes; the hardware compares numbers, which are those of the first branch's
+    # network.
     classes: tuple[str, ...] = ()
     for name in branches[0]:
         if isinstance(card.tasks[name], NetworkTask):
@@ -315,13 +319,13 @@ def _branches(
     for step in flow.steps:
         if isinstance(step, Parallel):
             if branches or any(b.parallels for b in step.branches):
-                raise CardError(f"{where}: target netfpga joins the branches of a flow once")
+                raise CardError(f"{where}: target netfpga allows one join in a flow")
             inside = [
                 tuple(n for n in b.tasks() if not isinstance(card.tasks[n], Meter))
                 for b in step.branches
             ]
             if any(isinstance(card.tasks[n], Policy) for names in inside for n in names):
-                raise CardError(f"{where}: a policy stands behind the join, not in a branch")
+                raise CardError(f"{where}: expected the policy after the join, not in a branch")
             branches = [(*before, *names) for names in inside]
             join = step.join
             continue
@@ -331,12 +335,12 @@ def _branches(
         elif isinstance(task, Meter):
             continue
         elif branches or policies:
-            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+            raise CardError(f"{where}: {step!r} follows a join or a policy, expected only policies")
         else:
             before.append(step)
     found = branches or [tuple(before)]
     if not all(found):
-        raise CardError(f"{where}: expected a network or a user's task, it has none")
+        raise CardError(f"{where}: expected a network or a user's task, got neither")
     return tuple(found), join, policies
 
 
@@ -347,6 +351,7 @@ def _legs(
 ) -> tuple[Leg, ...]:
     """Make the passes of a branch; alternative paths become instances where they are alike."""
     shapes = [_passes(names, way, places) for way in ways]
+    # The hardware gives a leg a set of regions, so only paths with the same passes can be merged.
     alike = [s for s in shapes if [p[1:] for p in s] == [p[1:] for p in shapes[0]]]
     return tuple(
         Leg(tuple(sorted({s[i][0] for s in alike})), tasks, model)
@@ -362,6 +367,7 @@ def _passes(
     for name in names:
         region = way[name]
         place = places[region, name]
+        # A chain runs its tasks in one order; going back in it takes another pass.
         if out and out[-1][0] == region and place.index > out[-1][1][-1]:
             _, tasks, model = out[-1]
             out[-1] = (region, (*tasks, place.index), max(model, place.model))
@@ -371,7 +377,7 @@ def _passes(
 
 
 def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> int:
-    """Length in bytes of the field that the first task of a branch reads."""
+    """Return the length in bytes of the field that the first task of a branch reads."""
     if isinstance(task, InputStage):
         return 4 * len(models[task.name].input.features)
     if isinstance(task, NetworkTask):
@@ -384,9 +390,11 @@ def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> in
 def _rule(rule: CardRule, classes: Sequence[str], where: str) -> HardwareRule:
     unknown = [c for c in rule.classes if c not in classes]
     if unknown:
-        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {classes}")
+        raise CardError(f"{where}: a rule names class {unknown[0]!r}, expected one of {classes}")
     if rule.action == "mark":
-        raise CardError(f"{where}: target netfpga marks no packets: drop, mirror or forward them")
+        raise CardError(
+            f"{where}: target netfpga cannot mark packets: drop, mirror or forward them"
+        )
     port = 0 if rule.port is None else rule.port
     return HardwareRule(
         classes=tuple(classes.index(c) for c in rule.classes),
@@ -411,6 +419,7 @@ def _share(
     burst = math.ceil(sum(g.burst_bytes for g in planned) / BEAT)
     return CardTenant(
         image.tenants[tenant].name,
+        # A rate of 0 would stop the tenant; above one beat per clock, the bus is the limit.
         min(max(1, rate), RATE_UNIT),
         min(max(_LONGEST, burst), MAX_BURST),
     )

@@ -36,8 +36,8 @@ _IDLE, _IN_RESET = 1 << 4, 1 << 5
 def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
     """Give a leg another network: write it beside the one in use, then swap the banks.
 
-    The old network answers packets in flight. The change takes one clock per word, and until the
-    executor has emptied; its other networks do not wait.
+    The old network answers packets in flight. The change takes one clock per word, and then waits
+    until the executor is empty. The executor's other networks do not wait.
 
     Raises:
         ExportError: The leg has no network that can be written, or the new one does not fit.
@@ -125,6 +125,7 @@ def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operat
     closed = [op for graph in graphs for op in close_graph(image, graph)]
     # Packets that were judged before the graph closed are admitted within this many clocks.
     drain = [wait_clocks(_JUDGED)]
+    # A reset would lose packets in flight, so the tenant's packets leave first.
     drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
     cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
     return [*closed, *drain, *cleared]

@@ -49,17 +49,19 @@ class CoreTask:
     def interval(self) -> int:
         """Maximum clocks between two inferences that follow back to back.
 
-        This is the number of rows of the slowest layer. For a layer with few rows it is half of
-        the layer's latency, because two vectors may be inside it.
+        This is the number of rows of the slowest layer. For a layer with few rows it is half of the
+        layer's latency, because a layer holds up to two vectors.
         """
         if self.layout is None:
             return 1
         found = 1
         for layer in self.layout.layers:
             groups, popcount = -(-layer.part // (2 if layer.masked else 3)), 3
+            # A level of the popcount compresses six counts into one, and takes two clocks.
             while groups > 6:
                 groups, popcount = -(-groups // 6), popcount + 2
             found = max(found, layer.rows, -(-(layer.rows + popcount + _AROUND) // 2))
+        # Modules take vectors in turn, so an inference starts that much more often.
         return -(-found // self.layout.modules)
 
     @property
@@ -212,7 +214,7 @@ class CardTenant:
 
 @dataclass(frozen=True)
 class NetfpgaCardImage:
-    """A whole card.
+    """A card as it is written.
 
     Attributes:
         name: name of the card.
@@ -242,7 +244,7 @@ class NetfpgaCardImage:
         """
         if self.need > MAX_NEED:
             raise ExportError(
-                f"a packet with the longest input has {self.need} bytes, the card looks at "
+                f"a packet with the longest input has {self.need} bytes, the card parses at most "
                 f"{MAX_NEED}"
             )
         if len(self.tenants) > 126 or len(self.graphs) > 512 or len(self.regions) > 256:

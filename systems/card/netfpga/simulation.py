@@ -22,41 +22,42 @@ Operation = tuple[int, int, int, int]
 
 
 def register(kind: int, index: int, word: int = 0) -> int:
-    """Address of a register; see ``n3ic_card_control``."""
+    """Return the address of a register; see ``n3ic_card_control``."""
     return kind << 12 | index << 3 | word
 
 
 def set_register(address: int, value: int) -> Operation:
-    """Set a register."""
+    """Make an operation that sets a register."""
     return (0, address, value, 0)
 
 
 def wait_sent(packets: int) -> Operation:
-    """Wait until that many packets were sent."""
+    """Make an operation that waits until a number of packets were sent."""
     return (2, packets, 0, 0)
 
 
 def wait_register(address: int, mask: int, value: int) -> Operation:
-    """Wait until a register's bits have a value."""
+    """Make an operation that waits until a register's bits have a value."""
     return (3, address, mask, value)
 
 
 def wait_left(queue: int) -> Operation:
-    """Wait until the packets of a queue that are on the card now have left."""
+    """Make an operation that waits until the packets now on the card from a queue have left."""
     admitted, left = (register(COUNTER, queue, COUNTERS.index(n)) for n in ("admitted", "left"))
     return (8, admitted, left, 0)
 
 
 def wait_clocks(clocks: int) -> Operation:
-    """Wait for a number of clocks."""
+    """Make an operation that waits for a number of clocks."""
     return (6, clocks, 0, 0)
 
 
 def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Operation]:
-    """Write a network into the unused bank, and swap the banks."""
+    """Make operations that write a network into the unused bank, and swap the banks."""
     at = region << 8 | model
     return [
         (7, region, 0, 0),
+        # The unused bank may only be written while no swap is pending.
         *((4, address, word, at) for address, word in writes),
         (5, 0, 0, at),
         (7, region, 0, 0),
@@ -109,7 +110,7 @@ class SimulationLog:
     simulator: str
 
     def latencies(self, numbers: Iterable[int]) -> list[int]:
-        """Clocks from the last beat in to the last beat out, for the packets that left."""
+        """Return the clocks from the last beat in to the last beat out of packets that left."""
         left = {p.number: p.clock for p in self.left}
         return [left[n] - self.sent[n] for n in numbers if n in left]
 

@@ -21,7 +21,7 @@ from n3ic.util.files import free_path, write_atomic
 
 
 class NetfpgaCards(CardTarget):
-    """Verilog cards, with an executor for each shape of networks in a region."""
+    """Cards in Verilog, with an executor for each shape of networks in a region."""
 
     name: ClassVar[str] = "netfpga"
     fixed: ClassVar[str] = ""
@@ -49,6 +49,7 @@ class NetfpgaCards(CardTarget):
             Figure(f"latency.{g.name}", most, "clock", "simulated", seen.simulator)
             for g, (_, most) in zip(image.graphs, seen.latency, strict=True)
         ]
+        # The simulation cannot show a worst case, so the bound is stated beside what was seen.
         figures += [
             Figure(f"added.{g.name}", added_latency(image, g), "clock", "estimated", ADDED)
             for g in image.graphs

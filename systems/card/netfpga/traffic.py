@@ -67,6 +67,8 @@ def named(image: NetfpgaCardImage, packet: TrafficPacket) -> int | None:
     for index, graph in enumerate(image.graphs):
         if graph.on and graph.uid == uid and graph.sources & packet.source:
             need = image.offset + graph.input_bytes
+            # The ingress judges a packet at the last byte of its input, by that byte's bit in
+            # tkeep.
             if len(data) >= need and packet.frame.hole != need - 1:
                 return index
     return None

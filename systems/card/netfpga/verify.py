@@ -72,6 +72,7 @@ def verify_card(
             result; the error names it.
     """
     packets = packets_of(image, count)
+    # Buckets are opened to the line rate, so that none of the traffic is over its rate.
     open_all = [
         simulation.set_register(simulation.register(simulation.TENANT, t, word), value)
         for t in range(len(image.tenants))
@@ -101,6 +102,7 @@ def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
     packets: list[TrafficPacket] = []
     for g in order.tolist():
         graph = image.graphs[g]
+        # The lowest port that the graph accepts.
         source = graph.sources & -graph.sources
         body = traffic.build(image, graph, fields[g].pop(), rng)
         gap = work(image, graph) + int(rng.integers(_SLACK))
@@ -120,7 +122,7 @@ def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
 
 
 def work(image: NetfpgaCardImage, graph: CardGraph) -> int:
-    """Clocks that a packet takes if its regions are used one after another."""
+    """Return the clocks that a packet takes if its regions are used one after another."""
     clocks = 0
     for branch in graph.branches:
         for leg in branch:
@@ -189,6 +191,7 @@ def compare(
             raise VerifyError(f"the card: packet {packet.number} should not have left")
         seen[packet.number] = packet
         where = "other" if told.graph is None else image.graphs[told.graph].name
+        # Only the order within a tenant is promised; tenants may overtake each other.
         if last.get(told.tenant, -1) > packet.number:
             raise VerifyError(f"the card: packet {packet.number} of {where} left before its turn")
         last[told.tenant] = packet.number
@@ -223,6 +226,7 @@ def compare_inferences(
     admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph
     for number, told in enumerate(outcomes):
         if told is not None and told.tenant is not None and told.graph is not None:
+            # The hardware numbers a tenant's packets with few bits, so numbers repeat.
             seq = turns[told.tenant] & (1 << image.seq_w) - 1
             turns[told.tenant] += 1
             admitted[told.tenant, seq, told.graph].append(number)
@@ -231,6 +235,7 @@ def compare_inferences(
         list
     )
     for seen in log.inferred:
+        # Packets with one number are told apart by their order: a tenant's packets stay in order.
         place = replace(seen, region=0, model=0, scores=0, hidden=0)
         same = admitted[seen.queue, seen.seq, seen.graph]
         if rounds[place] >= len(same):

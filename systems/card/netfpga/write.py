@@ -177,6 +177,8 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
             (folder / f"{mark}_{name}").write_text(text)
         return {"module": task.top, "bits": task.bits, "limit": task.limit}
     if isinstance(task, InputTask):
+        # The module of an input stage is generated for one model, so it gets a name of its own,
+        # too.
         spec = task.model.input
         _apart({"n3ic_features.v": features_text(task.model)}, mark, out)
         return {
@@ -189,6 +191,7 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
         shared = {p.name for p in (sequential.FOLDER / "rtl").glob("*.v")}
         shared |= {p.name for p in SHARED_RTL.glob("*.v")}
         texts = {p.name: p.read_text() for p in sorted((Path(name) / "rtl").glob("*.v"))}
+        # Blocks that all cores have in common are written once, under their own names.
         copied = {n: t for n, t in texts.items() if n in shared}
         for file, text in copied.items():
             (out / "rtl" / file).write_text(text)
@@ -219,6 +222,7 @@ def _write_core(task: CoreTask, out: Path) -> dict[str, Any]:
 def _apart(texts: Mapping[str, str], mark: str, out: Path) -> None:
     """Write generated files with names unique to a task: files, modules and memory files."""
     modules = "|".join(m for text in texts.values() for m in _MODULE.findall(text))
+    # Cores of several tasks would define the same module twice, so each gets names of its own.
     own = re.compile(rf"\b({modules})\b")
     for file, text in texts.items():
         named = own.sub(rf"\1_{mark}", text)

@@ -16,7 +16,7 @@ from n3ic.systems.card.description import NetworkTask
 from n3ic.systems.card.plan import CardPlan
 from n3ic.targets.device import Device
 
-_CYCLES_A_TICK = 16  # of a micro-engine's timestamp
+_CYCLES_A_TICK = 16  # cycles per tick of a micro-engine's timestamp
 _LARGEST_BURST = (1 << 31) - 1  # bytes: in units of 2^-32 bytes it still fits 64 bits
 
 
@@ -35,7 +35,7 @@ class Island:
     threads: tuple[int, ...]
 
     def serves(self) -> list[int]:
-        """The network of each context that serves one, in the order of contexts."""
+        """Return the network of each serving context, in the order of contexts."""
         return [n for n, count in enumerate(self.threads) for _ in range(count)]
 
 
@@ -75,6 +75,7 @@ class NfpCardImage:
     @property
     def buckets(self) -> list[Bucket]:
         """Token bucket of each tenant."""
+        # Rounded down, so a bucket never passes more than its rate; at least 1, so it fills at all.
         steps = [max(1, (t.rate << 32) // self.tick_hz) for t in self.card.tenants]
         return [
             Bucket(t.burst, step, -(-(t.burst << 32) // step))
@@ -121,8 +122,8 @@ def image_of(plan: CardPlan, card: SoftwareCard, device: Device) -> NfpCardImage
     for graph in card.graphs:
         if graph.rules:
             raise CardError(
-                f"{graph.name}: target nfp has no policy: the data plane that asks decides what "
-                "becomes of a packet"
+                f"{graph.name}: target nfp has no policy: the data plane decides what "
+                "happens to a packet"
             )
     limits = device.limits
     count, contexts = (
@@ -132,7 +133,8 @@ def image_of(plan: CardPlan, card: SoftwareCard, device: Device) -> NfpCardImage
     used = [r for r in plan.regions if any(name in card.networks for name in r.chain)]
     if any(r.index >= count for r in used):
         raise CardError(
-            f"{plan.card.source}: {device.name} has {count} islands, expected no more regions"
+            f"{plan.card.source}: {device.name} has {count} islands, expected at most as many "
+            "regions"
         )
     loads = _loads(plan)
     islands = []
@@ -166,6 +168,7 @@ def divide(loads: list[float], contexts: int) -> tuple[int, ...]:
         raise CardError(f"{len(loads)} networks in an island of {contexts} contexts")
     total = sum(loads)
     weights = [x / total for x in loads] if total else [1 / len(loads)] * len(loads)
+    # One context each is set aside first: a network without a context would never answer.
     free = contexts - len(loads)
     shares = [free * w for w in weights]
     out = [1 + int(s) for s in shares]
@@ -176,7 +179,7 @@ def divide(loads: list[float], contexts: int) -> tuple[int, ...]:
 
 
 def _loads(plan: CardPlan) -> dict[tuple[int, str], float]:
-    """Thread-seconds per second of each task in each region, at the guaranteed rates."""
+    """Compute thread-seconds per second of each task in each region, at the guaranteed rates."""
     loads: dict[tuple[int, str], float] = defaultdict(float)
     for graph in plan.graphs:
         for path in graph.paths:
@@ -191,6 +194,7 @@ def _loads(plan: CardPlan) -> dict[tuple[int, str], float]:
 def _check_room(plan: CardPlan, image: NfpCardImage, device: Device) -> None:
     """Check that the CLS of each island holds its networks beside the contexts' state."""
     features = max((len(m.input.features) for m in image.models), default=0)
+    # Each context keeps the input and output of a layer, the scores and the features, in words.
     state = 4 * image.contexts * (2 * image.max_words + image.classes + features)
     tables = 4 * image.contexts
     room = device.memory("cls").bytes - int(device.limits["reserve_cls"]) - state - tables
@@ -200,5 +204,5 @@ def _check_room(plan: CardPlan, image: NfpCardImage, device: Device) -> None:
             tasks = [cast(NetworkTask, plan.card.tasks[n]) for n in island.networks]
             raise CardError(
                 f"{plan.card.source}:{tasks[0].line}: island {island.index}: networks of {need:,} "
-                f"bytes, CLS has {room:,} beside the state of {image.contexts} contexts"
+                f"bytes, CLS has {room:,} besides the state of {image.contexts} contexts"
             )

@@ -47,6 +47,7 @@ def verify_card(image: NfpCardImage, directory: Path, packets: int) -> CardCheck
     inferences = 0
     seen: dict[int, Row] = {}
     for island in image.islands:
+        # Answers come back in the order of the questions of this island; places map them back.
         places = [i for i, q in enumerate(questions) if q[0].task in island.networks]
         mine = [questions[i] for i in places]
         answers = _ask(directory, image, island, mine)
@@ -122,6 +123,7 @@ def check_rates(directory: Path, image: NfpCardImage, asked: Sequence[RequestFra
         # Lengths and times are such that some frames pass and some do not.
         length = int(rng.integers(1, bucket.burst))
         tick += int(rng.integers(bucket.full // len(buckets) + 2))
+        # Exact fractions: floats would round where the micro-C counts in units of 2^-32 bytes.
         come = Fraction(bucket.step * (tick - last[tenant]), 1 << 32)
         held[tenant] = min(Fraction(bucket.burst), held[tenant] + come)
         last[tenant] = tick
@@ -130,6 +132,7 @@ def check_rates(directory: Path, image: NfpCardImage, asked: Sequence[RequestFra
         rows.append((each.graph, length, tick))
     if [bool(a) for a in _admitted(directory, rows, 1)] != expected:
         raise VerifyError("the token buckets: another frame passes than those within the rates")
+    # At this tick all buckets are full, and it never advances, so exactly a burst may pass.
     flood = max(b.full for b in buckets)
     graphs = [tenants.index(t) for t in range(len(buckets))]
     lengths = [-(-b.burst // _FLOOD) for b in buckets]
@@ -207,6 +210,7 @@ def _trace(image: NfpCardImage, model: BinaryModel, answers: NDArray[np.uint32])
     verdicts = np.where(shunted, SHUNT, answers[:, 0].astype(np.int64))
     return Inference(
         scores,
+        # A shunted row carries no class, so the class is what the scores would say.
         np.where(shunted, np.argmax(scores, axis=1), verdicts),
         answers[:, 1].view(np.int32).copy(),
         tuple(hidden),

@@ -100,6 +100,7 @@ def _values(image: NfpCardImage, modelled: str) -> dict[str, Any]:
 
 def _island(image: NfpCardImage, island: Island) -> dict[str, Any]:
     blobs = [blob.build(image.card.networks[name]).words for name in island.networks]
+    # Networks follow each other in one array; starts and places are where each begins.
     starts = np.cumsum([0, *(len(b) for b in blobs)]).tolist()
     places = np.cumsum([0, *island.threads]).tolist()
     first = island.index * image.contexts

@@ -42,6 +42,8 @@ def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
     text = entries_text(card, change)
     if cli is None:
         path = free_path(to, replace=False)
+        # The interpreter stands in for the switch, so a bad command is found before anything is
+        # written.
         count = switch.load(text)  # no file has a command that simple_switch_CLI refuses
         write_atomic(path, text)
         return (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A card as a P4 program: networks of one shape share stages and have their own entries.
 
-A packet passes the tables once for each branch of its graph: it is resubmitted, and a table keyed
-by UID and pass selects the next network. So branches cost entries and passes, not stages.
+A packet passes the tables once for each branch of its graph. It is resubmitted, and a table keyed
+by UID and pass selects the next network. Branches therefore cost entries and passes, not stages.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ def image_of(card: SoftwareCard) -> P4CardImage:
     groups, first = [], 0
     for index, tasks in enumerate(together.values()):
         models = [card.networks[task] for task in tasks]
+        # A shape has the table of shunting thresholds if any of its networks needs one.
         shunts = any(m.shunt for m in models)
         pipelines = [_numbered(pipeline_of(m, shunts=shunts), index, first) for m in models]
         groups.append(ShapeGroup(index, tuple(tasks), tuple(pipelines)))
@@ -127,6 +128,7 @@ def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[Keyed
     yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
     yield from _policy(graph)
     join = {"vote": VOTE, "both": BOTH}.get(graph.join, 0) if len(graph.branches) > 1 else 0
+    # Entries are added in this order: while a graph is incomplete, its first pass finds no network.
     for number, branch in reversed(list(enumerate(graph.branches))):
         group, slot = image.place(branch.task)
         run = (1 + group.index, slot)
@@ -165,6 +167,8 @@ def change_of(image: P4CardImage, graph: SoftwareGraph, *, remove: bool = False)
     handles = _handles(image)
     own = [entry for entry in graph_entries_of(image, graph) if entry.removed]
     if remove:
+        # In the reverse order of adding: the first pass finds no network before any later entry
+        # changes.
         taken = [_modify(e, handles, e.removed, ()) for e in reversed(own)]
         return "\n".join(taken) + "\n"
     back = [_modify(e, handles, e.action, e.data) for e in own]
@@ -222,6 +226,7 @@ def _handles(image: P4CardImage) -> dict[tuple[str, Keys], int]:
     counts: dict[str, int] = {}
     handles: dict[tuple[str, Keys], int] = {}
     for entry in _entries(image):
+        # bmv2 numbers the entries of each table from 0 in the order in which they are added.
         handles[entry.table, entry.keys] = counts.get(entry.table, 0)
         counts[entry.table] = handles[entry.table, entry.keys] + 1
     return handles
@@ -248,7 +253,7 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     for rule in graph.rules:
         if rule.action == "mirror":
             raise CardError(
-                f"{graph.name}: target p4 drops, forwards and marks, it does not mirror"
+                f"{graph.name}: target p4 drops, forwards and marks packets, but does not mirror"
             )
         if rule.action == "mark" and card.carrier != "udp-port":
             raise CardError(
@@ -281,6 +286,7 @@ def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
             action, data = ("to_port", (rule.value,)) if rule.value else ("NoAction", ())
         elif rule.action == "mark":
             action, data = "mark_dscp", (rule.value,)
+        # An exact key has no wildcard, so a rule for all classes becomes an entry for each.
         for verdict in rule.classes or (*range(classes), SHUNTED):
             keys: Keys = (graph.uid, verdict, margins)
             if keys not in told:  # otherwise an earlier rule matches first
@@ -290,6 +296,7 @@ def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
 
 def _rate(tenant: SoftwareTenant) -> str:
     """Format bytes per microsecond, and the bytes of a burst."""
+    # Integers, because a float would round large rates.
     whole, part = divmod(tenant.rate, 10**6)
     return f"{whole}.{part:06d}:{tenant.burst}"
 

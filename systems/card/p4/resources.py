@@ -12,11 +12,12 @@ _TOLD = "part of the card's program, compiled: a shape's by its networks, the re
 
 
 def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
-    """Tables, entries, popcount stages and PHV bits of each network, by task name.
+    """Compute the tables, entries, popcount stages and PHV bits of each network, by task name.
 
-    Their sums are those of the program. Resources of a shape or a graph are divided among its
-    networks, and common resources among all networks.
+    The sums over all networks are those of the program. Resources of a shape or a graph are divided
+    among its networks, and common resources among all networks.
     """
+    # A limit on fields would refuse a wide card here; the check of the export reports it better.
     program = Switch(program_of(image), field_bits=1 << 20)
     held = {"tables": len(program.tables), "phv": program.metadata_bits + program.header_bits}
     needs: dict[str, dict[str, float]] = {}
@@ -25,6 +26,7 @@ def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
         for slot, task in enumerate(group.tasks, 1):
             needs[task] = {name: amount / len(group.tasks) for name, amount in own.items()}
             needs[task]["table_entries"] = len(list(network_entries_of(group, slot)))
+        # What no shape accounts for is common to the whole program.
         held = {name: amount - own[name] for name, amount in held.items()}
     for name, amount in held.items():
         for task in needs:
@@ -40,7 +42,11 @@ def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
 
 
 def _tables(group: ShapeGroup) -> int:
-    """Of the layers; those that load the input, read the model twice, shunt, and find the best."""
+    """Count the tables of a shape.
+
+    They are those of the layers, and those that load the input, read the model twice, shunt, and
+    find the best class.
+    """
     network = group.network
     layers = sum(2 * len(y.neurons) + len(y.stages) for y in network.layers)
     return layers + 3 + network.shunts + 2 * network.classes - 1
@@ -51,7 +57,7 @@ def _stages(group: ShapeGroup) -> int:
 
 
 def _phv(group: ShapeGroup) -> int:
-    """Of the input, the counters, and the bits of hidden layers."""
+    """Count the PHV bits of the input, the counters, and the hidden layers."""
     network = group.network
     layers = sum(y.inputs * y.outputs + y.outputs * y.hidden for y in network.layers)
     return network.input_bits + layers

@@ -62,7 +62,7 @@ def verify_card(
             sent += 1
             seen = switch.process(other, INGRESS, now)
             if (seen.port, seen.packet) != (_CROSSED, other):
-                raise VerifyError(f"the card: a frame that asks nothing changed, before {number}")
+                raise VerifyError(f"the card: a frame that is no request changed, before {number}")
         sent += 1
         now += refill(card)
         outcome = switch.process(each.frame, INGRESS, now)
@@ -70,6 +70,7 @@ def verify_card(
         runs[each.graph].append((each, outcome))
     for index in runs:
         _compare(image, runs[index])
+    # Reversed, so that each graph keeps its first frame.
     first = {each.graph: each for each in reversed(asked)}
     for index, each in first.items():
         now += refill(card)
@@ -85,7 +86,7 @@ def verify_card(
 
 
 def refill(card: SoftwareCard) -> int:
-    """Microseconds until every tenant's bucket is full."""
+    """Return the microseconds until every tenant's bucket is full."""
     return max(-(-t.burst * 10**6 // t.rate) for t in card.tenants)
 
 
@@ -114,12 +115,12 @@ def _check_changes(
         raise VerifyError(f"the card: {graph.name} answers after graphs/{remove}")
     switch.load(changes[come])
     if _entries(switch) != before:
-        raise VerifyError(f"the card: {graph.name} is another one after graphs/{come}")
+        raise VerifyError(f"the card: {graph.name} differs from before after graphs/{come}")
     return 1
 
 
 def _entries(switch: Switch) -> dict[str, list[tuple[Keys, str, tuple[int, ...]]]]:
-    """All entries of a switch, by table."""
+    """Return all entries of a switch, by table."""
     return {
         name: [(entry.keys, entry.does.action, entry.does.data) for entry in table.entries]
         for name, table in switch.tables.items()

@@ -86,8 +86,10 @@ def _values(image: P4CardImage) -> dict[str, Any]:
         "rooms": max(g.results for g in card.graphs),
         "lengths": sorted({g.input_bytes for g in card.graphs}),
         "uids": [(g.uid, g.input_bytes) for g in card.graphs],
+        # bmv2 fixes the size of a table when it loads the program.
         "size": _SPARE * len(card.graphs),
         "turns": _SPARE * sum(len(g.branches) for g in card.graphs),
+        # A rule for all classes takes an entry for each class and one for the host's verdict.
         "rules": _SPARE * (sum(rules) + image.classes + 1),
         "id": lambda kind, name: "",
         "groups": [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies of sharing a card: n3ic's, after SuperNIC, and the baselines to compare it with."""
+"""Policies of sharing a card: n3ic's, after SuperNIC, and the baselines it is compared with."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ class SharingPolicy:
     """How a card is shared.
 
     Attributes:
-        name: as typed.
+        name: name on the command line.
         title: one line for tables.
-        spaces: who gets regions: the plan as it is, or parts of tenants' own, of the same number
-            of regions (``equal``) or by dominant shares of area and bandwidth (``drf``).
-        chained: whether a packet runs through a chain at once, or passes the scheduler for each
-            task.
+        spaces: how regions are assigned. ``plan`` takes the plan as it is. The others give tenants
+            regions of their own: the same number each (``equal``), or by dominant shares of area
+            and bandwidth (``drf``).
+        chained: whether a packet runs through a chain at once; else it passes the scheduler for
+            each task.
         adapts: whether ingress rates follow the load, and regions are launched and given back.
     """
 
@@ -63,15 +64,15 @@ def placement(policy: SharingPolicy, scenario: Scenario) -> tuple[PlacedChain, .
 
 
 def own_regions(scenario: Scenario, tenant: SimTenant, count: int) -> tuple[Chain, ...]:
-    """Chains with which a tenant alone fills regions: all that it needs, then the fullest again.
+    """Choose the chains of a tenant's own regions: one of each, then the fullest ones again.
 
     Returns:
-        One chain a region; none at all if they are too few for what its graphs need.
+        One chain per region; empty if the regions are too few for the tenant's graphs.
     """
     needed = packed(scenario, tenant)
     if not needed or len(needed) > count:
         return ()
-    fills: dict[str, float] = {}  # instances of each task that the rate which is due fills
+    fills: dict[str, float] = {}  # instances of each task that the entitled rate fills
     for graph in scenario.graphs:
         if graph.tenant == tenant.name:
             for task, seconds in scenario.times(graph).items():
@@ -84,10 +85,10 @@ def own_regions(scenario: Scenario, tenant: SimTenant, count: int) -> tuple[Chai
 
 
 def packed(scenario: Scenario, tenant: SimTenant) -> tuple[Chain, ...]:
-    """The tasks of a tenant's graphs in as few regions as the first that has room for each gives.
+    """Pack the tasks of a tenant's graphs into regions by first fit.
 
-    What is in one region can be passed at once where a graph has it in series; parallel branches
-    may lie in one region, too, and then pass the scheduler one by one.
+    A packet passes tasks of one region at once if its graph has them in series. Parallel branches
+    may share a region, too; they then pass the scheduler one by one.
     """
     chains: list[Chain] = []
     for graph in scenario.graphs:
@@ -95,6 +96,7 @@ def packed(scenario: Scenario, tenant: SimTenant) -> tuple[Chain, ...]:
             continue
         for whole in graph.chains:
             for chain in split(whole, scenario):
+                # A task that two graphs use is placed once: both run through the same instance.
                 new = tuple(t for t in chain if not any(t in c for c in chains))
                 room = next((i for i, c in enumerate(chains) if _fits(c + new, scenario)), None)
                 if not new:
@@ -138,6 +140,7 @@ def _regions_of(policy: SharingPolicy, scenario: Scenario) -> dict[str, int]:
             for g in graphs
             for task, seconds in scenario.times(g).items()
         )
+    # Below this number of regions a tenant's graphs cannot run at all.
     least = {t.name: len(packed(scenario, t)) for t in tenants}
     room = scenario.regions * scenario.region_area
     dominant = _equal_shares(demand, {t.name: t.weight for t in tenants}, room)
@@ -147,10 +150,11 @@ def _regions_of(policy: SharingPolicy, scenario: Scenario) -> dict[str, int]:
 def _equal_shares(
     demand: Mapping[str, float], weight: Mapping[str, float], room: float
 ) -> dict[str, float]:
-    """Area of each tenant: shares by weight, up to its demand; what is left goes by weight, too."""
+    """Compute the area of each tenant: by weight up to its demand, then the rest by weight."""
     given = dict.fromkeys(demand, 0.0)
     for caps in (demand, dict.fromkeys(demand, math.inf)):
         open_ = {t for t in demand if given[t] < caps[t]}
+        # Water filling: each round meets a demand or uses up the area, so it ends after n rounds.
         while open_ and room > 1e-9:
             total = sum(weight[t] for t in open_)
             step = min(room / total, *((caps[t] - given[t]) / weight[t] for t in open_))
@@ -164,13 +168,15 @@ def _equal_shares(
 def _whole(
     area: Mapping[str, float], least: Mapping[str, int], regions: int, region_area: float
 ) -> dict[str, int]:
-    """Areas as numbers of regions, by the largest remainders, and enough for a tenant to run."""
+    """Round areas to regions by the largest remainders, with enough for each tenant to run."""
     exact = {t: a / region_area for t, a in area.items()}
     counts = {t: max(int(x + 1e-9), min(least[t], regions)) for t, x in exact.items()}
     order: Sequence[str] = sorted(exact, key=lambda t: (counts[t] - exact[t], t))
     for tenant in order:
         if sum(counts.values()) < regions:
             counts[tenant] += 1
+    # The minima may add up to more than there is. The tenant furthest above its minimum gives
+    # first.
     while sum(counts.values()) > regions:
         largest = max(counts, key=lambda t: (counts[t] - least[t], counts[t], t))
         counts[largest] -= 1

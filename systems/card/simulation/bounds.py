@@ -8,16 +8,20 @@ from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
 
 
 def latency_bound(scenario: Scenario, graph: SimGraph, longest: int) -> float:
-    """Maximum nanoseconds in the card for a packet of a graph that keeps to its bucket.
+    """Compute the longest time in the card for a packet of a graph that keeps to its bucket.
 
-    At each task a packet is behind as many others as the task has credits, its own graph's burst
-    included, and before each pass of the scheduler behind one packet of every other graph: fair
-    queueing from virtual start times serves a flow that keeps to its rate no later than that.
+    At a task, a packet waits behind at most as many packets as the task has credits, plus the burst
+    of its own graph. At each pass of the scheduler it also waits behind one packet of every other
+    graph. Fair queueing by virtual start times never serves a flow that keeps to its rate later
+    than that.
 
     Args:
-        scenario: with regions that serve what all are entitled to.
-        graph: whose packets.
-        longest: bytes of the longest frame of any graph.
+        scenario: the scenario; its regions must serve the rates that all graphs are entitled to.
+        graph: the graph whose packets are bounded.
+        longest: length of the longest frame of any graph, in bytes.
+
+    Returns:
+        The bound in nanoseconds.
 
     References:
         Goyal, Vin and Cheng, "Start-time Fair Queuing" (SIGCOMM 1996), theorem 4.
@@ -27,7 +31,10 @@ def latency_bound(scenario: Scenario, graph: SimGraph, longest: int) -> float:
     for name in graph.flow.tasks():
         task = scenario.tasks[name]
         ahead = task.credits + graphs + graph.burst
+        # Every packet ahead is taken to be as long as the longest frame: lengths of others are not
+        # bounded by this graph.
         wait = ahead * (task.busy(longest, board.clock_hz) + board.schedule_interval)
         cycles += board.schedule + wait + task.latency
+    # The output port is first come, first served, so it adds one frame of each graph and the burst.
     wire = (graphs + graph.burst) * (longest + OVERHEAD_BYTES) * board.wire
     return cycles / board.clock_hz * 1e9 + wire * 1e9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control of a simulated card under load: rates at ingress, chains in regions."""
+"""Control of a simulated card under load: rates at ingress, and chains in regions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Steps = Generator[simpy.Event, Any, None]
 
-_DRAIN = 16  # cycles between two looks whether a region is empty
+_DRAIN = 16  # cycles between two checks whether a region is empty
 
 
 @dataclass
@@ -51,14 +51,14 @@ class ControlPlane:
 
     Args:
         env: the simulation.
-        scenario: what is simulated.
-        policy: whether it does anything about the load at all.
-        scheduler: is told of instances.
-        watched: graphs by name.
+        scenario: the simulated scenario.
+        policy: the policy of sharing; it says whether the control plane reacts to the load.
+        scheduler: scheduler that the instances are added to and removed from.
+        watched: monitored graphs by name.
 
     Attributes:
-        events: what was done, in the order of time.
-        rates: cycle and packets a second of each graph's bucket, as it changed.
+        events: actions and failures, in the order of time.
+        rates: changes of each graph's bucket, as pairs of cycle and packets per second.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ControlPlane:
                 self._open(i, part.chain, part.owner)
 
     def start(self) -> None:
-        """Begin to look at the load, and wait for tenants that come and for failures."""
+        """Start to monitor the load, and wait for tenants that arrive and for failures."""
         if self._policy.adapts:
             self._env.process(self._monitor())
             for tenant in self._scenario.tenants:
@@ -99,7 +99,7 @@ class ControlPlane:
             self._env.process(self._fail(failure))
 
     def ensure(self, name: str) -> None:
-        """Make a graph's tasks run, at its first use or after a chain of it was stopped."""
+        """Launch a graph's tasks where they do not run: at first use, or after a context switch."""
         watched = self._watched[name]
         if not self._policy.adapts:
             return
@@ -125,9 +125,13 @@ class ControlPlane:
     # -- the load ----------------------------------------------------------------------------
 
     def _monitor(self) -> Steps:
-        """Set rates and instances by the offered load of tasks, not by the admitted load."""
+        """Set rates and instances by the offered load of tasks, not by the admitted load.
+
+        The admitted load never exceeds what the rates allow, so it cannot show that more is wanted.
+        """
         board = self._scenario.board
         while True:
+            # The first rates rest on entitlements; later ones on the loads of the window before.
             self._set_rates(self._loads)
             yield self._env.timeout(self._cycles(board.monitor))
             for name, watched in self._watched.items():
@@ -153,7 +157,7 @@ class ControlPlane:
             self.rates[name].append((int(self._env.now), rate))
 
     def _scale(self) -> None:
-        """Add or remove one instance of each chain, by its load and its users' entitlement."""
+        """Add or remove at most one instance per chain, by its load and its users' entitlement."""
         load, running = self._filled(self._loads), self._scheduler.running
         for chain in sorted({c for c in self._regions.serving.values() if c}):
             where = [i for i, c in self._regions.serving.items() if c == chain]
@@ -163,10 +167,12 @@ class ControlPlane:
                 if set(chain) & set(w.graph.flow.tasks())
                 and (self._present(w.graph.tenant) or w.counts.inside)
             }
+            # Instances of the chain's tasks inside other chains carry part of the load.
             others = max(0, *(running.get(t, 0) - len(where) for t in chain))
             wanted = max(load.get(t, 0.0) for t in chain) - others
             due = len(where) + max(map(self._spare_regions, users), default=-len(where))
             rules = self._scenario.board.scaling
+            # Without a user even the last instance may go.
             rules = rules if users else replace(rules, least=0)
             state = replace(self._scaling.get(chain, Scaling(1)), instances=len(where))
             new = scaled(state, wanted, due, rules)
@@ -187,7 +193,10 @@ class ControlPlane:
         return out
 
     def _spare_regions(self, tenant: str) -> int:
-        """Number of whole regions that a tenant is entitled to beyond those that its load fills."""
+        """Return the number of regions that a tenant is entitled to but does not fill.
+
+        A region counts towards a tenant by its part of the load of the region's busiest task.
+        """
         tenants = self._scenario.tenant_of
         if not self._present(tenant):
             return 0
@@ -209,7 +218,7 @@ class ControlPlane:
     # -- regions -----------------------------------------------------------------------------
 
     def _use(self, chain: Chain, name: str) -> None:
-        """Make a chain run for a graph; what the others fill of its tasks is not there for it."""
+        """Launch a chain for a graph, sharing only bandwidth that the other graphs leave."""
         others = {
             n: w.graph.entitled for n, w in self._watched.items() if w.used and n != name
         }  # fmt: skip
@@ -232,7 +241,7 @@ class ControlPlane:
         }
 
     def _held(self) -> SimRegions:
-        """The regions, with those pinned that have not served for long enough."""
+        """Return the regions, pinning those that have not yet served for the minimum time."""
         hold = self._scenario.board.hold
         held = (
             replace(r, pinned=r.pinned or (r.scheduled and self._now < r.ready + hold))
@@ -241,11 +250,12 @@ class ControlPlane:
         return replace(self._regions, regions=tuple(held))
 
     def _take(self, regions: SimRegions, launch: Launch | None) -> None:
-        """Carry out what was decided for a chain, if anything."""
+        """Carry out a decision on a chain, if there is one."""
         if launch is None or launch.way == "share":
             return
         (changed,) = launch.regions
         chain = regions.regions[changed].chain
+        # Only the changed region is taken over: the pins of _held() hold for one decision.
         now = list(self._regions.regions)
         now[changed] = regions.regions[changed]
         self._regions = replace(self._regions, regions=tuple(now))
@@ -260,8 +270,10 @@ class ControlPlane:
         since = self._now
         while any(instance.held for instance in old):
             yield self._env.timeout(_DRAIN)
+        # Loading starts after the last packet has left, so the time of draining adds to it.
         drained = self._now - since
         yield self._env.timeout(max(0, self._cycles(ready + drained) - int(self._env.now)))
+        # The region may have been lost or given to another chain in the meantime.
         current = self._regions.regions[region]
         if current.chain == chain and current.scheduled and not self._instances(region):
             self._open(region, chain)
@@ -280,7 +292,7 @@ class ControlPlane:
         self._regions = self._regions.deschedule(region, self._now)
 
     def _deploy(self, tenant: str, at: float) -> Steps:
-        """Pre-launch what a tenant that arrives brings, where regions are free."""
+        """Pre-launch the chains of an arriving tenant where regions are free."""
         yield self._env.timeout(self._cycles(at))
         for watched in self._watched.values():
             if watched.graph.tenant == tenant:
@@ -300,6 +312,8 @@ class ControlPlane:
         for instance in instances:
             self._scheduler.remove(instance)
         rest = list(self._regions.regions)
+        # Scheduled, pinned and never ready: neither a launch nor a context switch takes a lost
+        # region.
         rest[failure.region] = replace(
             region, chain=(), scheduled=True, pinned=True, ready=math.inf
         )
@@ -311,6 +325,8 @@ class ControlPlane:
 
     def _open(self, region: int, chain: Chain, owner: str = "") -> None:
         parts = (chain,) if self._policy.chained else tuple((task,) for task in chain)
+        # Tasks of one core take turns, so they share the slots; any other task has slots of its
+        # own.
         turns = IssueSlots()
         for part in parts:
             servers = {}
@@ -330,4 +346,5 @@ class ControlPlane:
         return float(self._env.now) / self._hz
 
     def _cycles(self, seconds: float) -> int:
+        # The tolerance keeps a whole number of cycles whole despite rounding of seconds.
         return math.ceil(seconds * self._hz - 1e-6)

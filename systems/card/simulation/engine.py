@@ -33,7 +33,7 @@ _PROGRESS_STEPS = 100
 
 
 class _CutOffError(Exception):
-    """A packet was in a task that gave no result."""
+    """A packet was cut off in a task that gave no result."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class _Packet:
 
 @dataclass
 class _Lane:
-    """State of a graph: its queue, its bucket, the order of its packets."""
+    """State of a graph: its queue, its bucket and the order of its packets."""
 
     graph: SimGraph
     watched: MonitoredGraph
@@ -120,12 +120,14 @@ class _Simulation:
             if pages:
                 self.memory.map(tenant.name, (Segment(0, pages),))
 
-    # -- a packet's way ----------------------------------------------------------------------
+    # -- the path of a packet -----------------------------------------------------------------
 
     def _source(self, lane: _Lane) -> Steps:
         graph, counts, board = lane.graph, self.counts[lane.graph.name], self.scenario.board
         tenant = self.scenario.tenant_of[graph.tenant]
         mean, rng = graph.load.mean_bytes, self.random[graph.name]
+        # A stream of its own: the draws for decisions and memory must not shift the arrivals
+        # between policies.
         arrivals = np.random.default_rng([self.seed, 0, self.scenario.graphs.index(graph)])
         for arrival in graph.load.packets(arrivals):
             at = tenant.arrives + arrival.time
@@ -138,6 +140,7 @@ class _Simulation:
                 self._drop(lane, "malformed")
                 continue
             cost = max(1.0, arrival.bytes / mean)
+            # Counted before the queue may drop it: the control plane needs the offered load.
             lane.watched.window += cost
             if counts.queued >= board.ingress_queue:
                 self._drop(lane, "ingress")
@@ -203,7 +206,7 @@ class _Simulation:
         self._release(lane)
 
     def _tag(self, packet: _Packet) -> None:
-        """Virtual start time: DRFQ's, or that of fair queueing by bytes."""
+        """Set a packet's virtual start time: by DRFQ, or by fair queueing over bytes."""
         graph = packet.graph
         if self.policy.name == "per-task":
             cost = packet.arrival.bytes * self.scenario.board.wire
@@ -214,6 +217,7 @@ class _Simulation:
                 / self.hz / max(1, counts.get(t, 1))
                 for t in graph.flow.tasks()
             )  # fmt: skip
+        # Packets with equal start times are served in the order of their arrival.
         self.tie += 1
         packet.tag = (self.clock.start(graph.name, cost, graph.weight), self.tie)
 
@@ -229,7 +233,7 @@ class _Simulation:
         yield from self._tasks(packet, tuple(run))
 
     def _fork(self, packet: _Packet, parallel: Parallel) -> Steps:
-        """Branches at the same time; the synchronisation buffer waits for all of them."""
+        """Run branches at the same time; the synchronisation buffer waits for all of them."""
 
         def branch(series: Series) -> Generator[simpy.Event, Any, bool]:
             try:
@@ -244,7 +248,7 @@ class _Simulation:
             raise _CutOffError
 
     def _tasks(self, packet: _Packet, tasks: Chain) -> Steps:
-        """A run of tasks, with as many passes of the scheduler as it takes."""
+        """Run a series of tasks, in as many passes of the scheduler as necessary."""
         while tasks:
             graph = packet.graph
             grant: Grant = yield self.scheduler.request(graph.name, graph.tenant, packet.tag, tasks)
@@ -257,7 +261,7 @@ class _Simulation:
     def _chain(
         self, packet: _Packet, grant: Grant, tasks: Chain
     ) -> Generator[simpy.Event, Any, int]:
-        """Run a packet through an instance; return the number of tasks that ran."""
+        """Run a packet through an instance; return the number of tasks that it completed."""
         instance, reserved = grant.instance, len(grant.tasks)
         done = 0
         while done < len(tasks) and tasks[done] in instance.servers:
@@ -265,6 +269,8 @@ class _Simulation:
             server = instance.servers[name]
             if done >= reserved:
                 order = instance.chain
+                # A chain passes its tasks in order only; a task at or before the last one needs a
+                # new pass.
                 behind = done and order.index(name) <= order.index(tasks[done - 1])
                 if behind or not server.free or not self.policy.chained:
                     break
@@ -276,6 +282,7 @@ class _Simulation:
             leaves = server.enter(int(self.env.now), busy + stall, server.task.latency + extra)
             self._account(packet, instance, server, busy + stall)
             yield self.env.timeout(leaves - int(self.env.now))
+            # The task may have got stuck while it held the packet.
             if instance.stuck:
                 yield from self._cut_off(instance, grant.tasks[done:])
             server.free += 1
@@ -310,7 +317,7 @@ class _Simulation:
         raise _CutOffError
 
     def _release(self, lane: _Lane) -> None:
-        """Send packets whose predecessors have left: packets of a graph are never reordered."""
+        """Send packets whose predecessors have left, so that a graph's packets keep their order."""
         counts = self.counts[lane.graph.name]
         while lane.next_out in lane.finished:
             packet = lane.finished.pop(lane.next_out)
@@ -339,10 +346,12 @@ class _Simulation:
     def _sample(self) -> Steps:
         step = max(1, self._cycles(self.scenario.seconds / self.scenario.bins))
         for _ in range(self.scenario.bins):
+            # simpy stops before the events of the last cycle; a first bin shorter by one cycle
+            # keeps the last.
             yield self.env.timeout(step - (1 if not self.samples else 0))
             self.samples.append((self.region_busy.copy(), list(self.tenant_work.values())))
 
-    # -- the whole ---------------------------------------------------------------------------
+    # -- the run -----------------------------------------------------------------------------
 
     def run(self, progress: Callable[[float], None]) -> CardTrace:
         scenario = self.scenario

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SuperNIC's claims, simulated again (sections V-B and V-C of its text)."""
+"""Simulations of SuperNIC's claims (sections V-B and V-C of the paper)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _OWN = SharingPolicy("own", "regions of their own, as placed", "plan", True, Fal
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """What an experiment found.
+    """Result of an experiment.
 
     Attributes:
-        name: of the experiment.
-        claim: what SuperNIC's text says.
+        name: name of the experiment.
+        claim: claim of the SuperNIC paper.
         tables: title, head and rows; every figure is simulated.
-        data: the same as plain data.
-        notes: where ours differ, and why.
-        figures: of policies that can be drawn over time; empty where there is no such thing.
-        seconds: that those were simulated.
+        data: the figures as plain data.
+        notes: differences from the paper, and their reasons.
+        figures: figures of policies to plot over time; empty if time plays no part.
+        seconds: simulated time of those figures.
     """
 
     name: str
@@ -57,14 +57,14 @@ T = TypeVar("T")
 
 
 def _each(cases: Sequence[T], progress: Progress) -> Iterator[T]:
-    """The cases of an experiment, telling how far it is."""
+    """Generate the cases of an experiment, and report progress after each."""
     for done, case in enumerate(cases, 1):
         yield case
         progress(done / len(cases))
 
 
 def _line(length: int, cycles: int) -> tuple[list[SimTask], tuple[str, ...]]:
-    """Tasks of one length, and their names in a row."""
+    """Make tasks of equal latency, and return them with their names in order."""
     tasks = [SimTask(f"t{k}", latency=cycles) for k in range(length)]
     return tasks, tuple(t.name for t in tasks)
 
@@ -78,7 +78,7 @@ def alone(
     board: Board | None = None,
     seconds: float = 2e-4,
 ) -> Scenario:
-    """One tenant with one graph."""
+    """Make a scenario of one tenant with one graph."""
     return Scenario(
         board or Board(),
         {t.name: t for t in tasks},
@@ -93,14 +93,14 @@ def alone(
 
 
 def core_ns(trace: CardTrace) -> float:
-    """Mean nanoseconds from admission to departure."""
+    """Return the mean nanoseconds from admission to departure."""
     served = next(iter(trace.served.values()))
     cycles = np.asarray(served.left, float) - np.asarray(served.admitted, float)
     return float(cycles.mean()) / trace.scenario.board.clock_hz * 1e9
 
 
 def scheduling(seed: int, progress: Progress) -> ExperimentResult:
-    """What a pass of the scheduler adds: 16 cycles at 250 MHz, however long the chain."""
+    """Measure what a pass of the scheduler adds: 16 cycles at 250 MHz, however long the chain."""
     rows, data = [], {}
     for length in _each(range(1, 8), progress):
         tasks, names = _line(length, 10)
@@ -121,7 +121,7 @@ def scheduling(seed: int, progress: Progress) -> ExperimentResult:
 
 
 def chaining(seed: int, progress: Progress) -> ExperimentResult:
-    """Latency of a chain as one, in two halves and task by task (figure 8)."""
+    """Measure the latency of a chain as a whole, in two halves and task by task (figure 8)."""
     rows, data = [], {}
     grid = [(cycles, length) for cycles in (10, 50) for length in range(2, 8)]
     for cycles, length in _each(grid, progress):
@@ -169,7 +169,7 @@ def chaining(seed: int, progress: Progress) -> ExperimentResult:
 
 
 def parallel(seed: int, progress: Progress) -> ExperimentResult:
-    """Branches of a graph at the same time (figures 3, 10 and 11)."""
+    """Measure the latency of a graph whose branches run at the same time (figures 3, 10 and 11)."""
     rows, data = [], {}
     split = Series((Parallel((Series(("t1", "t2")), Series(("t3",))), "both"), "t4"))
     line = Series(("t1", "t2", "t3", "t4"))
@@ -196,8 +196,9 @@ def parallel(seed: int, progress: Progress) -> ExperimentResult:
     )  # fmt: skip
 
 
-# A graph after the text's figure 5, whose picture our copy lacks: address translation, firewall,
-# three more, encryption. Areas are ours: a fraction of a region each, encryption the largest.
+# A graph after figure 5 of the paper, whose picture our copy lacks: address translation, firewall,
+# three more tasks, encryption. The areas are ours, as fractions of a region; encryption is the
+# largest.
 _NAT, _FW, _LB, _TUNNEL, _LOG, _AES = "nat", "firewall", "balance", "tunnel", "log", "aes"
 _DAG_D = (_NAT, _FW, _LB, _TUNNEL, _LOG, _AES)
 _DAGS = {"A": (_FW, _AES), "C": (_NAT, _FW, _LB, _LOG)}
@@ -205,7 +206,7 @@ _AREA = {_NAT: 0.15, _FW: 0.1, _LB: 0.1, _TUNNEL: 0.15, _LOG: 0.1, _AES: 0.4}
 
 
 def sharing(seed: int, progress: Progress) -> ExperimentResult:
-    """Throughput an area of a second graph that uses the first one's tasks (figure 17)."""
+    """Measure the throughput per area of a graph that shares tasks of another (figure 17)."""
     tasks = {n: SimTask(n, 20, gbps=30 if n == _AES else 75, area=_AREA[n]) for n in _DAG_D}
     size, rows, data = 1024, [], {}
     loads = (5, 10, 15, 30, 60)
@@ -255,15 +256,16 @@ def sharing(seed: int, progress: Progress) -> ExperimentResult:
 
 
 def _per_area(trace: CardTrace, names: Sequence[str]) -> tuple[float, float, float]:
-    """Gb/s of the new graph, the area that it is charged for, Gb/s of the other."""
+    """Return Gb/s of the new graph, the area that it is charged for, and the other's Gb/s."""
     figures = {t.name: t for t in figures_of(trace).tenants}
     new, first = figures["new"].gbps, figures["d"].gbps
+    # Both graphs take the same time per byte of a shared task, so bytes stand for time.
     area = sum(_AREA[n] * new / (new + first) for n in names)
     return new, area, first
 
 
 def fairness(seed: int, progress: Progress) -> ExperimentResult:
-    """Two users for 100 s, of whom one sends more from 50 s on (figures 14 to 16)."""
+    """Simulate two users for 100 s, one of whom sends more from 50 s on (figures 14 to 16)."""
     train = 6_250_000  # bytes: 5 ms at 10 Gb/s; packets one by one would be 10^9 of them
     board = Board(clock_hz=1e5, schedule=1, fixed=0, link_gbps=1000, ingress_queue=16, store=16,
                   monitor=0.25)  # fmt: skip
@@ -293,10 +295,11 @@ def fairness(seed: int, progress: Progress) -> ExperimentResult:
 
         figures = figures_of(simulate(scenario, policy, seed, told))
         found.append(figures)
+        # The first two bins of either half are left out, while queues and rates still settle.
         half = scenario.bins // 2
         for label, part in (("0 to 50 s", slice(2, half)), ("50 to 100 s", slice(half + 2, None))):
             got = [float(np.mean(t.timeline_gbps[part])) for t in figures.tenants]
-            # user 1 has two tasks of its own kind: all share the instances of t2 and t4
+            # Both users share the instances of t2 and t4; user 1 alone uses t1 and t3.
             jain = float(np.mean(figures.jain_over_time[part]))
             rows.append((policy.name, label, *(f"{g:.1f}" for g in got), f"{sum(got):.1f}",
                          f"{jain:.3f}"))  # fmt: skip
@@ -320,7 +323,7 @@ def fairness(seed: int, progress: Progress) -> ExperimentResult:
 
 
 def victims(seed: int, progress: Progress) -> ExperimentResult:
-    """Chains that come and go in too few regions, with and without a victim cache (figure 18)."""
+    """Use chains in too few regions, with and without a victim cache (figure 18)."""
     rng = np.random.default_rng(seed)
     chains = [(f"c{i}",) for i in range(8)]
     popularity = 1 / np.arange(1, 9)
@@ -350,7 +353,7 @@ def victims(seed: int, progress: Progress) -> ExperimentResult:
 def _uses(
     rng: np.random.Generator, popularity: np.ndarray, count: int
 ) -> Iterator[tuple[int, int]]:
-    """The chain that is used next, and after how many uses it is de-scheduled."""
+    """Generate the chain that is used next, and the number of uses until it is de-scheduled."""
     for _ in range(count):
         yield int(rng.choice(len(popularity), p=popularity)), int(rng.integers(1, 3))
 
@@ -361,7 +364,7 @@ def _come_and_go(
     count: int,
     cache: bool,
 ) -> tuple[float, int, int]:
-    """Mean seconds that a use waits, reconfigurations, uses that got no region."""
+    """Return the mean wait in seconds, the reconfigurations, and the uses without a region."""
     regions = SimRegions((SimRegion(),) * count, victim_cache=cache)
     until: dict[int, int] = {}
     waited, loads, refused = 0.0, 0, 0

@@ -13,13 +13,13 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
 
 def jain_index(values: Sequence[float]) -> float:
-    """Jain's index of fairness: 1 if all get the same, 1/n if one gets everything.
+    """Compute Jain's index of fairness: 1 if all get the same, 1/n if one gets everything.
 
     Args:
-        values: what each gets, over what it is entitled to.
+        values: service of each, over its entitlement.
 
     Returns:
-        (sum x)^2 / (n sum x^2); 1 where nobody gets anything.
+        (sum x)^2 / (n sum x^2), or 1 if nobody gets anything.
 
     References:
         Jain, Chiu and Hawe, DEC-TR-301, 1984.
@@ -30,7 +30,7 @@ def jain_index(values: Sequence[float]) -> float:
 
 
 def percentiles(latency_ns: NDArray[np.float64]) -> dict[str, float]:
-    """Percentiles of latencies, by their names; empty if there are none."""
+    """Compute percentiles of latencies by name; the result is empty without latencies."""
     if not len(latency_ns):
         return {}
     values = np.percentile(latency_ns, PERCENTILES)
@@ -38,22 +38,24 @@ def percentiles(latency_ns: NDArray[np.float64]) -> dict[str, float]:
 
 
 def served_share(given: float, wanted: float, entitled: float) -> float:
-    """Service of a tenant over its due, which is the smaller of its load and its entitlement.
+    """Compute the service of a tenant over its due, the smaller of its load and its entitlement.
 
-    More than 1 where it also got what others left.
+    The share exceeds 1 if the tenant also got what others left.
     """
     due = min(wanted, entitled)
+    # Without demand nothing was withheld, so the share counts as met and does not lower Jain's
+    # index.
     return given / due if due > 0 else 1.0
 
 
 def binned(times: NDArray[np.float64], amounts: NDArray[np.float64], edges: NDArray[np.float64]
            ) -> NDArray[np.float64]:  # fmt: skip
-    """Amounts a second in each bin of time.
+    """Compute the amounts per second in each bin of time.
 
     Args:
-        times: (n,) seconds.
-        amounts: (n,) what happened then.
-        edges: (bins + 1,) seconds.
+        times: seconds; shape (n,).
+        amounts: amount at each time; shape (n,).
+        edges: edges of the bins in seconds; shape (bins + 1,).
     """
     return np.histogram(times, edges, weights=amounts)[0] / np.diff(edges)
 
@@ -63,21 +65,21 @@ class TenantFigures:
     """Figures of a tenant in one simulation.
 
     Attributes:
-        name: of the tenant.
-        offered: packets that arrived.
-        served: packets that left.
-        dropped: packets by the reason for which they were dropped.
-        inside: packets that were still in the card at the end.
-        offered_gbps: bandwidth of what arrived.
-        gbps: bandwidth of what left.
-        entitled_gbps: bandwidth that the plan entitles it to.
-        share: what it got over what was due to it.
-        latency_ns: percentiles from arrival to departure, by name.
-        core_ns: percentiles of the part from the ingress bucket on: what the card adds.
-        bound_ns: what that part may be for a tenant within its guarantee, whatever the others
-            send; None where the policy guarantees nothing.
+        name: name of the tenant.
+        offered: number of packets that arrived.
+        served: number of packets that left.
+        dropped: number of dropped packets, by reason.
+        inside: number of packets still in the card at the end.
+        offered_gbps: bandwidth of the arrived packets.
+        gbps: bandwidth of the packets that left.
+        entitled_gbps: bandwidth that the plan entitles the tenant to.
+        share: service over what was due.
+        latency_ns: percentiles of the latency from arrival to departure, by name.
+        core_ns: percentiles of the latency from the ingress bucket on, which is what the card adds.
+        bound_ns: bound on the latency in the card for a tenant within its guarantee, whatever
+            others send; None if the policy guarantees nothing.
         mean_ns: mean latency; 0 if nothing was served.
-        most_queued: most packets that waited at its ingress, and most that it had in the card.
+        most_queued: maximum number of packets at its ingress, and maximum number in the card.
         timeline_gbps: bandwidth in each bin of time.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throttling at ingress, the only place where a tenant is limited.
 
-SuperNIC, section IV-E: what a tenant takes of tasks, packet store and egress follows from what it
-is let in, so one token bucket per tenant suffices.
+SuperNIC, section IV-E: what a tenant uses of tasks, packet store and egress follows from the
+packets that were admitted. One token bucket per tenant therefore suffices.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 class TokenBucket:
     """A token bucket: tokens arrive at a rate, up to a burst; a packet takes its cost.
 
-    The cost of a packet is its use of the card relative to a mean packet of its graph: at least 1,
-    and at least its length over the mean length. So neither short nor long frames exceed the rate.
+    The cost of a packet is its use of the card, relative to a mean packet of its graph. It is at
+    least 1, and at least the packet's length over the mean length, so that neither short nor long
+    frames can exceed the rate.
 
     Args:
         rate: tokens per cycle.
@@ -36,15 +37,17 @@ class TokenBucket:
         self._rate = rate
 
     def wait(self, cost: float, now: int) -> int:
-        """Cycles until a packet may pass; 0 if it may pass now.
+        """Return the cycles until a packet may pass, 0 if it may pass now.
 
-        At least 1 if tokens are missing; a very large number for a rate of 0.
+        The result is at least 1 if tokens are missing, and a very large number if the rate is 0.
         """
         self._fill(now)
         # A cost above the burst can never be saved up, so a full bucket suffices.
         missing = min(cost, self._burst) - self._tokens
+        # Tokens are floats: without the tolerance a rounding error would delay a packet by a cycle.
         if missing <= 1e-9:
             return 0
+        # 1 << 40 cycles outlast any simulation but still add to a time without overflow.
         return max(1, int(missing / self._rate) + 1) if self._rate else 1 << 40
 
     def take(self, cost: float, now: int) -> None:

@@ -17,26 +17,26 @@ LOAD_KINDS: tuple[LoadKind, ...] = ("constant", "poisson", "bursts", "heavy-tail
 SizeKind = Literal["fixed", "imix", "data-centre"]
 SIZE_KINDS: tuple[SizeKind, ...] = ("fixed", "imix", "data-centre")
 
-# Lengths of frames without preamble and gap, and how many of each there are. The Simple IMIX is
+# Lengths of frames without preamble and gap, and their relative frequencies. The Simple IMIX is
 # 7:4:1 of 64, 594 and 1518 bytes. Roy et al., "Inside the Social Network's (Datacenter) Network"
-# (SIGCOMM 2015, section 6.1): most frames below 200 bytes, Hadoop's at either end; the counts
-# here are ours after that description, for there is no table of it.
+# (SIGCOMM 2015, section 6.1) find most frames below 200 bytes and Hadoop's at either end. They give
+# no table; these frequencies are ours after that description.
 _MIXES: dict[SizeKind, tuple[tuple[int, ...], tuple[float, ...]]] = {
     "imix": ((64, 594, 1518), (7, 4, 1)),
     "data-centre": ((64, 128, 192, 576, 1518), (30, 20, 15, 5, 30)),
 }
 _PARETO_SHAPE = 1.5  # finite mean, infinite variance: self-similar when many are added up
-OVERHEAD_BYTES = 20  # preamble, start of frame and the least gap, which the wire carries as well
+OVERHEAD_BYTES = 20  # preamble, start of frame and minimum gap, which occupy the wire as well
 
 
 @dataclass(frozen=True)
 class SimPacket:
-    """A frame that arrives.
+    """An arriving frame.
 
     Attributes:
-        time: seconds from the start.
+        time: seconds since the start.
         bytes: length without preamble and gap.
-        malformed: whether the parser will refuse it.
+        malformed: whether the parser refuses it.
     """
 
     time: float
@@ -46,21 +46,21 @@ class SimPacket:
 
 @dataclass(frozen=True)
 class Load:
-    """Traffic by its mean rate and its shape in time.
+    """Offered traffic: its mean rate and its shape over time.
 
     Attributes:
-        rate: mean packets a second.
-        kind: ``constant``: equal gaps; ``poisson``: exponential gaps; ``bursts``: geometric
-            numbers of packets at ``peak`` times the rate, with exponential gaps between;
-            ``heavy-tailed``: the same with Pareto numbers (shape 1.5).
-        bytes: length of frames of ``fixed`` size, and mean of the others' where it is asked for.
-        sizes: distribution of lengths.
+        rate: mean packets per second.
+        kind: distribution of the gaps. ``constant``: equal gaps. ``poisson``: exponential gaps.
+            ``bursts``: a geometric number of packets at ``peak`` times the rate, then an
+            exponential gap. ``heavy-tailed``: the same with Pareto-distributed numbers (shape 1.5).
+        bytes: frame length for ``fixed`` sizes.
+        sizes: distribution of frame lengths.
         peak: rate within bursts over the mean rate.
         burst: mean packets of a burst.
-        changes: pairs (second, factor): from then on the rate is so many times ``rate``.
+        changes: pairs (second, factor); from that second on, the rate is ``rate`` times the factor.
         malformed: share of packets that the parser refuses.
-        phase: seconds before the first packet.
-        until: second after which none comes.
+        phase: second of the first packet.
+        until: second after which no packet comes.
     """
 
     rate: float
@@ -76,17 +76,17 @@ class Load:
 
     @property
     def mean_bytes(self) -> float:
-        """Mean length of its frames."""
+        """Mean frame length in bytes."""
         if self.sizes == "fixed":
             return float(self.bytes)
         lengths, counts = _MIXES[self.sizes]
         return float(np.average(lengths, weights=counts))
 
     def packets(self, rng: np.random.Generator) -> Iterator[SimPacket]:
-        """Its packets in the order of their times, without end where there is none.
+        """Generate packets in the order of time, without end if ``until`` is infinite.
 
         Args:
-            rng: what is random; the same state gives the same packets.
+            rng: source of randomness; the same state gives the same packets.
         """
         if self.rate <= 0:
             return
@@ -102,11 +102,11 @@ class Load:
                 return
 
     def factor(self, time: float) -> float:
-        """How many times its rate it offers at a second."""
+        """Return the factor of the rate at a second."""
         return next((f for at, f in reversed(self.changes) if time >= at), 1.0)
 
     def _gaps(self, rng: np.random.Generator) -> Iterator[float]:
-        """Seconds between packets as if the rate never changed."""
+        """Generate the seconds between packets as if the rate never changed."""
         mean = 1 / self.rate
         if self.kind == "constant":
             while True:
@@ -114,6 +114,7 @@ class Load:
         if self.kind == "poisson":
             while True:
                 yield float(rng.exponential(mean))
+        # Bursts and pauses: the same mean rate as the others, at a higher variance.
         within = mean / self.peak
         while True:
             if self.kind == "bursts":
@@ -140,7 +141,9 @@ class Load:
             yield bool(self.malformed) and bool(rng.random() < self.malformed)
 
     def _after(self, time: float, gap: float) -> float:
-        """The second at which ``gap`` seconds at the unchanged rate are over."""
+        """Return the second at which ``gap`` seconds at the unchanged rate have passed."""
+        # A factor stretches time: walk from change to change, and use up the gap at the factor of
+        # each part. A factor of 0 uses up nothing.
         for at in (*(t for t, _ in self.changes if t > time), float("inf")):
             factor = self.factor(time)
             if factor * (at - time) >= gap if factor else False:
@@ -151,14 +154,14 @@ class Load:
 
 
 def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, float]:
-    """Tenant, kind and factor of a load as it is typed: ``[TENANT=]KIND[*FACTOR]``.
+    """Parse a load as given on the command line: ``[TENANT=]KIND[*FACTOR]``.
 
     Args:
         text: such as ``bursts``, ``mallory=constant*10``.
-        tenants: names that there are.
+        tenants: names of the tenants.
 
     Returns:
-        Tenant (empty for all), kind, and by what its rate is to be multiplied.
+        Tenant (empty for all), kind, and factor of the rate.
 
     Raises:
         UsageError: the tenant or kind is unknown, or the factor is not a number above 0.
@@ -166,13 +169,16 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
     tenant, found, rest = text.rpartition("=")
     kind, times, factor = rest.partition("*")
     if found and tenant not in tenants:
-        raise UsageError(f"--load {text!r}: no tenant {tenant!r}, there are {', '.join(tenants)}")
+        raise UsageError(
+            f"--load {text!r}: no tenant {tenant!r}, expected one of {', '.join(tenants)}"
+        )
     known = next((k for k in LOAD_KINDS if k == kind), None)
     if known is None:
         raise UsageError(f"--load {text!r}: expected one of {', '.join(LOAD_KINDS)}, got {kind!r}")
     try:
         value = float(factor) if times else 1.0
     except ValueError:
+        # 0 is refused below, together with factors that are numbers but out of range.
         value = 0.0
     if not 0 < value < 1e6:
         raise UsageError(f"--load {text!r}: expected a factor above 0, got {factor!r}")
@@ -180,5 +186,5 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
 
 
 def rate_of(gbps: float, packet_bytes: float) -> float:
-    """Packets a second that a bandwidth of frames, without preamble and gap, is."""
+    """Return the packets per second of a bandwidth of frames without preamble and gap."""
     return gbps * 1e9 / (8 * packet_bytes)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On-board memory of a card's tenants: an address space each, in pages, with a flat table.
+"""On-board memory of a card's tenants: an address space for each, with a flat page table.
 
-SuperNIC, section IV-F: 1 GB of virtual addresses a tenant in pages of 2 MB, so that a table is one
-level of 512 entries; pages are taken from a free list when they are first touched, permissions
-are checked at every access, and memory may be promised beyond what there is. The text leaves open
-where a page goes then: here to the host, the least recently used one of the tenant itself if it
-holds its share, else one of the tenant that holds most beyond its own.
+SuperNIC, section IV-F: a tenant has 1 GB of virtual addresses in pages of 2 MB, so that its table
+is one level of 512 entries. Pages are taken from a free list at the first access. Permissions are
+checked at every access. Memory may be overcommitted.
+
+The paper leaves open where a page goes if memory is full. Here it goes to the host. A tenant at or
+above its share evicts its own least recently used page; one below its share evicts a page of the
+tenant furthest above its share.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Kind = Literal["read", "write"]
 
 
 class MemoryFaultError(N3icError):
-    """A forbidden access of a tenant, which the card refuses without effect."""
+    """A forbidden access of a tenant; the card refuses it without effect."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,9 @@ class Segment:
     """Pages of an address space with the same permissions.
 
     Attributes:
-        first: its first page, from 0.
-        pages: how many.
-        write: whether its tasks may write there.
+        first: number of the first page, from 0.
+        pages: number of pages.
+        write: whether the tenant's tasks may write to them.
     """
 
     first: int
@@ -46,12 +48,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class MemoryTiming:
-    """What accesses take.
+    """Duration of accesses.
 
     Attributes:
-        lookup: cycles of the flat table on the chip.
-        access: cycles of the on-board memory.
-        swap_seconds: to move a page to or from the host; 2 MB at 12.5 GB/s (PCIe 3.0 x16).
+        lookup: cycles of a look-up in the on-chip table.
+        access: cycles of an access to on-board memory.
+        swap_seconds: seconds to move a page to or from the host; 2 MB at 12.5 GB/s (PCIe 3.0 x16).
     """
 
     lookup: int = 2
@@ -61,13 +63,13 @@ class MemoryTiming:
 
 @dataclass(frozen=True)
 class Access:
-    """What an access did.
+    """Effect of an access.
 
     Attributes:
-        frame: physical page that it went to.
-        allocated: whether the page was touched for the first time.
-        swapped_in: whether it had to be fetched from the host.
-        swapped_out: whether another one had to leave for it.
+        frame: physical page that was accessed.
+        allocated: whether this was the first access to the page.
+        swapped_in: whether the page was fetched from the host.
+        swapped_out: whether another page was moved to the host to make room.
     """
 
     frame: int
@@ -76,14 +78,14 @@ class Access:
     swapped_out: bool = False
 
     def cycles(self, timing: MemoryTiming, clock_hz: float) -> int:
-        """Clock cycles that it takes."""
+        """Return the clock cycles of the access."""
         moves = self.swapped_in + self.swapped_out
         return timing.lookup + timing.access + round(moves * timing.swap_seconds * clock_hz)
 
 
 @dataclass
 class _Space:
-    """A tenant's table: frames of its pages that are on board, least recently used first."""
+    """A tenant's page table: frames of its on-board pages, least recently used first."""
 
     segments: tuple[Segment, ...]
     frames: OrderedDict[int, int] = field(default_factory=OrderedDict)
@@ -94,17 +96,18 @@ class OnBoardMemory:
     """A card's on-board memory, shared by tenants that cannot reach each other's pages.
 
     Args:
-        frames: physical pages that there are.
-        shares: pages that each tenant is entitled to, by its name.
+        frames: number of physical pages.
+        shares: number of pages that each tenant is entitled to, by name.
     """
 
     def __init__(self, frames: int, shares: Mapping[str, int]) -> None:
+        # Reversed, because pop() takes from the end: frames are handed out from 0 upwards.
         self._free = list(range(frames - 1, -1, -1))
         self._shares = dict(shares)
         self._spaces = {name: _Space(()) for name in shares}
 
     def map(self, tenant: str, segments: tuple[Segment, ...]) -> None:
-        """Give a tenant's addresses permissions; nothing is allocated before it is touched.
+        """Set the permissions of a tenant's addresses; frames are allocated at the first access.
 
         Raises:
             MemoryFaultError: segments overlap, or do not fit the address space.
@@ -122,7 +125,7 @@ class OnBoardMemory:
         self._spaces[tenant].segments = segments
 
     def access(self, tenant: str, address: int, kind: Kind = "read") -> Access:
-        """Translate an address of a tenant's own space; the page is brought on board if need be.
+        """Translate an address of a tenant's own space, and bring its page on board if necessary.
 
         Raises:
             MemoryFaultError: the address is unmapped or read-only, or no frame is available.
@@ -140,6 +143,7 @@ class OnBoardMemory:
         if page in space.frames:
             space.frames.move_to_end(page)
             return Access(space.frames[page])
+        # Permissions were checked above, so a forbidden access never evicts a page of anyone.
         swapped_out = not self._free
         frame = self._evict(tenant) if swapped_out else self._free.pop()
         swapped_in = page in space.elsewhere
@@ -148,26 +152,32 @@ class OnBoardMemory:
         return Access(frame, not swapped_in, swapped_in, swapped_out)
 
     def release(self, tenant: str) -> None:
-        """Take a tenant's pages back, when it leaves."""
+        """Free the pages of a tenant that leaves."""
         space = self._spaces[tenant]
         self._free.extend(space.frames.values())
         self._spaces[tenant] = _Space(())
 
     def resident(self, tenant: str) -> int:
-        """Pages of a tenant that are on board."""
+        """Return the number of a tenant's pages on board."""
         return len(self._spaces[tenant].frames)
 
     def elsewhere(self, tenant: str) -> int:
-        """Pages of a tenant that were swapped out."""
+        """Return the number of a tenant's pages on the host."""
         return len(self._spaces[tenant].elsewhere)
 
     @property
     def free(self) -> int:
-        """Frames that nobody has."""
+        """Number of free frames."""
         return len(self._free)
 
     def _evict(self, asking: str) -> int:
-        """The frame of a page that leaves: of the tenant furthest above its share, or its own."""
+        """Evict a page, and return its frame.
+
+        The page is one of the asking tenant, or of the tenant furthest above its share.
+
+        Raises:
+            MemoryFaultError: all pages are within the shares of other tenants.
+        """
         over = {
             name: len(space.frames) - self._shares[name] for name, space in self._spaces.items()
         }
@@ -176,7 +186,9 @@ class OnBoardMemory:
         victim = asking if over[asking] >= 0 else max(over, key=lambda n: (over[n], n))
         space = self._spaces[victim]
         if not space.frames or (victim != asking and over[victim] <= 0):
-            raise MemoryFaultError(f"{asking}: no page can be had, all are within others' shares")
+            raise MemoryFaultError(
+                f"{asking}: no page is free, all are within the shares of others"
+            )
         page, frame = space.frames.popitem(last=False)
         space.elsewhere.add(page)
         return frame

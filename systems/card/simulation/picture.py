@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 @styled
 def comparison(found: Sequence[PolicyFigures], seconds: float) -> Figure:
-    """A column a policy; rows: tenants' bandwidth, their latency, fairness, regions' use.
+    """Draw a column for each policy, with bandwidth, latency, fairness and utilisation as rows.
 
     Args:
         found: figures of the policies.
-        seconds: that were simulated.
+        seconds: simulated time.
     """
     figure = new_page(max(8.0, 4.2 * len(found)), 13)
     axes = figure.subplots(4, len(found), squeeze=False)
     bins = len(found[0].jain_over_time)
     middles = (np.arange(bins) + 0.5) * seconds / bins * 1e3
+    # One latency axis for all columns; twice the slowest percentile leaves room above its bar.
     slowest = max(t.latency_ns.get("p99.9", 1e3) for f in found for t in f.tenants) / 1e3 * 2
     for column, policy in enumerate(found):
         speed, latency, fair, use = axes[:, column]
@@ -63,6 +64,7 @@ def comparison(found: Sequence[PolicyFigures], seconds: float) -> Figure:
             latency.set_ylabel("latency, us")
             fair.set_ylabel("Jain's index")
             use.set_ylabel("region")
+    # Columns compare only if all share the scale of the bandwidth axis.
     top = max(ax.get_ylim()[1] for ax in axes[0])
     for ax in axes[0]:
         ax.set_ylim(0, top)

@@ -25,26 +25,28 @@ from n3ic.systems.card.simulation.scenario import (
 )
 from n3ic.targets.base import exporter
 
-DEFAULT_CLOCK_HZ = 250e6  # SuperNIC's, where the target has none
+DEFAULT_CLOCK_HZ = 250e6  # SuperNIC's clock, for a target without one
 _EVENT = re.compile(r"(?P<who>.+):(?P<what>arrives|leaves|stuck|lost)@(?P<at>[0-9.eE+-]+)")
 
 
 def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
-    """A card as it was planned, each graph with a constant load of what it wants.
+    """Make a scenario of a planned card, with a constant load of what each graph wants.
 
-    A region is one unit of area. The time of a task is that of its report: the latency as it
-    stands there, the interval from what one instance sustains, in clock cycles of the target.
+    A region is one unit of area. The latency of a task is that of its report. Its interval follows
+    from what one instance sustains, in clock cycles of the target.
 
     Args:
         planned: the plan.
-        budget: what there is of the card.
-        seconds: how long to simulate.
+        budget: resources of the card.
+        seconds: simulated time.
     """
     target = planned.card.device.target
     clock = exporter(target).device.clock_mhz * 1e6 if target else 0.0
     hz = clock or DEFAULT_CLOCK_HZ
     demand = demand_of(planned.card, budget, planned.costs)
     entitled = [g.entitled / g.wanted for g in planned.graphs]
+    # demand.wanted has the shape and order that the weights need; only the entitled shares replace
+    # it.
     weights = time_weights(demand, demand.wanted * 0 + entitled)
     graphs = tuple(
         _graph(planned, g, max(float(w), 1e-9))
@@ -69,7 +71,11 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
 
 
 def with_loads(scenario: Scenario, texts: Sequence[str], sizes: str) -> Scenario:
-    """A scenario whose tenants offer other loads, typed as for :func:`parse_load`."""
+    """Return a scenario with other loads, given as for :func:`parse_load`.
+
+    Raises:
+        UsageError: a load or the distribution of sizes is malformed or unknown.
+    """
     names = tuple(scenario.tenant_of)
     graphs = list(scenario.graphs)
     for text in texts:
@@ -86,12 +92,12 @@ def with_loads(scenario: Scenario, texts: Sequence[str], sizes: str) -> Scenario
 
 
 def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
-    """A scenario in which things happen.
+    """Return a scenario with events.
 
     Args:
-        scenario: the one without.
-        texts: ``TENANT:arrives@SECOND``, ``TENANT:leaves@SECOND``, ``REGION:stuck@SECOND``,
-            ``REGION:lost@SECOND``.
+        scenario: scenario without the events.
+        texts: events, each ``TENANT:arrives@SECOND``, ``TENANT:leaves@SECOND``,
+            ``REGION:stuck@SECOND`` or ``REGION:lost@SECOND``.
 
     Raises:
         UsageError: an event is malformed, or names an unknown tenant or region.
@@ -106,15 +112,19 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
                 f"--event {text!r}: expected TENANT:arrives@SECOND, TENANT:leaves@SECOND, "
                 f"REGION:stuck@SECOND or REGION:lost@SECOND, before {scenario.seconds:g} s"
             )
+        # A region is named by its number, a tenant by its name; the kind of event says which is
+        # meant.
         who, what = found["who"], found["what"]
         if what in ("stuck", "lost"):
             if not who.isdecimal() or int(who) >= scenario.regions:
                 raise UsageError(
-                    f"--event {text!r}: no region {who!r}, there are 0 to {scenario.regions - 1}"
+                    f"--event {text!r}: no region {who!r}, expected 0 to {scenario.regions - 1}"
                 )
             failures.append(Failure(at, int(who), "stuck" if what == "stuck" else "lost"))
         elif who not in tenants:
-            raise UsageError(f"--event {text!r}: no tenant {who!r}, there are {', '.join(tenants)}")
+            raise UsageError(
+                f"--event {text!r}: no tenant {who!r}, expected one of {', '.join(tenants)}"
+            )
         else:
             arrives = at if what == "arrives" else tenants[who].arrives
             leaves = at if what == "leaves" else tenants[who].leaves
@@ -153,15 +163,18 @@ def _task(planned: CardPlan, name: str, hz: float) -> SimTask:
         if resource.within != "region" or not resource.capacity:
             continue
         if resource.per == "instance":
+            # A region is full when its scarcest resource is, so the largest share counts as area.
             area = max(area, amount.value / resource.capacity)
-        else:  # what a packet takes of what the region has a second
+        else:  # a rate: a packet takes its part of what the region has per second
             interval = max(interval, math.ceil(amount.value / resource.capacity * hz))
             turns = True
     gbps = math.inf
     if cost.rate is not None and cost.rate.unit == "Gb/s":
         gbps = cost.rate.value
     elif cost.rate is not None:
+        # The tolerance keeps a quotient of 4.0000000001 from costing a fifth cycle.
         interval = max(interval, math.ceil(hz / cost.rate.value - 1e-9))
+    # Without a reported latency, a task takes at least as long as the gap between its packets.
     latency = interval
     if cost.latency_ns is not None:
         latency = max(1, math.ceil(cost.latency_ns.value * hz / 1e9 - 1e-9))
@@ -177,7 +190,7 @@ def _task(planned: CardPlan, name: str, hz: float) -> SimTask:
 
 
 def packets_offered(scenario: Scenario) -> Mapping[str, float]:
-    """Packets that each graph offers on average while it is simulated."""
+    """Compute the mean number of packets that each graph offers during the simulation."""
     out = {}
     for graph in scenario.graphs:
         tenant = scenario.tenant_of[graph.tenant]

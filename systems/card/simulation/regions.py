@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Regions of a card: where chains are launched, and what that costs.
 
-SuperNIC, section IV-C. Partial reconfiguration is slow, so it is the last thing that is done for a
-chain of tasks: chains are launched before they are used where regions are free; one that is used
-takes, in this order, tasks that run already and have bandwidth left, its own chain that was
-de-scheduled and not yet overwritten (victim cache), a free region, and at last the least loaded
-region, whose chain is stopped (context switch).
+SuperNIC, section IV-C. Partial reconfiguration is slow, so it is the last resort. Where regions are
+free, chains are launched before they are used. A chain that is used takes the first of these that
+is possible:
+
+1. tasks that already run and have bandwidth left;
+2. its own chain, if it was de-scheduled and is not yet overwritten (victim cache);
+3. a free region;
+4. the least loaded region, whose chain is stopped (context switch).
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ Way = Literal["pre-launch", "share", "victim", "free", "context-switch"]
 
 @dataclass(frozen=True)
 class SimRegion:
-    """A part of the device that is reconfigured as one.
+    """A part of the device that is reconfigured as a whole.
 
     Attributes:
-        chain: tasks in it; empty if it never held any.
-        scheduled: whether the chain serves packets; one that does not is a victim.
-        ready: second from which on it serves.
-        since: second at which its chain was last launched or de-scheduled.
-        pinned: whether its chain must not be stopped for another.
+        chain: tasks in the region; empty if it never held any.
+        scheduled: whether the chain serves packets; if not, it is a victim.
+        ready: second from which on the region serves packets.
+        since: second at which the chain was last launched or de-scheduled.
+        pinned: whether the chain must not be stopped for another.
     """
 
     chain: Chain = ()
@@ -38,17 +41,17 @@ class SimRegion:
 
     @property
     def free(self) -> bool:
-        """Whether a chain can be launched in it without stopping one."""
+        """Whether a chain can be launched here without stopping another."""
         return not self.scheduled
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What changes of a region take, in seconds.
+    """Duration of the changes of a region, in seconds.
 
     Attributes:
-        reconfiguration: to load a region's bitstream; 4 MB at 800 MB/s for the default one.
-        stop: to let the tasks of a region store their state before another chain comes.
+        reconfiguration: time to load a region's bitstream; 4 MB at 800 MB/s by default.
+        stop: time for the tasks of a region to store their state before another chain comes.
     """
 
     reconfiguration: float = 5e-3
@@ -57,13 +60,13 @@ class Costs:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a chain came to run.
+    """A launch of a chain.
 
     Attributes:
-        way: what was done for it.
-        regions: those that serve it, in the order of its tasks.
-        ready: second from which on they do.
-        stopped: chain that a context switch stopped.
+        way: how the chain was launched.
+        regions: regions that serve it, in the order of its tasks.
+        ready: second from which on they serve it.
+        stopped: chain that a context switch stopped; empty if none was.
     """
 
     way: Way
@@ -73,7 +76,7 @@ class Launch:
 
 
 def part_of(wanted: Sequence[str], chain: Chain) -> int:
-    """How many tasks, from the first, a region's chain runs in one pass, skipping its others."""
+    """Count the leading tasks that a region's chain runs in one pass, skipping its other tasks."""
     at = 0
     for task in chain:
         if at < len(wanted) and task == wanted[at]:
@@ -89,16 +92,18 @@ def cover(wanted: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
 
     Args:
         wanted: tasks in their order.
-        chains: chains of regions by number.
+        chains: chain of each region, by number.
 
     Returns:
-        Regions in order, one a pass; empty if a task runs nowhere.
+        Regions in order, one per pass; empty if some task runs nowhere.
     """
     out: list[int] = []
     rest = wanted
     while rest:
         longest, region = max(
-            ((part_of(rest, chain), -number) for number, chain in chains.items()), default=(0, 0)
+            # The number is negated, so that ties go to the lowest region.
+            ((part_of(rest, chain), -number) for number, chain in chains.items()),
+            default=(0, 0),
         )
         if not longest:
             return ()
@@ -109,11 +114,11 @@ def cover(wanted: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class SimRegions:
-    """All regions of a card, and how chains come into them.
+    """The regions of a card, and how chains come into them.
 
     Attributes:
-        regions: by number, from 0.
-        costs: what changes take.
+        regions: regions by number, from 0.
+        costs: duration of changes.
         victim_cache: whether a de-scheduled chain stays until its region is needed.
     """
 
@@ -123,14 +128,14 @@ class SimRegions:
 
     @property
     def serving(self) -> dict[int, Chain]:
-        """Chains that are scheduled, by region, those that are still being launched included."""
+        """Scheduled chains by region, including those still being launched."""
         return {i: r.chain for i, r in enumerate(self.regions) if r.scheduled}
 
     def pre_launch(self, chain: Chain, now: float = 0.0) -> tuple[SimRegions, Launch | None]:
-        """Launch a chain that nobody uses yet, where a region is free and a task of it is missing.
+        """Launch an unused chain, if a region is free and one of the chain's tasks runs nowhere.
 
         Returns:
-            The regions, and what was done; None if nothing was.
+            The regions, and the launch; None if nothing was launched.
         """
         found = cover(chain, self.serving)
         region = self._free()
@@ -143,18 +148,18 @@ class SimRegions:
     ) -> tuple[SimRegions, Launch | None]:
         """Make a chain run because packets for it have arrived.
 
-        No other chain is stopped for one that runs already, though it have no bandwidth left:
-        what there is of it is then divided.
+        No other chain is stopped for a chain that already runs, even if it has no bandwidth left.
+        Its bandwidth is then divided.
 
         Args:
-            chain: its tasks.
-            now: in seconds.
-            spare: instances' worth of bandwidth that is left of each running task; the chain
-                shares only tasks that have some.
-            load: of each region, for the context switch to find the least.
+            chain: the tasks of the chain.
+            now: time in seconds.
+            spare: bandwidth that each running task has left, in units of one instance. The chain
+                shares only tasks that have some left.
+            load: load of each region; a context switch takes the least loaded.
 
         Returns:
-            The regions, and what was done; None if no region may be had.
+            The regions, and the launch; None if no region is available.
         """
         found = cover(chain, self.serving)
         shared = None
@@ -168,16 +173,21 @@ class SimRegions:
     def another(
         self, chain: Chain, now: float, load: Mapping[int, float], *, switch: bool = True
     ) -> tuple[SimRegions, Launch | None]:
-        """One more instance of a chain: its victim, a free region, a context switch.
+        """Launch one more instance of a chain: its victim, a free region, or a context switch.
 
         Args:
-            chain: its tasks.
-            now: in seconds.
-            load: of each region.
-            switch: whether another chain may be stopped for it.
+            chain: the tasks of the chain.
+            now: time in seconds.
+            load: load of each region.
+            switch: whether another chain may be stopped.
+
+        Returns:
+            The regions, and the launch; None if no region is available.
         """
         for i, region in enumerate(self.regions):
             if region.free and region.chain == chain and self.victim_cache:
+                # The bitstream is still loaded, so a victim serves at once, unless it was
+                # de-scheduled while loading.
                 again = replace(region, scheduled=True, ready=max(now, region.ready), since=now)
                 return self._with(i, again), Launch("victim", (i,), again.ready)
         place = self._free()
@@ -191,7 +201,7 @@ class SimRegions:
         )
 
     def deschedule(self, region: int, now: float) -> SimRegions:
-        """Let a region serve no more; its chain stays as a victim, if there is a victim cache."""
+        """Stop serving packets in a region; a victim cache keeps its chain there."""
         old = self.regions[region]
         return self._with(region, replace(old, scheduled=False, since=now, pinned=False))
 
@@ -202,6 +212,7 @@ class SimRegions:
 
     def _free(self) -> int | None:
         """Return an empty region, else the one with the oldest victim."""
+        # False sorts before True: an empty region costs no victim.
         free = [(bool(r.chain), r.since, i) for i, r in enumerate(self.regions) if r.free]
         return min(free)[2] if free else None
 

@@ -24,20 +24,20 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head,
 
 @dataclass(frozen=True)
 class PolicyFigures:
-    """Figures of a card under one policy; all of them simulated.
+    """Simulated figures of a card under one policy.
 
     Attributes:
-        policy: its name.
-        title: in words.
-        tenants: in the scenario's order.
-        gbps: of all tenants together.
-        jain: Jain's index of what tenants got over what was due to them, at most 1 each.
+        policy: name of the policy.
+        title: description of the policy in one line.
+        tenants: figures of the tenants, in the scenario's order.
+        gbps: bandwidth of all tenants together.
+        jain: Jain's index of the tenants' service over their due, each capped at 1.
         jain_over_time: the same for each bin of time.
-        utilisation: share of time in which tasks took packets, over bins and regions.
-        regions: the same by region.
-        utilisation_over_time: (bins, regions).
-        work_over_time: (bins, tenants) area that a tenant kept busy, over all area.
-        launches: how often chains were launched, by the way.
+        utilisation: share of time in which tasks accepted packets, over all bins and regions.
+        regions: the same for each region.
+        utilisation_over_time: the same for each bin and region; shape (bins, regions).
+        work_over_time: area that a tenant kept busy, over the whole area; shape (bins, tenants).
+        launches: number of events of each kind; launches are counted by their way.
         events: launches and failures.
     """
 
@@ -63,6 +63,7 @@ def figures_of(trace: CardTrace) -> PolicyFigures:
     dues = np.array([_due(trace, t.name, edges) for t in scenario.tenants])
     over_time = []
     for i in range(scenario.bins):
+        # Capped: a tenant that gets what others left must not count as unfair to them.
         got = [min(1.0, served_share(t.timeline_gbps[i], *dues[j, :, i]))
                for j, t in enumerate(tenants)]  # fmt: skip
         over_time.append(jain_index(got))
@@ -89,12 +90,14 @@ def figures_of(trace: CardTrace) -> PolicyFigures:
 def _due(
     trace: CardTrace, tenant: str, edges: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Gb/s that a tenant offered and was entitled to in each bin of time."""
+    """Compute the Gb/s that a tenant offered and was entitled to in each bin of time."""
     owner = trace.scenario.tenant_of[tenant]
     hz = trace.scenario.board.clock_hz
     offered, entitled = np.zeros(len(edges) - 1), 0.0
     for graph in trace.scenario.graphs:
         if graph.tenant == tenant:
+            # A graph without arrivals gets one of 0 bytes, because binned() needs an array of
+            # pairs.
             came = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
             offered += binned(came[:, 0] / hz, came[:, 1] * 8 / 1e9, edges)
             entitled += graph.entitled * graph.load.mean_bytes * 8 / 1e9
@@ -135,6 +138,7 @@ def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantF
         share=served_share(gbps, offered, entitled),
         latency_ns=percentiles(latency),
         core_ns=percentiles((left - admitted) / hz * 1e9),
+        # Only the adapting policy limits everyone at ingress, and the bound rests on that.
         bound_ns=_bound(trace, name) if trace.policy.adapts else None,
         mean_ns=float(latency.mean()) if len(latency) else 0.0,
         most_queued=(max(c.most_queued for c in counts), max(c.most_inside for c in counts)),
@@ -152,7 +156,7 @@ def _bound(trace: CardTrace, tenant: str) -> float:
 
 
 def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
-    """Tables of several policies, side by side; every figure in them is simulated."""
+    """Make tables of several policies, side by side; every figure in them is simulated."""
     cards = tuple(
         (
             f.policy,

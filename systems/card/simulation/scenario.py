@@ -20,15 +20,16 @@ class SimTask:
     """A network task as the simulation runs it: a pipeline that packets enter one by one.
 
     Attributes:
-        name: full name, as graphs and chains have it.
+        name: full name, as used in graphs and chains.
         latency: clock cycles from a packet's start to its result.
-        interval: least clock cycles between the starts of two packets.
-        gbps: bandwidth of frames that it sustains at most.
-        credits: packets that it may hold, those that wait at it included.
-        area: of one instance, in units of the caller's.
+        interval: minimum clock cycles between the starts of two packets.
+        gbps: maximum bandwidth of frames.
+        credits: maximum number of packets in the task, including waiting ones.
+        area: area of one instance, in the caller's units.
         memory_pages: pages of its tenant's on-board memory that its packets touch.
-        per_inference: whether only packets at which a flow is decided take its interval.
-        turns: whether the tasks of a region that say so take turns, as those of one core do.
+        per_inference: whether only packets at which a flow is decided take the interval.
+        turns: whether the task takes turns with the region's other such tasks, as tasks of one core
+            do.
     """
 
     name: str
@@ -42,13 +43,19 @@ class SimTask:
     turns: bool = False
 
     def busy(self, packet_bytes: int, clock_hz: float, decides: bool = True) -> int:
-        """Clock cycles before the next packet may start."""
+        """Return the clock cycles until the next packet may start."""
         if self.per_inference and not decides:
             return 1
         return max(self.interval, math.ceil(packet_bytes * 8 * clock_hz / (self.gbps * 1e9)))
 
     def seconds(self, packet_bytes: float, clock_hz: float, deciding: float = 1.0) -> float:
-        """Mean seconds of an instance that a packet takes, a share of which decides a flow."""
+        """Return the mean seconds that a packet takes of an instance.
+
+        Args:
+            packet_bytes: mean length of a frame.
+            clock_hz: clock of the task.
+            deciding: share of packets at which a flow is decided.
+        """
         interval = self.interval
         if self.per_inference:
             return (interval * deciding + 1 - deciding) / clock_hz
@@ -59,25 +66,26 @@ class SimTask:
 class Board:
     """The parts of a card other than tasks.
 
-    The cycles are SuperNIC's (section V-B): 16 to schedule a chain, and 196 ns at 250 MHz, 49
-    cycles, from the parser to the port without any task.
+    The defaults are SuperNIC's (section V-B): 16 cycles to schedule a chain, and 196 ns at 250 MHz
+    (49 cycles) from the parser to the port without any task.
 
     Attributes:
-        clock_hz: of scheduler and tasks.
+        clock_hz: clock of the scheduler and the tasks.
         schedule: cycles of one pass of the scheduler.
         schedule_interval: cycles between two decisions of the scheduler.
-        head_interval: cycles between two of them about packets of one graph.
-        fixed: further cycles that each packet takes once, before (two thirds) and after its tasks.
-        link_gbps: of the port, in and out.
-        ingress_queue: packets of a graph that may wait for its bucket.
-        store: packets of a graph that may be in the card at once.
-        monitor: seconds between two looks at the load.
-        watchdog: cycles after which a task that gives no result is cut off.
-        hold: seconds that a chain serves at least before a context switch takes its region.
+        head_interval: cycles between two decisions about packets of the same graph.
+        fixed: further cycles that each packet takes once, two thirds before its tasks and a third
+            after.
+        link_gbps: bandwidth of the port, in and out.
+        ingress_queue: maximum number of a graph's packets that wait for its bucket.
+        store: maximum number of a graph's packets in the card.
+        monitor: seconds between two measurements of the load.
+        watchdog: cycles after which a task without a result is cut off.
+        hold: minimum seconds that a chain serves before a context switch takes its region.
         frames: pages of on-board memory.
-        costs: of changing regions.
-        timing: of on-board memory.
-        scaling: when instances come and go.
+        costs: duration of changes of regions.
+        timing: duration of accesses to on-board memory.
+        scaling: thresholds of scaling.
     """
 
     clock_hz: float = 250e6
@@ -98,22 +106,23 @@ class Board:
 
     @property
     def wire(self) -> float:
-        """Seconds of the port that a byte takes."""
+        """Seconds that a byte takes on the port."""
         return 8 / (self.link_gbps * 1e9)
 
 
 @dataclass(frozen=True)
 class SimGraph:
-    """Packets of one UID.
+    """A graph of tasks with its traffic: the packets of one UID.
 
     Attributes:
-        name: unique on the card.
-        tenant: whose it is.
-        flow: the tasks that they run through.
-        load: what arrives.
-        entitled: packets a second that are due to it: the rate of its bucket when all is contended.
-        weight: its weight where time is shared.
-        burst: packets that its bucket lets through at once after a pause.
+        name: name, unique on the card.
+        tenant: name of its tenant.
+        flow: tasks that its packets run through.
+        load: traffic that arrives.
+        entitled: packets per second that it is entitled to, which is the rate of its bucket if all
+            contend.
+        weight: weight in the sharing of time.
+        burst: packets that its bucket admits at once after a pause.
         deciding: share of packets at which its meter decides a flow.
     """
 
@@ -128,7 +137,7 @@ class SimGraph:
 
     @property
     def chains(self) -> tuple[Chain, ...]:
-        """Series of tasks between its forks and joins, each a chain of its own."""
+        """The series of tasks between forks and joins, each as a chain of its own."""
         return tuple(_chains(self.flow))
 
 
@@ -137,11 +146,11 @@ class SimTenant:
     """A tenant of the card.
 
     Attributes:
-        name: unique.
-        weight: share of the regions that is due to it.
+        name: name, unique on the card.
+        weight: weight of the tenant in the sharing of regions.
         arrives: second at which its graphs are deployed.
         leaves: second from which on it sends nothing; its chains are then de-scheduled.
-        pages: on-board memory that it is entitled to.
+        pages: pages of on-board memory that it is entitled to.
     """
 
     name: str
@@ -156,7 +165,7 @@ class PlacedChain:
     """A chain in a region.
 
     Attributes:
-        chain: its tasks.
+        chain: tasks of the chain.
         owner: the only tenant that may use it; empty for all.
     """
 
@@ -169,13 +178,13 @@ FailureKind = Literal["stuck", "lost"]
 
 @dataclass(frozen=True)
 class Failure:
-    """Something that breaks.
+    """A failure of a region.
 
     Attributes:
-        at: second.
-        region: where.
-        kind: ``stuck``: its tasks give no more results until the watchdog has the region loaded
-            again; ``lost``: the region is gone for good.
+        at: time in seconds.
+        region: number of the region.
+        kind: ``stuck``: its tasks give no results until the watchdog has the region reloaded.
+            ``lost``: the region is gone for good.
     """
 
     at: float
@@ -185,19 +194,20 @@ class Failure:
 
 @dataclass(frozen=True)
 class Scenario:
-    """All that a simulation needs besides a policy and a seed.
+    """Everything that a simulation needs besides a policy and a seed.
 
     Attributes:
         board: the card.
-        tasks: by name.
-        tenants: in order.
-        graphs: of all tenants.
-        regions: how many there are.
-        region_area: units of area of each; tasks of a chain have to fit in.
-        placed: chains at the start, a region each, from region 0.
-        seconds: how long.
-        failures: what breaks.
-        bins: of time, for figures over time.
+        tasks: tasks by name.
+        tenants: tenants in order.
+        graphs: graphs of all tenants.
+        regions: number of regions.
+        region_area: area of each region; the tasks of its chain must fit in it.
+        placed: chains at the start, one for each region from region 0.
+        seconds: simulated time.
+        failures: failures of regions.
+        bins: number of bins for figures over time.
+        tenant_of: tenants by name.
     """
 
     board: Board
@@ -213,10 +223,11 @@ class Scenario:
     tenant_of: Mapping[str, SimTenant] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # The class is frozen; a dataclass assigns its own fields in the same way.
         object.__setattr__(self, "tenant_of", {t.name: t for t in self.tenants})
 
     def times(self, graph: SimGraph) -> dict[str, float]:
-        """Seconds of an instance of each task that a packet of a graph takes on average."""
+        """Return the mean seconds that a packet of a graph takes of each task's instance."""
         size = graph.load.mean_bytes
         return {
             name: self.tasks[name].seconds(size, self.board.clock_hz, graph.deciding)

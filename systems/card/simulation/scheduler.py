@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The card's packet scheduler: credits of chains, and the order of packets.
 
-SuperNIC, section IV-D: if all tasks of a chain that a packet needs have a credit, one of each is
-reserved and the packet runs through the chain without the scheduler. Otherwise it goes to its first
-task alone, on to the next tasks that have a credit, and back to the scheduler at one without. A
-credit is the right to a place in a task, so that no queue at a task can overflow. Virtual start
-times (DRFQ) decide which tenant's packet is next.
+SuperNIC, section IV-D: a credit is the right to a place in a task, so that no queue at a task can
+overflow. If all tasks of a chain that a packet needs have a credit, one of each is reserved, and
+the packet runs through the chain without the scheduler. Otherwise it goes to its first task alone,
+continues to the next tasks while they have credits, and returns to the scheduler at the first
+without. Virtual start times (DRFQ) decide which tenant's packet is next.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Server:
         Returns:
             The cycle at which its result is ready.
         """
+        # A pipeline is busy for its interval, but holds the packet for its latency.
         start = max(now, self.turns.next_start)
         self.turns.next_start = start + busy
         return start + latency
@@ -57,9 +58,9 @@ class ChainInstance:
     """A chain that runs in a region.
 
     Attributes:
-        region: number of the region; chains whose tasks are scheduled one by one share its ports.
-        chain: its tasks.
-        servers: by task.
+        region: number of the region. Chains whose tasks are scheduled one by one share its ports.
+        chain: tasks of the chain.
+        servers: server of each task.
         owner: the only tenant that may use it; empty for all.
         open: whether packets may be sent to it.
         stuck: whether its tasks have stopped giving results.
@@ -82,7 +83,7 @@ class ChainInstance:
 
 @dataclass(frozen=True)
 class Grant:
-    """Destination of a packet: tasks of an instance, with a credit of each reserved."""
+    """Destination of a packet: tasks of an instance, each with a reserved credit."""
 
     instance: ChainInstance
     tasks: Chain
@@ -129,6 +130,8 @@ class Scheduler:
 
     def _changed(self, instances: list[ChainInstance]) -> None:
         self._instances = instances
+        # Candidates are searched once per tenant and chain; any change of instances outdates
+        # them.
         self._found.clear()
         self._counted = Counter(task for i in instances for task in i.chain)
 
@@ -141,7 +144,7 @@ class Scheduler:
         return iter(self._instances)
 
     def candidates(self, tenant: str, tasks: Chain) -> Sequence[tuple[int, ChainInstance]]:
-        """Instances that run the first tasks for a tenant, with how many of the tasks they run."""
+        """Return the instances that run a tenant's first tasks, with the number that each runs."""
         key = (tenant, tasks)
         if key not in self._found:
             own = [i for i in self._instances if i.owner in ("", tenant)]
@@ -167,6 +170,7 @@ class Scheduler:
     def dispatch(self) -> None:
         """Grant credits to waiting packets, the lowest virtual start time first."""
         now = int(self._env.now)
+        # Only heads compete: packets of one queue must not overtake each other.
         heads = [
             (line[0].tag, queue)
             for queue, line in self._queues.items()
@@ -193,7 +197,7 @@ class Scheduler:
         ready.callbacks.append(lambda _: self.dispatch())
 
     def _grant(self, waiting: _Waiting) -> Grant | None:
-        """Grant credits for as many tasks as possible; None if the first task has none anywhere."""
+        """Grant credits for as many tasks as possible; None if the first has none anywhere."""
         fallback: ChainInstance | None = None
         whole: tuple[int, ChainInstance] | None = None
         for count, instance in self.candidates(waiting.tenant, waiting.tasks):
@@ -201,6 +205,8 @@ class Scheduler:
             if whole is not None and count < whole[0]:
                 break
             if all(instance.servers[t].free for t in waiting.tasks[:count]):
+                # Among instances with room for as many tasks, the least used comes next
+                # (round-robin).
                 if whole is None or instance.used < whole[1].used:
                     whole = (count, instance)
             elif fallback is None and instance.servers[waiting.tasks[0]].free:
@@ -215,6 +221,8 @@ class Scheduler:
         for task in tasks:
             instance.servers[task].free -= 1
         instance.used += 1
+        # The scheduler decides once per interval, so later grants of this cycle wait for their
+        # slot.
         slot = max(int(self._env.now), self._next_slot)
         self._next_slot = slot + self._interval
         return Grant(instance, tasks, slot - int(self._env.now))

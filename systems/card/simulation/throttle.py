@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fair ingress rates of graphs: fair shares of the tasks' time, for the observed load.
+"""Compute fair ingress rates of graphs from their share of the tasks' time and their load.
 
-SuperNIC, section IV-E, step 2: dominant shares of time as in DRFQ, for the load meant for each
-task, enforced at ingress alone.
+SuperNIC, section IV-E, step 2: graphs get dominant shares of time as in DRFQ, for the load offered
+to each task. The shares are enforced at ingress alone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class OfferedLoad:
 
     Attributes:
         load: arriving packets per second.
-        entitled: packets per second that it is entitled to, whatever others send.
+        entitled: packets per second that the graph is entitled to, whatever others send.
         weight: weight of the graph.
-        times: seconds of an instance of each task that a packet takes.
+        times: seconds that a packet takes of an instance of each task.
     """
 
     load: float
@@ -32,15 +32,18 @@ class OfferedLoad:
 def fair_rates(
     demands: Mapping[str, OfferedLoad], instances: Mapping[str, float]
 ) -> dict[str, float]:
-    """Compute each graph's packets per second: its due, then max-min over dominant time shares.
+    """Compute the packets per second of each graph: its entitlement, then max-min dominant shares.
 
-    First all graphs rise to the smaller of load and entitlement. The rest goes to the loads beyond
-    that, and at last to loads that may rise before the next window. Graphs rise together in
-    dominant share over weight, until a load is met or a task is full.
+    All graphs first rise to the smaller of load and entitlement. The remaining time goes to loads
+    above the entitlement, and then to loads that may still rise before the next window. Graphs rise
+    together in dominant share over weight, until a load is met or a task is full.
 
     Args:
         demands: demand of each graph, by name.
         instances: number of instances of each task; a fraction if one is shared with others.
+
+    Returns:
+        Packets per second of each graph.
     """
     rates = dict.fromkeys(demands, 0.0)
     left = dict(instances)
@@ -69,6 +72,7 @@ def _fill(
         speed[graph] = demand.weight / dominant if dominant else 0.0
     rising = {g for g in demands if speed[g] > 0 and rates[g] < caps[g]}
     while True:
+        # Relative to the task's size: differences of floats do not reach 0 exactly.
         rising = {g for g in rising if all(left[t] > 1e-9 * instances[t] for t in demands[g].times)}
         if not rising:
             return
@@ -79,10 +83,11 @@ def _fill(
         to_cap = {g: (caps[g] - rates[g]) / speed[g] for g in rising}
         to_full = {t: left[t] / p for t, p in pull.items()}
         step = min(*to_cap.values(), *to_full.values())
+        # Sorted, because the order of float additions must not depend on the hashing of a set.
         for graph in sorted(rising):
             rates[graph] += step * speed[graph]
-        # The graph or task that set the step is done regardless of rounding, so every round ends
-        # one.
+        # The graph or task that set the step is done regardless of rounding. Every round ends
+        # one of them, so the loop terminates.
         for task, p in pull.items():
             left[task] = 0.0 if to_full[task] <= step else left[task] - step * p
         rising = {g for g in rising if to_cap[g] > step}

@@ -16,7 +16,7 @@ from n3ic.systems.card.simulation.scenario import Scenario
 
 @dataclass
 class DepartedPackets:
-    """Packets of a graph that left, in the order in which they did; times in clock cycles."""
+    """Packets of a graph that left, in the order of departure; times are in clock cycles."""
 
     arrived: list[int] = field(default_factory=list)
     admitted: list[int] = field(default_factory=list)
@@ -30,14 +30,14 @@ class GraphCounts:
     """Counts of a graph's packets.
 
     Attributes:
-        arrived: packets that came.
-        arrivals: cycle and bytes of each.
-        dropped: by reason.
-        queued: those that wait at the ingress.
-        inside: those in the card.
-        most_queued: the most that ever waited.
-        most_inside: the most that ever were in the card.
-        admitted: cycle and cost of each that its bucket let through.
+        arrived: number of packets that arrived.
+        dropped: number of dropped packets, by reason.
+        queued: number of packets waiting at the ingress.
+        inside: number of packets in the card.
+        most_queued: maximum of ``queued`` so far.
+        most_inside: maximum of ``inside`` so far.
+        admitted: cycle and cost of each packet that the bucket admitted.
+        arrivals: cycle and length in bytes of each packet.
     """
 
     arrived: int = 0
@@ -52,13 +52,13 @@ class GraphCounts:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was done about the load or a failure, for reports.
+    """An action of the control plane, or a failure.
 
     Attributes:
-        time: second.
-        what: how a chain was launched, ``de-schedule``, ``cut-off``, ``lost``.
-        region: where; -1 for none.
-        chain: of which tasks.
+        time: time in seconds.
+        what: the way a chain was launched, or ``de-schedule``, ``cut-off`` or ``lost``.
+        region: number of the region; -1 if the event concerns no region.
+        chain: tasks of the chain.
     """
 
     time: float
@@ -72,15 +72,16 @@ class CardTrace:
     """The record of a simulation.
 
     Attributes:
-        scenario: what was simulated.
-        policy: how the card was shared.
-        seed: of what was random.
+        scenario: the simulated scenario.
+        policy: the policy of sharing the card.
+        seed: random seed.
         served: packets that left, by graph.
-        counts: by graph.
-        utilisation: (bins, regions) share of time in which a region's tasks took packets.
-        work: (bins, tenants) area that a tenant's packets kept busy, over all area.
-        events: in the order of their times.
-        rates: cycle and rate, packets a second, of each graph's bucket, as it changed.
+        counts: packet counts, by graph.
+        utilisation: share of time in which each region's tasks accepted packets; shape (bins,
+            regions).
+        work: area that each tenant's packets kept busy, over the whole area; shape (bins, tenants).
+        events: events in the order of time.
+        rates: changes of each graph's bucket, as pairs of cycle and packets per second.
     """
 
     scenario: Scenario

@@ -36,6 +36,7 @@ def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> 
                 f"{name}: {error}: train with n3ic train --input-of the card's network, or export "
                 "the card anew"
             ) from error
+    # All values exist before the first write, so a network that does not fit changes nothing.
     with ExitStack() as stack:
         tables = _tables(interface, stack)
         for graph in image.card.graphs:
@@ -44,6 +45,7 @@ def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> 
                     f"{interface}: UID {graph.uid} of its program is not that of {graph.name}, "
                     "expected the program of this export"
                 )
+        # Networks before graphs: an added graph must find its networks in their slots.
         for slot, value in values.items():
             tables.set_network(slot, value)
         for graph in image.card.graphs:

@@ -56,6 +56,7 @@ class XdpCardImage:
     def graph_value(self, graph: SoftwareGraph) -> bytes:
         """Return ``struct graph``."""
         runs = [n for b in graph.branches for n in (self.slots[b.task], b.model.input.n_bits)]
+        # struct graph has room for the most branches of any graph.
         runs += [0] * (2 * self.branches - len(runs))
         join, rules = _JOINS.index(graph.join), len(graph.rules)
         head = [graph.tenant, graph.input_bytes, rules, join, len(graph.branches), *runs]
@@ -125,6 +126,7 @@ def _values(image: XdpCardImage) -> dict[str, object]:
         "carried": _CARRIED[card.carrier],
         "slots": SLOTS,
         "tenants": len(card.tenants),
+        # The kernel fixes the size of a map when it is created.
         "graphs": 2 * len(card.graphs),  # room for future graphs
         "rules": RULES,
         "ports": PORTS,
@@ -177,9 +179,8 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     for rule in graph.rules:
         if rule.action not in _ACTIONS:
             raise CardError(
-                f"{graph.name}: target xdp answers frames where they come from, marked or not, "
-                f"forwards or drops them: it does not {rule.action} them, as an XDP program can "
-                "copy no frame"
+                f"{graph.name}: target xdp does not {rule.action} frames, because an XDP program "
+                "can copy no frame: expected forward, drop or mark"
             )
         if rule.action == "mark" and card.carrier != "udp-port":
             raise CardError(
@@ -187,7 +188,7 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
                 f"frames of {card.carrier!r} have no DSCP"
             )
         if any(c >= _CLASSES for c in rule.classes):
-            raise CardError(f"{graph.name}: rules of target xdp are about {_CLASSES} classes")
+            raise CardError(f"{graph.name}: rules of target xdp name classes below {_CLASSES}")
 
 
 def _rule(rule: SoftwareRule) -> bytes:

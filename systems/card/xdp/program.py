@@ -91,10 +91,11 @@ class CardProgram(CardTables):
             slots = [int(s["slot"]) for s in tables["slots"]]
             networks = [(directory / "networks" / f"{s}.bin").read_bytes() for s in slots]
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise VerifyError(f"{directory}: no export of a card for XDP: {error}") from error
+            raise VerifyError(f"{directory}: not an export of a card for XDP: {error}") from error
         self.object = libbpf.BpfObject(compiled(files, PROGRAM), "card.o")
         super().__init__(self.object.maps)
         self.program = self.object.programs[PROGRAM_NAME]
+        # Tables are full before the program is attached, so no frame meets an empty slot.
         for index, value in enumerate(values):
             self.set_tenant(index, value)
         for slot, value in zip(slots, networks, strict=True):
@@ -134,7 +135,7 @@ class CardProgram(CardTables):
             room: number of classes that a result has room for.
         """
         held = self.maps["scratches"].each_cpu(0)[cpu]
-        size = 4 * (room + 3)  # struct network_result: behind the scores verdict, class, margin
+        size = 4 * (room + 3)  # struct network_result: scores, then verdict, class and margin
         return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
 
     def counters(self, tenant: int) -> dict[str, int]:
@@ -157,6 +158,7 @@ def _index(interface: str) -> int:
 @contextmanager
 def one_cpu() -> Iterator[int]:
     """Keep this thread on one CPU, and return its number."""
+    # The scores are in a per-CPU map, so the run and the read must happen on one CPU.
     allowed = os.sched_getaffinity(0)
     chosen = max(allowed)
     os.sched_setaffinity(0, {chosen})

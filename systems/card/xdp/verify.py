@@ -51,7 +51,7 @@ def _run(image: XdpCardImage, program: CardProgram, cpu: int, packets: int) -> C
                 sent += 1
                 seen = program.send(other)
                 if seen.result not in (PASS, DROP) or seen.data != other:
-                    raise VerifyError("the card: a frame that asks nothing was answered")
+                    raise VerifyError("the card: a frame that is no request was answered")
         sent += 1
         seen = program.send(each.frame)
         check_frame(card, each, seen)
@@ -101,6 +101,7 @@ def leaving(card: SoftwareCard, asked: RequestFrame) -> tuple[int, bytes]:
     frame = bytearray(asked.frame)
     frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
     if card.carrier == "udp-port":
+        # The payload has changed, and a UDP checksum of 0 means none (RFC 768).
         frame[40:42] = bytes(2)
     if rule is not None and rule.action == "forward" and rule.value:
         return REDIRECT, bytes(frame)

@@ -128,6 +128,7 @@ def _check_installed() -> None:
 def _mpiexec(ranks: int) -> list[str]:
     """Return the command that starts ranks, oversubscribed if there are fewer cores."""
     said = subprocess.run(["mpiexec", "--version"], capture_output=True, text=True, check=False)
+    # Only Open MPI knows the options below; it refuses to run as root without one.
     if "Open" not in said.stdout:
         return ["mpiexec", "-n", str(ranks)]
     cores = os.cpu_count() or 1
@@ -155,10 +156,12 @@ def on_cores(work: Workload, alone: float, ranks: int, messages: Messages) -> fl
         if ranks == 1:
             continue
         if stage.gathered.any():
+            # In the ring algorithm every rank passes on one part per step, n - 1 times.
             each = messages.latency + float(stage.gathered.max()) / messages.bytes_per_s
             seconds += (ranks - 1) * each
         if stage.halo.any():
             seconds += 2 * (messages.latency + float(stage.halo.max()) / messages.bytes_per_s)
         if stage.local.any():
+            # A barrier by dissemination takes log2(n) messages; a stage has two barriers.
             seconds += 2 * ceil(log2(ranks)) * messages.latency
     return seconds

@@ -93,6 +93,7 @@ def _gemm(problem: KernelProblem, comm: Comm) -> Run:
     left, right = _dense(rng, n, n), _dense(rng, n, n)
     part = _part(n, comm)
     left, right = left[part].copy(), right[part].copy()
+    # The exchange is inside the timed function: it is what the ring is compared with.
     return lambda: left @ _gathered(comm, right, n)
 
 
@@ -186,6 +187,7 @@ def _conv2d(problem: KernelProblem, comm: Comm) -> Run:
     rng = np.random.default_rng(problem.seed)
     image, kernel = _dense(rng, n, n), _dense(rng, window, window)
     part = _part(n, comm)
+    # The halo rows of the first and the last rank stay 0, as at the edge of an image.
     mine = np.zeros((part.stop - part.start + 2 * halo, n + 2 * halo), dtype=np.float32)
     mine[halo : len(mine) - halo, halo : halo + n] = image[part]
     up = comm.rank - 1 if comm.rank else _nobody()
@@ -227,6 +229,7 @@ def _binary(problem: KernelProblem, comm: Comm) -> Run:
         output=OutputLayer(mine, bias=np.zeros(len(mine), dtype=np.int32)),
         classes=tuple(f"n{i}" for i in range(len(mine))),
     )
+    # Every neuron fires at half of its inputs, rounded up.
     fires = -(-problem.size // 2)
 
     def run() -> NDArray[Any]:

@@ -44,6 +44,7 @@ def _problem(data: dict[str, Any]) -> KernelProblem:
 def _timed(problem: KernelProblem, comm: Comm, repeats: int) -> dict[str, Any]:
     """Measure elapsed and processor seconds of each repetition, and a checksum of the result."""
     run = prepare(problem, comm)
+    # The first run is not timed: it fills caches and opens connections between ranks.
     out = run()
     seconds, processor = [], []
     for _ in range(repeats):
@@ -52,6 +53,7 @@ def _timed(problem: KernelProblem, comm: Comm, repeats: int) -> dict[str, Any]:
         out = run()
         spent = time.process_time() - spent
         comm.Barrier()
+        # A kernel has ended when its slowest rank has.
         seconds.append(max(comm.allgather(time.perf_counter() - began)))
         processor.append(max(comm.allgather(spent)))
     sums = comm.allgather(int(np.rint(out.astype(np.float64)).sum()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image that the driver writes into a card: addresses, the share's STATUS packet, weights.
+"""The image that the driver writes into a card: addresses, STATUS packet of the share, weights.
 
 Words have 32 bits. Bits 31:28 of the address say what is written:
 
@@ -52,7 +52,7 @@ _MAC_BYTES = 6
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Address of a station of the ring.
+    """Address of an endpoint of the ring.
 
     Attributes:
         mac: six bytes: address of its Ethernet port, or of the router before it.
@@ -66,7 +66,7 @@ class EndpointAddress:
 
     @property
     def words(self) -> list[int]:
-        """The 96 bits in the card's word order."""
+        """The 96 bits as words, in the card's order."""
         octets = self.mac + ipaddress.IPv4Address(self.ip).packed + self.port.to_bytes(2, "big")
         if len(self.mac) != _MAC_BYTES:
             raise ValueError(f"a MAC address has {_MAC_BYTES} bytes, got {len(self.mac)}")
@@ -145,8 +145,8 @@ def node_image(
         placement: placement of the model.
         node: number of the card's node.
         own: address of the card.
-        predecessor: address of the station that sends tasks to the card.
-        successor: address of the station that the card sends to.
+        predecessor: address of the endpoint that sends tasks to the card.
+        successor: address of the endpoint that the card sends to.
         resend_ms: milliseconds until an unacknowledged packet is resent.
 
     Raises:
@@ -162,6 +162,7 @@ def node_image(
         resend_ms,
     ]
     found = _only_share(placement, node)
+    # A node without a share is a relay: it passes on all packets, and its STATUS is empty.
     if found is None:
         relay = _status(model, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
         return NodeImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
@@ -173,12 +174,14 @@ def node_image(
     mask = None if layer.mask is None else layer.mask[held]
     part = Connections(layer.weights[held], mask=mask)
     if by_inputs:
+        # Partial popcounts leave without a threshold: the reducer adds them and applies it.
         limits = np.zeros(part.n_outputs, dtype=np.int32)
     else:
         limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
         limits = limits[share.start : share.end]
     slices = -(-part.n_words // SLICE_WORDS)
     size = NodeSize(
+        # At least the defaults: cards that differ only in content then share one compiled program.
         row_w=max(NodeSize.row_w, _bits(part.n_outputs * slices)),
         neuron_w=max(NodeSize.neuron_w, _bits(part.n_outputs)),
         words_w=max(NodeSize.words_w, _bits(slices * SLICE_WORDS)),
@@ -188,6 +191,7 @@ def node_image(
     # The card refuses a packet that sets one of these pad bits, which would be counted as inputs.
     pad = ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF
     settings = [*links, leaving, out_end, part.n_outputs, pad, len(replicas)]
+    # The card counts whole words, so a share of inputs ends with its last word.
     end = share.start + WORD_BITS * part.n_words if by_inputs else share.end
     offset = share.start // WORD_BITS if by_inputs else 0
     kind = (2 if by_inputs else 1, 1 << size.slot_w, part.n_words, 1)
@@ -208,6 +212,7 @@ def _settings(
 ) -> NDArray[np.uint32]:
     words = np.frombuffer(status.encode(), dtype=">u4")
     everything = np.array([*settings, *words, *replicas], dtype=np.uint32)
+    # Settings, STATUS packet and replicas have fixed addresses, one after the other.
     return _writes(0, np.arange(len(everything)), everything)
 
 
@@ -241,6 +246,7 @@ def _leaving(placement: ModelPlacement, array: int, node: int) -> tuple[int, int
             f"node {node}: a card sends to at most {MAX_REPLICAS} replicas; layer "
             f"{array + 1} has {len(following.replicas)}; split it, or run the node as a process"
         )
+    # The destination is by range here; with replicas the card itself replaces it, row by row.
     head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
     return head, following.outputs, following.replicas
 
@@ -281,5 +287,5 @@ def _writes(
 
 
 def _bits(count: int) -> int:
-    """Address bits of a memory with ``count`` entries."""
+    """Return the address bits of a memory with ``count`` entries."""
     return (count - 1).bit_length()

@@ -32,6 +32,7 @@ def build(size: NodeSize) -> Path:
                 f"simulating a cluster's card needs {tool}: apt install {tool}"
             )
     sources = (*node_sources(), _HARNESS)
+    # The name covers everything that the program depends on, so a cached one is never outdated.
     what = hashlib.sha256(f"{simulate.version('verilator')} {size}".encode())
     for path in (*sources, simulate.HARNESS):
         what.update(path.read_bytes())

@@ -10,10 +10,10 @@ from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
 
 
 def node_resources(size: NodeSize | None = None) -> Resources:
-    """Resources of ``n3ic_cluster_node``, flattened, from ``synth_xilinx -family xc7``.
+    """Measure the resources of ``n3ic_cluster_node``, flattened, by ``synth_xilinx -family xc7``.
 
     Args:
-        size: its memories; the default ones if None.
+        size: sizes of the memories; None for the default ones.
 
     Raises:
         MissingDependencyError: Yosys is not installed.

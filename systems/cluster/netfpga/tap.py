@@ -117,6 +117,7 @@ class VirtualCard(SimulatedCardProcess):
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-card-")))
         image = work / "image.hex"
         image.write_text(self._image.text)
+        # The program inherits the open device, so it needs no rights of its own.
         descriptor = stack.enter_context(
             wire.device(self.device, address=f"{self._host.ip}/30", mac=self._host.mac.hex(":"))
         )
@@ -140,6 +141,7 @@ class VerilatedCards(CardSimulator):
         """Run a node's card, plugged in while the context is entered."""
         own = card_endpoint(node)
         before = host_endpoint(node, CARD_PORT + 1)
+        # On a ring of one node, predecessor and successor are both the home, with one socket.
         behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))
         image = node_image(model, placement, node, own=own, predecessor=before, successor=behind)
         found = SimulatedCard(
@@ -147,6 +149,7 @@ class VerilatedCards(CardSimulator):
         )
         with VirtualCard(image, node, loss=loss, seed=seed) as card:
             yield found
+        # The counters are printed when the program ends, so they exist only after the block.
         if card.counters is not None:
             found.counters.update(card.counters.summary)
 

@@ -3,8 +3,8 @@
 
 A ring runs in this process on real sockets. The first node's thread computes rows of several
 shapes, once with all weights and once only passing packets on. Its time is the sum of the costs of
-packets, datagrams, slices of weights and rows. The kernel is timed alone; least squares gives the
-others.
+packets, datagrams, slices of weights and rows. The cost of a slice is measured alone, and least
+squares gives the others.
 """
 
 from __future__ import annotations
@@ -95,9 +95,11 @@ def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) 
         model = random_model(shape, np.random.default_rng(0))
         into, out = slices_of(shape[0]), -(-shape[1] // SCORES_PER_PACKET)
         grams_in, grams_out = -(-into // MAX_PACKETS), -(-out // MAX_PACKETS)
+        # The first node computes: it receives the inputs and sends the scores.
         counts.append([into + out, grams_in + grams_out, 1.0])
         spent = _row_seconds(model, _all_on(model, 1, 1), rows) - slice_ * shape[1] * into
         seconds.append(spent)
+        # The first node relays: it receives and sends the inputs, and computes nothing.
         counts.append([2 * into, 2 * grams_in, 0])
         seconds.append(_row_seconds(model, _all_on(model, 2, 2), rows))
     a, b = np.array(counts), np.array(seconds) * 1e9
@@ -162,11 +164,13 @@ def _row_seconds(model: BinaryModel, placement: ModelPlacement, rows: int) -> fl
     inputs, took = pack(bits), np.inf
     try:
         with Session(model, placement, RingLink(ring, timing=timing), socks[0]) as session:
+            # The first row warms up caches and the compiled kernel.
             session.scores(inputs[:1])
             for _ in range(_REPEATS):
                 began = spent[0]
                 for row in inputs:
                     session.scores(row[None])
+                # The minimum is the run that other processes disturbed least.
                 took = min(took, spent[0] - began)
     finally:
         for thread in threads:

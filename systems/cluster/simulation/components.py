@@ -58,7 +58,7 @@ class SimNode:
     core: int = -1
 
     def slices(self, inputs: int) -> int:
-        """Number of operations of a neuron with ``inputs`` inputs."""
+        """Return the number of operations of a neuron with ``inputs`` inputs."""
         return -(-inputs // self.slice_bits)
 
     def slowed(self, factor: float) -> SimNode:
@@ -85,6 +85,7 @@ def sim_node(node: ClusterNode) -> SimNode:
         classify=seconds(f.classify),
         forward=seconds(f.forward),
         stream=seconds(f.stream),
+        # The simulator needs the delay of both as a whole: nothing else happens between them.
         pipeline=seconds(f.compute + f.result),
         rates={SLICE: 1 / seconds(f.slice_clocks), MAC: f.macs / seconds(1)},
         memory_bps=f.memory_bytes / seconds(1),
@@ -102,7 +103,7 @@ def sim_nodes(cluster: ClusterDescription) -> tuple[SimNode, ...]:
 
 
 def wire_seconds(packets: int, datagrams: int, sender: SimNode) -> float:
-    """Seconds that a sender's link needs for packets in ``datagrams`` datagrams."""
+    """Return the seconds that a sender's link needs for packets in ``datagrams`` datagrams."""
     return (packets * PACKET_BYTES + datagrams * EMPTY_BYTES) * 8 / sender.link_bps
 
 

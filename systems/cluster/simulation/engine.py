@@ -2,10 +2,10 @@
 """Simulate packets, or trains of packets, that travel round a ring of nodes.
 
 The handlers are those of FCsN (Guo et al., section IV-B). A node classifies each packet. The local
-part of its range goes to the kernel; if it needs remote data, it first waits for an RDMA task that
-reads the data from its owner's memory. The parts before and after the local part go on to the next
-node, one packet each. Each server (handlers, kernel, memory, link) serves one job after another.
-Equal packets move together in trains; ``train`` 1 simulates each packet.
+part of its range goes to the kernel. If it needs remote data, it first waits for an RDMA task,
+which reads the data from its owner's memory. The parts before and after the local part go on to the
+next node, one packet each. Each server (handlers, kernel, memory, link) serves one job after
+another. Equal packets move together in trains; ``train`` 1 simulates each packet.
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ class _Simulation:
         self.train = train
         shared = [0.0] * cores if cores else None
         self.handlers = [_Server(cores=shared if n.core >= 0 else None) for n in nodes]
+        # A process has one thread for packets and weights: its kernel is the same server as its
+        # handlers.
         self.kernels = [
             h if n.serial else _Server() for h, n in zip(self.handlers, nodes, strict=True)
         ]
@@ -176,6 +178,7 @@ class _Simulation:
         for number, stage in enumerate(workload.stages):
             for flow in stage.flows:
                 for node, _ in flow.work:
+                    # A flow without packets is work on the node's own data, and counts as one task.
                     job.open[number][node] += flow.packets or 1
         yield from self._at_home()
         nodes = [self.env.process(self._node(node, job)) for node in range(len(self.nodes))]
@@ -266,6 +269,7 @@ class _Simulation:
             yield self.env.timeout(done - self.env.now + sender.latency)
             busy = packets * receiver.packet + grams * receiver.datagram
             done = self.handlers[after].enter(self.env.now, busy)
+            # The acknowledgement takes the receiver's link, but nothing waits for it.
             answer = grams * EMPTY_BYTES * 8 / receiver.link_bps
             self.links[after].enter(self.env.now, answer)
             yield self.env.timeout(done - self.env.now + receiver.classify)
@@ -275,6 +279,7 @@ class _Simulation:
         """Count the new datagrams of packets that leave now; a waiting datagram is filled first."""
         together = min(sender.together, receiver.together, MAX_PACKETS)
         held, leaves = self.filling[node]
+        # Packets join a datagram as long as it has not left, as in the sender of link.py.
         if self.env.now < leaves and held + packets <= together:
             self.filling[node] = (held + packets, leaves)
             return 0
@@ -341,6 +346,7 @@ class _Simulation:
         packets = -(-int(stage.gathered[node]) // PACKET_BYTES)
         for size, _ in _trains(packets, max(self.train, -(-packets // _PIECES))) if packets else ():
             at = node
+            # Each part goes once round the ring, as in the ring algorithm of MPI_Allgather.
             for _ in range(count - 1):
                 to = at % count + 1
                 yield from self._send(at, size, to)
@@ -362,6 +368,7 @@ class _Simulation:
                 for node in range(len(self.nodes)):
                     yield from self._send(node, _BARRIER_PACKETS, (node + 1) % len(self.nodes))
 
+        # A single node has nobody to wait for.
         if len(self.nodes) > 2:
             self._all(iter([token()]))
 

@@ -101,7 +101,9 @@ def sweep(
     """
     found: list[Point] = []
     slice_bits = card.nodes(1)[1].slice_bits
+    # A slice is as wide as the nodes' memory; it decides how many operations a neuron takes.
     for problem in (replace(p, slice_bits=slice_bits) for p in problems):
+        # With barriers, because on a single node both models are the same computation.
         alone = simulate(workload(problem, 1), card.nodes(1), barrier=True).seconds
         for count in counts:
             progress(len(found) / len(problems) / len(counts), f"{problem.kernel}, {count} nodes")
@@ -177,6 +179,7 @@ def shrunk(problem: KernelProblem) -> KernelProblem:
     g, most = problem.graph, 2_000_000
     if problem.kernel != "gnn" or g.edges <= most:
         return problem
+    # Nodes shrink with the edges, so the mean degree stays that of the graph.
     share = most / g.edges
     return replace(
         problem, graph=replace(g, nodes=round(g.nodes * share), edges=round(g.edges * share))

@@ -23,6 +23,7 @@ def scaling_figure(points: Sequence[Point], weak: bool) -> Figure:
     rows = -(-len(kernels) // columns)
     figure = new_page(max(6.4, 3.2 * columns), 3.0 * rows + 0.9)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    # Panels of the grid that have no kernel stay empty.
     for panel in panels[len(kernels) :]:
         panel.set_axis_off()
     for panel, kernel in zip(panels, kernels, strict=False):

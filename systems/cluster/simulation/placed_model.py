@@ -52,6 +52,7 @@ def row_workload(placement: ModelPlacement, row: int, nodes: Sequence[SimNode]) 
             stages.append(_stage("sums", sums, nothing(placement.nodes)))
         sources = results_of(layer, row)
     for source in sources:
+        # Scores leave in the last stage, packed as the protocol packs them.
         stages[-1].results[source.node] = -(-(source.end - source.start) // SCORES_PER_PACKET)
     return Workload("placed", tuple(stages))
 
@@ -64,6 +65,7 @@ def _input_flows(
     if layer.split is LayerSplit.INPUT:
         for at in range(source.start, source.end, SLICE_BITS):
             end = min(at + SLICE_BITS, source.end)
+            # A packet of inputs may reach two owners if a share does not end with the packet.
             packets[tuple(o.node for o in owners if o.start < end and at < o.end)] += 1
     else:
         packets[tuple(o.node for o in owners)] = slices_of(source.end - source.start)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neural-network kernels on a ring: the tasks that each node spawns and the work that it does.
 
-Data is distributed as in FCsN (Guo et al., section IV-C). In dense and sparse products the
+Data is distributed as in FCsN (Guo et al., section IV-C). In dense and sparse products, the
 right-hand matrix is the data, divided by columns, and the left-hand matrix becomes tasks, so that
 no two nodes write the same output. In a sparse matrix-vector product the vector is divided, and
-partial results go to the owners of the rows. A convolution is divided by rows; RDMA fetches halos.
+partial results go to the owners of the rows. A convolution is divided by rows, and RDMA fetches
+halos.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class KernelProblem:
 
     def grown(self, nodes: int) -> KernelProblem:
         """Return a problem with ``nodes`` times the work, for weak scaling."""
+        # GEMM's work grows with the cube of the edge, that of the other kernels with its square.
         edge = {"gemm": cbrt(nodes)}.get(self.kernel, sqrt(nodes))
         g = self.graph
         size = self.size if self.kernel == "binary" else round(self.size * edge)
@@ -161,6 +163,7 @@ def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
             if counts[i, j]:
                 there = -(-int(counts[i, j]) // NONZEROS_PER_PACKET)
                 tasks.append(PacketTrain(i + 1, there, ((j + 1, float(counts[i, j])),)))
+                # A block has at most one partial sum per row, and no more than it has non-zeros.
                 sums = min(float(counts[i, j]), rows)
                 if i != j:
                     packets = -(-int(sums) // ELEMENTS)
@@ -288,6 +291,7 @@ def non_zeros(problem: KernelProblem, nodes: int) -> Array:
     total = problem.graph.edges if on_graph else round(problem.size**2 * problem.density)
     popular = np.arange(1, size + 1, dtype=np.float64) ** -problem.skew
     ends = np.cumsum([0, *_divided(size, nodes)])
+    # With more nodes than columns some blocks are empty, which reduceat() cannot express.
     blocks = np.add.reduceat(popular, ends[:-1]) if nodes <= size else np.ones(nodes)
     columns = blocks / blocks.sum()
     # In a graph, popular nodes also have many links, so rows are as skewed as columns.

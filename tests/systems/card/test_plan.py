@@ -164,7 +164,7 @@ def test_resources_that_the_card_lacks(two_tenants):
         plan_card(parse_card(text, "c.toml"))
     text = text.replace("lut", "units").replace("regions", "x")
     assert plan_card(parse_card(text)).problems != ()  # three units of one
-    with pytest.raises(CardError, match="expected fewer of them to be spare, got 2"):
+    with pytest.raises(CardError, match="expected fewer spare ones, got 2"):
         plan_card(parse_card(text.replace("[device]\n", "[device]\nregions = 2\nspare = 2\n")))
     bare = text.replace(
         "kind = 'policy'\nrules = [{ action = 'drop' }]\nneeds = { units = 3 }",

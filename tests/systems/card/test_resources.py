@@ -64,7 +64,7 @@ def test_a_networks_resources_come_from_its_report(folder, target, needed):
     assert budget.regions == exporter(target).device.card.regions
     planned = plan_card(described)
     assert planned.problems == ()
-    assert any("for want of a figure: t/act" in note for note in planned.notes)
+    assert any("no figure is known: t/act" in note for note in planned.notes)
 
 
 def test_cycles_are_those_of_the_reports_rate(folder):
@@ -106,9 +106,9 @@ def test_what_the_card_says_goes_before_the_report(folder):
         (
             'kind = "network"',
             'kind = "meter"',
-            r"c.toml:6: task 't/net': expected a model that has a meter, .*m.n3ic has none",
+            r"c.toml:6: task 't/net': expected a model with a meter, .*m.n3ic has none",
         ),
-        ("[[tenants]]", "regions = 2\nspare = 2\n[[tenants]]", r"fewer of them to be spare, got 2"),
+        ("[[tenants]]", "regions = 2\nspare = 2\n[[tenants]]", r"fewer spare ones, got 2"),
     ],
 )
 def test_errors_name_the_line(folder, old, new, said):
@@ -117,7 +117,9 @@ def test_errors_name_the_line(folder, old, new, said):
 
 
 def test_a_target_that_says_nothing_of_sharing(folder):
-    with pytest.raises(CardError, match=r"is not known: expected \[device.resources\]"):
+    with pytest.raises(
+        CardError, match=r"no sharing is defined for .*: expected \[device.resources\]"
+    ):
         plan_card(card(folder, "onnx"))
 
 

@@ -214,7 +214,7 @@ def in_slices(packet):
     ("wrong", "message"),
     [
         (lambda: list(held_rows().read(replace(SLICE, start=0, end=1))), "never written"),
-        (lambda: list(held_rows().arrived(replace(SLICE, start=7, end=8))), "not asked for"),
+        (lambda: list(held_rows().arrived(replace(SLICE, start=7, end=8))), "unrequested row"),
         (lambda: list(held_rows().arrived(replace(SLICE, end=3))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, count=7))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, offset=1))), "not a slice"),

@@ -252,7 +252,7 @@ def test_a_list_of_nodes_that_is_none_is_refused(tmp_path, text, said):
 def test_targets_without_a_memory_are_refused():
     with pytest.raises(UsageError, match="nowhere"):
         equal_nodes(2, "nowhere")
-    with pytest.raises(ClusterError, match="states the size of no memory"):
+    with pytest.raises(ClusterError, match="has no memory of known size"):
         equal_nodes(2, "p4")
 
 

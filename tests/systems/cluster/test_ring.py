@@ -185,7 +185,7 @@ def test_scores_that_nobody_asked_for_end_the_session():
     ring.start()
     ring.station.send([TaskPacket(PacketType.DATA, DataId.SCORES, 0, 2, 0, 3, row=4)])
     ring.network.run(lambda: ring.home.error)
-    assert "scores [0, 3) of row 4 came" in str(ring.home.error)
+    assert "unrequested scores [0, 3) of row 4" in str(ring.home.error)
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])

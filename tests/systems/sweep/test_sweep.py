@@ -63,7 +63,7 @@ def test_equal_networks_are_trained_once_and_what_cannot_be_is_said(table):
     assert refused[0].startswith("left out budget bytes 8, bits 64: 8 bytes of weights hold no")
     with pytest.raises(UsageError, match="none of these networks is possible; left out"):
         networks(table, {"budget_bytes": (8,), "bits": (64,)})
-    with pytest.raises(UsageError, match="for the weights of binary networks"):
+    with pytest.raises(UsageError, match="limits the weights of binary networks"):
         networks(table, {"budget_bytes": (512,), "family": ("spn",)})
 
 
@@ -259,6 +259,6 @@ def test_a_folder_with_other_files_is_left_alone(table, tmp_path):
 
 
 def test_a_target_that_estimates_nothing_is_refused(table, tmp_path):
-    with pytest.raises(UsageError, match="target nfp estimates nothing"):
+    with pytest.raises(UsageError, match="target nfp cannot estimate"):
         asked(table, tmp_path / "x", target="nfp")
     assert list(tmp_path.iterdir()) == []

@@ -2,10 +2,11 @@
 /*
  * card-exec: a card of several tenants as a filter of captures.
  *
- * Reads a capture (pcap, Ethernet) from standard input, answers the frames that ask a graph, and
- * writes all that are not dropped to standard output. A FIFO changes networks while frames flow, a
- * file before them, one command a line: `load NETWORK FILE`, `remove NETWORK`, and `tell FILE`,
- * which writes into a file that is there what became of the commands before it.
+ * Reads a capture (pcap, Ethernet) from standard input, answers the frames that name a graph, and
+ * writes all frames that are not dropped to standard output. Commands change networks: those of a
+ * FIFO while frames flow, those of a file before. A line is one command: `load NETWORK FILE`,
+ * `remove NETWORK`, or `tell FILE`, which writes the outcomes of the commands before it into an
+ * existing file.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -22,7 +23,7 @@
 
 enum { LONGEST = 1 << 16, LARGEST_WEIGHTS = 1 << 28 };
 
-/* A frame as the capture has it: its record's header, and its bytes. */
+/* A frame of a capture: its record's header, and its bytes. */
 struct frame {
     uint32_t header[4];
     uint8_t bytes[];
@@ -31,7 +32,7 @@ struct frame {
 struct control {
     struct card *card;
     const char *path;
-    char said[8192]; /* of the commands since the last `tell` */
+    char said[8192]; /* outcomes of the commands since the last `tell` */
     size_t length;
 };
 
@@ -59,7 +60,7 @@ static void *read_file(const char *path, size_t *size) {
     return bytes;
 }
 
-/* Says what became of a command, and keeps it for the next `tell`. */
+/* Prints the outcome of a command, and keeps it for the next `tell`. */
 static void note(struct control *control, const char *verb, const char *name, const char *why) {
     char *at = control->said + control->length;
     size_t room = sizeof control->said - control->length;
@@ -123,7 +124,7 @@ static int obey_once(struct control *control) {
     return 0;
 }
 
-/* A FIFO ends with each of its writers, and has further ones. */
+/* A FIFO ends when its last writer closes it, so it is opened again for the next one. */
 static void *obey(void *given) {
     while (obey_once(given) == 0)
         ;
@@ -169,10 +170,10 @@ static int run(struct card *card, uint32_t source) {
         int status;
         while ((status = card_submit(card, source, frame->bytes, record[2], now_ns,
                                      (uintptr_t)frame)) == CARD_FULL) {
-            drain(card); /* a capture waits; a card would drop */
+            drain(card); /* a capture can wait, where a card would drop */
             nanosleep(&(struct timespec){0, 20000}, NULL);
         }
-        if (status != CARD_OK) /* what asks nothing passes, what may not ask is dropped */
+        if (status != CARD_OK) /* other traffic passes, refused requests are dropped */
             leave(frame, status != CARD_OTHER && status != CARD_UNKNOWN);
         drain(card);
     }

@@ -10,7 +10,7 @@
 
 #define SECOND 1000000000ull
 
-/* A network that stands or that admitted frames still need. */
+/* A network in use, or one that admitted frames still need. */
 struct model {
     struct bnn *net;
     uint32_t id;
@@ -29,13 +29,13 @@ struct job {
     int32_t scores[CARD_SCORES];
 };
 
-/* Frames count up: those below `next` run or are done, those below `first` are answered. */
+/* Frames are numbered. Those below `next` run or are done; those below `first` are answered. */
 struct tenant {
     struct job jobs[CARD_QUEUE];
     uint64_t first, next, end;
     uint64_t turn;   /* virtual time at which its next frame is due */
     uint64_t tokens; /* bytes */
-    uint64_t part;   /* of a byte, in 1/SECOND */
+    uint64_t part;   /* fraction of a token, in 1/SECOND bytes */
     uint64_t filled_ns;
     struct card_counters count;
 };
@@ -44,7 +44,7 @@ struct card {
     pthread_mutex_t lock;
     pthread_cond_t work; /* a frame is admitted, or the card closes */
     pthread_cond_t idle; /* nothing waits or runs */
-    uint64_t time;       /* virtual: the turn that was taken last */
+    uint64_t time;       /* virtual time: the turn that was taken last */
     uint64_t busy;       /* frames that wait or run */
     int closing, started;
     uint64_t now_ns;
@@ -82,7 +82,7 @@ static void free_model(struct model *model) {
     }
 }
 
-/* Gives a network back, under the lock; returns it where nobody needs it any more. */
+/* Drops a reference, under the lock; returns the network if it was the last one. */
 static struct model *release(struct model *model) {
     return model != NULL && --model->users == 0 ? model : NULL;
 }
@@ -180,6 +180,10 @@ static int pass(struct tenant *tenant, const struct card_tenant *share, size_t s
                 uint64_t now_ns) {
     uint64_t gone = now_ns - tenant->filled_ns;
     tenant->filled_ns = now_ns;
+    /*
+     * Whole seconds apart from the rest: rate * nanoseconds could exceed 64 bits. After a pause
+     * that fills the bucket, no product is needed.
+     */
     uint64_t whole = gone / SECOND, rest = gone % SECOND;
     if (whole > share->burst / share->rate) {
         tenant->tokens = share->burst;
@@ -220,11 +224,12 @@ static int admit(struct card *card, const struct card_graph *graph, const uint8_
         return CARD_FULL;
     }
     if (tenant->next == tenant->end && (int64_t)(card->time - tenant->turn) > 0)
-        tenant->turn = card->time; /* who was idle saves up no turns */
+        tenant->turn = card->time; /* an idle tenant saves up no turns */
     struct job *job = &tenant->jobs[tenant->end++ % CARD_QUEUE];
     job->state = WAITING;
     job->cookie = cookie;
     job->graph = graph;
+    /* Each frame keeps its networks alive, so a network can be replaced while frames wait. */
     for (uint32_t b = 0; b < graph->branches; b++) {
         job->models[b] = card->models[graph->networks[b]];
         job->models[b]->users++;
@@ -266,7 +271,7 @@ int card_submit(struct card *card, uint32_t source, const uint8_t *frame, size_t
 
 /* --- a frame --------------------------------------------------------------------------- */
 
-/* The field of a frame as packed input bits; what stands above the last bit counts nothing. */
+/* Reads the field of a frame as packed input bits, and clears those above the last bit. */
 static void read_input(const struct job *job, const struct card_network *place,
                        const struct bnn *net, uint32_t words[CARD_WORDS]) {
     const uint8_t *field = job->field;
@@ -286,7 +291,7 @@ static void read_input(const struct job *job, const struct card_network *place,
         words[n_words - 1] &= (1u << place->inputs % 32) - 1;
 }
 
-/* The class that most branches give, the lowest of those that tie. */
+/* The class of most branches; ties go to the lowest class. */
 static struct card_result vote(const struct card_result *results, uint32_t count) {
     uint32_t most = 0, second = 0;
     const struct card_result *winner = NULL;
@@ -364,7 +369,7 @@ static void compute(struct job *job) {
 
 /* --- turns ----------------------------------------------------------------------------- */
 
-/* The tenant whose turn it is: of those with frames that wait, the one that is due first. */
+/* The tenant with waiting frames whose turn is due first. */
 static struct tenant *due(struct card *card) {
     struct tenant *best = NULL;
     for (uint32_t t = 0; t < CARD_TENANTS; t++) {
@@ -381,6 +386,7 @@ static void run_one(struct card *card, struct tenant *tenant) {
     struct job *job = &tenant->jobs[tenant->next++ % CARD_QUEUE];
     const struct card_graph *graph = job->graph;
     card->time = tenant->turn;
+    /* Fixed point with 24 fraction bits: the cost is below 2^33, so the product fits 64 bits. */
     tenant->turn += (graph->cost << 24) / card_tenants[graph->tenant].weight;
     job->state = RUNNING;
     pthread_mutex_unlock(&card->lock);
@@ -465,7 +471,7 @@ void card_write(const struct card_answer *answer, uint8_t *frame) {
     if (CARD_CARRIER == 2)
         put(frame + 40, 0, 2); /* UDP without a checksum */
     if (answer->action == CARD_MARK && half(frame + 12) == 0x0800) {
-        /* RFC 1624: the header's checksum less what it loses, plus what it gains. */
+        /* RFC 1624: subtract the old word from the header's checksum, and add the new one. */
         uint32_t old = half(frame + 14), sum = ~half(frame + 24) & 0xffff;
         frame[15] = (uint8_t)(answer->value << 2 | (frame[15] & 3));
         sum += (~old & 0xffff) + half(frame + 14);

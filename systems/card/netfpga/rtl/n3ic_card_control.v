@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers of the control plane: the table of graphs, the token buckets, the regions, counters.
-// Addresses are of 32-bit words: kind [15:12], index [11:3], word [2:0]; a read takes a clock.
+// Registers of the control plane: table of graphs, token buckets, regions, counters.
+// Addresses are of 32-bit words: kind [15:12], index [11:3], word [2:0]; a read takes one clock.
 //   0 graph:   word 0: on [31], tenant [30:24], open to source ports [23:16], UID [15:0]
-//   1 tenant:  word 0: beats a clock in 1/65536; word 1: beats that the bucket holds
+//   1 tenant:  word 0: rate in 1/65536 beats per clock; word 1: size of the bucket in beats
 //   2 region:  word 0: hold [0], reset [1], restart a task that was cut off [2];
-//              read: the first two, [4] idle, [5] in reset, [6] a task is cut off
-//   3 counters of a tenant, read alone: 0 packets admitted, 1 beyond its rate, 2 beyond its queue,
-//     3 results, 4 decided by the host as a task was cut off, 5 packets that left
-//     (after the last tenant come packets that name no graph; its word 1: a graph closed to them)
+//              read: hold and reset, [4] idle, [5] in reset, [6] a task is cut off
+//   3 counters of a tenant, read-only: 0 packets admitted, 1 above its rate, 2 beyond its queue,
+//     3 results, 4 decided by the host because a task was cut off, 5 packets that left
+// (the index after the last tenant counts packets that name no graph; its word 1 counts those that
+// named a graph closed to them)
 module n3ic_card_control #(
     parameter TENANTS = 2,
     parameter QUEUE_W = 2,
@@ -36,7 +37,7 @@ module n3ic_card_control #(
     output reg  [REGIONS-1:0]        restart,
     input  wire [REGIONS-1:0]        idle,
     input  wire [REGIONS-1:0]        cut,
-    // What is counted, one pulse an event
+    // Counted events, one pulse each
     input  wire                      admitted,
     input  wire [QUEUE_W-1:0]        admitted_queue,
     input  wire                      over_rate,
@@ -90,6 +91,8 @@ module n3ic_card_control #(
                 restart[r] <= cfg_wr && kind == 4'd2 && index == r && cfg_wdata[2];
                 if (cfg_wr && kind == 4'd2 && index == r) {reset[r], hold[r]}
                     <= {cfg_wdata[1], cfg_wdata[0] || cfg_wdata[1]};
+                // A packet sent in the clock before the hold takes two clocks until the region is
+                // not idle.
                 held1[r]      <= hold[r];
                 held2[r]      <= held1[r];
                 region_rst[r] <= rst || (reset[r] && held1[r] && held2[r] && idle[r])

@@ -16,10 +16,10 @@ module n3ic_card_egress #(
     output wire                leave,        // the next packet of a queue is taken up
     output reg  [QUEUE_W-1:0]  leave_queue,
     input  wire [BEATS_W:0]    leave_beats,
-    // Its answer, a clock after
+    // Its answer, one clock later
     input  wire [80*RESULTS-1:0] answer,
-    input  wire [7:0]          answer_to,    // where it is sent; 0: where it would be without
-    input  wire [7:0]          answer_copy,  // where it is sent as well
+    input  wire [7:0]          answer_to,    // destination ports; 0 keeps the packet's own
+    input  wire [7:0]          answer_copy,  // additional destination ports
     input  wire                answer_drop,
     output wire                step,         // the path moves on
     // Beats of the store
@@ -87,7 +87,7 @@ module n3ic_card_egress #(
             for (k = 0; k < 10 * RESULTS; k = k + 1)
                 if ({24'd0, beat_at} == (RESULT_AT + k) / 32)
                     data[8*((RESULT_AT+k)%32) +: 8] = text[8*(10*RESULTS-1-k) +: 8];
-            // The UDP checksum no longer holds; zero means that there is none.
+            // The answer invalidates the UDP checksum; zero means that there is none (RFC 768).
             if (UDP != 0 && beat_at == 8'd1) data[8*8 +: 16] = 16'd0;
             if (to != 8'd0) user[31:24] = to;
             user[31:24] = user[31:24] | copy;

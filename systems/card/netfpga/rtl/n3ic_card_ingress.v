@@ -14,7 +14,7 @@ module n3ic_card_ingress #(
     parameter OFFSET   = 26,   // first byte of the input
     parameter NEED     = 58,   // bytes of a packet whose input is the longest
     parameter SIZES    = 1,    // different lengths of inputs
-    parameter [16*SIZES-1:0]     BYTES   = 16'd32,  // they
+    parameter [16*SIZES-1:0]     BYTES   = 16'd32,  // the lengths in bytes
     parameter [SIZES*GRAPHS-1:0] HAS     = 2'b11,   // bit s * GRAPHS + g: graph g has length s
     parameter [15:0]             VALUE   = 16'h2323 // EtherType
 ) (
@@ -28,13 +28,13 @@ module n3ic_card_ingress #(
     // Table of graphs
     input  wire [GRAPHS-1:0]         on,
     input  wire [16*GRAPHS-1:0]      uids,
-    input  wire [8*GRAPHS-1:0]       sources,  // source ports in tuser that it is open to
+    input  wire [8*GRAPHS-1:0]       sources,  // source ports in tuser that the graph accepts
     input  wire [QUEUE_W*GRAPHS-1:0] tenants,
     // Beats: last, tuser, tkeep, tdata
     output wire                      beat_valid,
     output wire [416:0]              beat,
     output wire                      asks,
-    output wire                      denied,   // a UID that is closed to where the packet came from
+    output wire                      denied,   // the graph does not accept the packet's source port
     output wire [GRAPH_W-1:0]        graph,
     output wire [QUEUE_W-1:0]        tenant,
     output wire [DATA_W-1:0]         data
@@ -103,7 +103,7 @@ module n3ic_card_ingress #(
             localparam LAST   = OFFSET + LENGTH - 1;
             assign long_enough[s] = {24'd0, beats} > LAST / 32
                                  || ({24'd0, beats} == LAST / 32 && keep[LAST % 32]);
-            // The field is one big-endian number: bit 0 is in its last byte.
+            // The field is one big-endian number, so bit 0 is in its last byte.
             for (i = 0; i < DATA_W; i = i + 1) begin : g_bit
                 if (i < 8 * LENGTH) begin : g_field
                     assign fields[DATA_W*s+i] = frame[8*(LAST-i/8) + i%8];
@@ -168,6 +168,7 @@ module n3ic_card_ingress #(
         .in_data({s_axis_tlast, s_axis_tuser, s_axis_tkeep, s_axis_tdata}),
         .pop(beat_valid), .out_data(beat), .level(beat_level)
     );
+    // A verdict is used up by the last beat of its packet, so all beats see the same one.
     n3ic_fifo #(.WIDTH(2 + GRAPH_W + QUEUE_W + DATA_W), .DEPTH_W(DEPTH_W)) verdicts (
         .clk(clk), .rst(rst), .push(judge3), .in_data({asks3, denied3, graph3, tenant3, data3}),
         .pop(beat_valid && beat[416]), .out_data({asks, denied, graph, tenant, data}), .level(verdict_level)

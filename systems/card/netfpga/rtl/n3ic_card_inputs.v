@@ -20,7 +20,7 @@ module n3ic_card_inputs #(
     input  wire [BRANCH_W-1:0] back_branch,
     input  wire [RESULT_W-1:0] back_result,
     input  wire [DATA_W-1:0]   back_data,
-    // Read, a clock
+    // Read; the data follow one clock later
     input  wire [QUEUE_W-1:0]  rd_queue,
     input  wire [SEQ_W-1:0]    rd_seq,
     input  wire [BRANCH_W-1:0] rd_branch,

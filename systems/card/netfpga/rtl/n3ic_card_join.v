@@ -37,6 +37,8 @@ module n3ic_card_join #(
                 votes = 0;
                 for (b = 0; b < BRANCHES; b = b + 1)
                     if (here[b] && results[W*b+MARGIN_W +: 16] == one[47:32]) votes = votes + 1;
+                // A class is counted again at each of its branches; `one != best` keeps the
+                // winner's own later branches from counting as a second class.
                 if (best_votes == 0 || (one[47:32] != best[47:32]
                     && (votes > best_votes || (votes == best_votes && one[47:32] < best[47:32])))) begin
                     next_votes = best_votes;

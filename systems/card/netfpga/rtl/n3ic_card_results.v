@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reorder buffer of each tenant: results wait by their packet's sequence number until all of
-// its branches have one and the packets before it have left.
+// The reorder buffer of each tenant. Results wait by their packet's sequence number until all
+// branches of the packet have a result and all packets before it have left.
 module n3ic_card_results #(
     parameter TENANTS  = 2,
     parameter QUEUE_W  = 2,
@@ -13,7 +13,7 @@ module n3ic_card_results #(
 ) (
     input  wire                         clk,
     input  wire                         rst,
-    // A packet was admitted; branches that its graph lacks are done
+    // A packet was admitted; the branches that its graph lacks count as done
     input  wire                         admit,
     input  wire [QUEUE_W-1:0]           admit_queue,
     input  wire [SEQ_W-1:0]             admit_seq,
@@ -38,6 +38,7 @@ module n3ic_card_results #(
     localparam QUEUES = TENANTS + 1;
     localparam SLOTS  = 1 << (QUEUE_W + SEQ_W);
     reg [GRAPH_W+BEATS_W:0] packets [0:SLOTS-1];
+    // One bit more than a sequence number tells a full queue from an empty one.
     reg [SEQ_W:0]           first   [0:QUEUES-1];  // the next one to leave
     reg [SEQ_W:0]           behind  [0:QUEUES-1];  // the next one to be admitted
     wire [QUEUE_W+SEQ_W-1:0] leave_slot = {leave_queue, first[leave_queue][SEQ_W-1:0]};

@@ -18,7 +18,7 @@ module n3ic_card_scheduler #(
     parameter REGIONS  = 2,
     parameter TASKS    = 1,   // of a chain
     parameter CREDIT_W = 3,   // log2 of a task's credits
-    parameter [REGIONS*TASKS-1:0] PRESENT = {REGIONS * TASKS {1'b1}}  // tasks that there are
+    parameter [REGIONS*TASKS-1:0] PRESENT = {REGIONS * TASKS {1'b1}}  // tasks that exist
 ) (
     input  wire                       clk,
     input  wire                       rst,
@@ -33,7 +33,7 @@ module n3ic_card_scheduler #(
     input  wire [SEQ_W-1:0]           back_seq,
     input  wire [BRANCH_W-1:0]        back_branch,
     input  wire [LEG_W-1:0]           back_leg,
-    input  wire [TASKS-1:0]           back_skip,    // tasks that it is through
+    input  wire [TASKS-1:0]           back_skip,    // tasks that it has completed
     // The plan: where a leg of a graph's branch runs
     output reg  [GRAPH_W-1:0]         ask_graph,
     output reg  [BRANCH_W-1:0]        ask_branch,
@@ -60,10 +60,10 @@ module n3ic_card_scheduler #(
     input  wire [REGIONS*TASKS-1:0]   wanted,        // by a packet inside the region
     output wire [REGIONS*TASKS-1:0]   granted,
     input  wire [REGIONS-1:0]         hold,          // nothing is sent to the region
-    output reg  [REGIONS-1:0]         idle           // all its credits are at home
+    output reg  [REGIONS-1:0]         idle           // the region holds none of its credits
 );
     localparam CREDITS = 1 << CREDIT_W;
-    localparam BACK_W  = SEQ_W + BRANCH_W;  // as many legs of a tenant can be under way
+    localparam BACK_W  = SEQ_W + BRANCH_W;  // log2 of the legs of a tenant that can be under way
     localparam ENTRY_W = SEQ_W + BRANCH_W + LEG_W + TASKS;
 
     // --- work of each tenant: fresh packets, and legs that came back -----------------------------
@@ -110,6 +110,7 @@ module n3ic_card_scheduler #(
     reg [GRAPH_W-1:0]  graph3;
     reg [BRANCH_W-1:0] branch3;
     reg [LEG_W-1:0]    leg3;
+    // A leg that came back goes before fresh packets: it is older, and holds a place in the store.
     wire [ENTRY_W-1:0] entry = backs[{chosen, back_out[chosen][BACK_W-1:0]}];
     wire chosen_back = has_back[chosen];
     always @(posedge clk) begin

@@ -22,7 +22,7 @@ module n3ic_card_store #(
     input  wire [GRAPH_W-1:0]             graph,
     input  wire [QUEUE_W-1:0]             tenant,
     input  wire [DATA_W-1:0]              data,
-    // Token buckets: beats a clock in 1/65536, and beats that they hold
+    // Token buckets: rate in 1/65536 beats per clock, and size in beats
     input  wire [17*TENANTS-1:0]          rates,
     input  wire [12*TENANTS-1:0]          bursts,
     // Packets that were admitted, and those that were not
@@ -89,11 +89,14 @@ module n3ic_card_store #(
             assign leave[q] = leave_next[(SEQ_W+1)*q +: SEQ_W+1];
         end
     endgenerate
-    reg              in_packet, lost;  // of a packet whose last beat did not come yet
+    reg              in_packet, lost;  // of a packet whose last beat has not come yet
     reg  [BEATS_W:0] count;         // its beats
+    // Beats of a packet are written behind the tail, which moves only with the last beat. So a
+    // packet that is dropped halfway leaves nothing behind.
     wire [BEATS_W:0] place = tail[queue] + count;
     wire [BEATS_W:0] level = place - head[queue];
     wire [SEQ_W:0]   under_way = next[queue] - leave[queue];
+    // The bucket is asked at the first beat alone: a packet that has begun may overdraw it.
     wire starved = !in_packet && poor[queue];
     wire no_room = level[BEATS_W] || under_way[SEQ_W] || count[BEATS_W];
     wire drop    = (in_packet && lost) || starved || no_room;

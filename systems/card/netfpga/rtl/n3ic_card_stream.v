@@ -121,6 +121,8 @@ module n3ic_card_stream #(
             in_beat  <= {BEAT_W {1'b0}};
             clocks   <= {TIME_W {1'b0}};
             gathered <= {BITS * BEATS {1'b0}};
+            // Restarted only when empty, or the restarted task would answer packets that it never
+            // got.
             if (restart && !waits && !in_valid) cut <= 1'b0;
         end
         if (rst) begin

@@ -6,7 +6,7 @@ module n3ic_card_task #(
     parameter DATA_W   = 256,
     parameter RESULT_W = 60,
     parameter CREDIT_W = 3,
-    parameter SKIP_AT  = 0   // the bit of `side` that says that the task is skipped, or done
+    parameter SKIP_AT  = 0   // bit of `side` that is set if the task is skipped or done
 ) (
     input  wire                clk,
     input  wire                rst,
@@ -44,6 +44,7 @@ module n3ic_card_task #(
     wire [SIDE_W-1:0] through = {{(SIDE_W - 1) {1'b0}}, 1'b1} << SKIP_AT;
     assign task_valid   = waiting && !skips;
     assign answer_ready = out_ready;
+    // An answer goes first: it has left the queue, and nothing holds it back but this output.
     assign out_valid    = answer_valid || (waiting && skips);
     assign out_side     = answer_valid ? answer_side | through : task_side;
     assign out_result   = answer_valid ? answer_result : task_result;

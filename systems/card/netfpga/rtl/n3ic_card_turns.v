@@ -12,6 +12,7 @@ module n3ic_card_turns #(
     reg  [N-1:0] behind;  // those that come after the last one in the round
     wire [N-1:0] first = asks & behind;
     wire [N-1:0] from  = |first ? first : asks;
+    // x & -x keeps the lowest bit that is set.
     assign turn = from & (~from + 1'b1);
     always @(posedge clk)
         if (rst) behind <= {N {1'b0}};

@@ -13,7 +13,7 @@ static N3IC_OF_CONTEXT uint32_t n3ic_first;
 
 #include "n3ic_card_weights.h"
 
-/* The network of this context has the layout of a weights.bin: sizes come from its header. */
+/* The context's network has the layout of a weights.bin; its header gives the sizes. */
 #define n3ic_words (n3ic_island + n3ic_first)
 #define N3IC_LAYERS n3ic_words[3]
 #define N3IC_INPUT_WORDS ((n3ic_words[4] + 31) / 32)
@@ -27,7 +27,7 @@ static N3IC_OF_CONTEXT uint32_t n3ic_first;
 
 #include "n3ic_serve.h"
 
-/* What this context does; one that no network has returns. */
+/* Serves this context's network; a context without one returns. */
 int main(void) {
     uint32_t place = n3ic_me() * 8 + ctx();
     uint32_t network = n3ic_serves[place % N3IC_CONTEXTS];

@@ -22,7 +22,7 @@
 
 struct server {
     uint32_t place;
-    long row; /* that it works on, or -1 */
+    long row; /* row that it works on, or -1 */
 };
 
 static struct server servers[N3IC_NETWORKS][SERVING];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the results of a graph's networks become. For the data plane, which has asked all of them:
- * the networks may lie in several islands, so that no context of theirs sees all results.
+ * Joins the results of a graph's networks. The data plane calls this after it has asked all of
+ * them: the networks may be in several islands, so no context sees all results.
  */
 #ifndef N3IC_CARD_JOIN_H
 #define N3IC_CARD_JOIN_H
@@ -14,8 +14,8 @@
 
 struct n3ic_answer {
     uint32_t model;  /* first 32 bits of the network's digest */
-    uint32_t result; /* class, or 0xffffffff where the host decides */
-    int32_t margin;  /* of a vote: votes less those of the second */
+    uint32_t result; /* class, or 0xffffffff if the host decides */
+    int32_t margin;  /* of a vote: lead over the second class */
 };
 
 static uint32_t n3ic_votes(N3IC_STATE struct n3ic_answer *answers, uint32_t count,
@@ -30,7 +30,7 @@ static uint32_t n3ic_votes(N3IC_STATE struct n3ic_answer *answers, uint32_t coun
     return votes;
 }
 
-/* Of as many votes the smallest class wins, and any class before the host. */
+/* Ties go to the smallest class; the host's verdict comes after all classes. */
 static void n3ic_vote(N3IC_STATE struct n3ic_answer *answers, uint32_t count) {
     uint32_t winner = 0;
     uint32_t most = 0;
@@ -55,7 +55,7 @@ static void n3ic_vote(N3IC_STATE struct n3ic_answer *answers, uint32_t count) {
     answers[0].margin = (int32_t)(most - second);
 }
 
-/* Of equal margins the first branch's counts. */
+/* Ties go to the first branch. */
 static void n3ic_most_certain(N3IC_STATE struct n3ic_answer *answers, uint32_t count) {
     uint32_t best = 0;
     uint32_t i;
@@ -70,8 +70,8 @@ static void n3ic_most_certain(N3IC_STATE struct n3ic_answer *answers, uint32_t c
 }
 
 /*
- * Joins the answers of a graph, whose results and margins are in the order of its networks.
- * Returns how many it leaves, from the first on, each with its model.
+ * Joins the answers of a graph. Results and margins are in the order of its networks. Returns the
+ * number of results that are left, from the first on, each with its model.
  */
 static uint32_t n3ic_join(uint32_t graph, N3IC_STATE struct n3ic_answer *answers) {
     uint32_t count = n3ic_graphs[graph].branches;

@@ -4,8 +4,8 @@
  *
  *     n3ic_card_join_host < results > answers
  *
- * A row of results is a graph, and N3IC_MOST_BRANCHES times result and margin. An answer is how
- * many results are left, and N3IC_MOST_BRANCHES times model, result and margin.
+ * A row of results is a graph, and N3IC_MOST_BRANCHES pairs of result and margin. An answer is the
+ * number of results that are left, and N3IC_MOST_BRANCHES times model, result and margin.
  */
 #include "../n3ic_card_join.h"
 

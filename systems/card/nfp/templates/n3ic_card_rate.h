@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A token bucket a tenant, of bytes. For the data plane: it asks n3ic_admit() about each frame that
- * names a graph, before it asks any network, and drops what is not admitted.
+ * A token bucket of bytes for each tenant. The data plane calls n3ic_admit() for each frame that
+ * names a graph, before it asks any network, and drops frames that are not admitted.
  *
- * The buckets lie in IMEM, where all islands see them. A lock a bucket, taken by the memory's test
- * and set, makes filling and taking one step; who floods waits for its own tenant's lock alone.
+ * The buckets are in IMEM, where all islands see them. Each bucket has a lock, taken by the
+ * memory's test and set, so that filling and taking are one step. A flood waits for its own
+ * tenant's lock only.
  */
 #ifndef N3IC_CARD_RATE_H
 #define N3IC_CARD_RATE_H
@@ -18,16 +19,16 @@
 struct n3ic_bucket {
     uint32_t lock;
     uint32_t dropped; /* frames */
-    uint64_t tokens;  /* 2^-32 bytes, at the tick `filled` */
+    uint64_t tokens;  /* 2^-32 bytes, as of the tick `filled` */
     uint64_t filled;
 };
 
 __declspec(shared scope(global) export imem) volatile struct n3ic_bucket n3ic_buckets[N3IC_TENANTS];
 
 /*
- * Whether a frame of some bytes that names a graph may pass; it is then charged for them. `now` is
- * of one clock for all who ask, in ticks of 16 cycles since the card started, such as the frame's
- * arrival; where it is behind another's, the bucket fills no further.
+ * Returns whether a frame for a graph may pass, and charges its bytes if so. `now` is the frame's
+ * arrival in ticks of 16 cycles since the card started, by one clock for all callers. If `now` is
+ * behind the time of the last fill, the bucket fills no further.
  */
 static uint32_t n3ic_admit(uint32_t graph, uint32_t bytes, uint64_t now) {
     uint32_t tenant = n3ic_graphs[graph].tenant;
@@ -42,6 +43,7 @@ static uint32_t n3ic_admit(uint32_t graph, uint32_t bytes, uint64_t now) {
         n3ic_pause();
     tokens = bucket->tokens;
     gone = now > bucket->filled ? now - bucket->filled : 0;
+    /* Beyond this time the bucket is full, and gone * step could exceed 64 bits. */
     if (gone >= n3ic_rates[tenant].full) {
         tokens = burst;
     } else {

@@ -4,8 +4,8 @@
  *
  *     n3ic_card_rate_host THREADS < frames > answers
  *
- * A frame is its graph, its bytes, and its tick, the low word first. An answer is 1 where it may
- * pass. Each of the threads asks about every THREADS-th frame, in order.
+ * A frame is its graph, its length in bytes, and its tick, the low word first. An answer is 1 if
+ * the frame may pass. Each of the threads asks about every THREADS-th frame, in order.
  */
 #include "../n3ic_card_rate.h"
 

@@ -59,6 +59,7 @@ module n3ic_cluster_layer #(
     wire first = slice == {SLICE_W {1'b0}};
     wire last  = slice == slices - 1'b1;
     wire end_  = left == {{NEURON_W {1'b0}}, 1'b1};
+    // Only a neuron's first slice waits: a neuron that has begun is never interrupted.
     wire issue = busy && (!first || room);
     assign ask_ready = !busy;
     always @(posedge clk) begin

@@ -180,6 +180,7 @@ module n3ic_cluster_node #(
         .ready(turn_ready), .turn(turn)
     );
     wire [7:0]   out_destination = (turns == 32'd0) ? leaving[23:16] : replicas[turn];
+    // Results wait for the task handler, which may push up to three packets for one that it takes.
     wire         packed_ready = room && turn_ready && !task_valid && !status && !restart;
     assign result_taken = found_ready && results_wait != 6'd0;
     assign row_done     = packed_valid && packed_ready && packed_last;

@@ -60,6 +60,7 @@ module n3ic_cluster_receive (
     /* verilator lint_off UNUSEDSIGNAL */
     wire [63:0] turned = {here, here} >> expected[4:0];
     /* verilator lint_on UNUSEDSIGNAL */
+    // Bit 0 of `turned` is the expected packet itself, which the sequence number stands for.
     assign selective  = {1'b0, turned[31:1]};
     assign task_valid = state == TASK;
     assign in_taken   = (first && !fresh) || state == BEGIN;
@@ -98,6 +99,7 @@ module n3ic_cluster_receive (
             default:
                 if (task_done) begin
                     state   <= IDLE;
+                    // A refused packet keeps its place and is offered again, but counts once.
                     waits   <= task_refused;
                     refused <= task_refused && !waits;
                     if (!task_refused) begin

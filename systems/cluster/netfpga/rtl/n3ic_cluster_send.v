@@ -64,6 +64,8 @@ module n3ic_cluster_send #(
             IDLE:
                 if (acked) begin
                     acked <= ack;
+                    // Modulo 2^32: an old or impossible acknowledgement is far ahead, and is
+                    // ignored.
                     if (gained <= fresh - oldest) begin
                         oldest    <= acked_sequence;
                         selective <= acked_selective;
@@ -71,6 +73,8 @@ module n3ic_cluster_send #(
                         if (gained != 32'd0) waited <= 16'd0;
                     end
                 end else if (due) begin
+                    // Go back to the oldest; packets that were acknowledged selectively are skipped
+                    // on the way.
                     next   <= oldest;
                     waited <= 16'd0;
                 end else if (sends) begin

@@ -7,6 +7,7 @@ module n3ic_cluster_sum (
     input  wire [31:0]  mask,
     output reg  [19:0]  sum
 );
+    // 16 words of at most 2^16 - 1 fit 20 bits; the carries are folded back by the reader.
     integer i;
     reg [19:0] total;
     always @* begin

@@ -165,6 +165,8 @@ module n3ic_cluster_tasks #(
             end
             CHECK: begin
                 state <= IDLE;
+                // Refused before it is checked: while the slot's old row is being computed, the
+                // slot's record of words says nothing about this packet's row.
                 if (!room || (mine && complete[slot])) begin
                     done    <= 1'b1;
                     refused <= 1'b1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the replica that takes a row: row mod count, by long division of one bit per clock.
+// Chooses the replica that takes a row: row mod count, by long division, one bit per clock.
 module n3ic_cluster_turn (
     input  wire        clk,
     input  wire        rst,

@@ -109,7 +109,7 @@ def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
         ('model = "a2.n3ic"', 'model = "b.n3ic"', "fields of"),
         ('classes = ["class1"]', 'classes = ["no"]', "no network before it has a class 'no'"),
         ('action = "drop"', 'action = "mark", mark = 8', 'expected uid = "udp-port"'),
-        ('name = "beta"\n', 'name = "beta"\nports = [1]\n', "knows no ports of a tenant"),
+        ('name = "beta"\n', 'name = "beta"\nports = [1]\n', "has no ports of tenants"),
     ],
 )
 def test_what_the_host_does_not_carry_is_refused(tmp_path, old, new, said):

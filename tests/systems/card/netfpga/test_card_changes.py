@@ -196,7 +196,7 @@ def test_what_a_card_cannot_be_changed_to_is_refused() -> None:
     same = cards.net((24, 8, 2), 1)
     clamped = InputSpec((Field("x0", "binary", 24, 7),))
     other = BinaryModel(clamped, same.hidden, same.output, same.classes)
-    refused("alpha/n1", other, "the input stage on the card stands")
+    refused("alpha/n1", other, "the card keeps its input stage")
     unrolled = CoreTask((same,), style="unrolled", names=("beta/net",))
     fixed = replace(image, regions=(image.regions[0], CardRegion((unrolled,))))
     refused("beta/net", cards.net((24, 8, 2), 2), "its weights are logic", fixed)

@@ -121,7 +121,7 @@ def test_executors_are_shared_only_as_far_as_their_time_goes(tmp_path: Path) -> 
         (
             '{ join = "both", branches = [["a0"], '
             '[{ join = "both", branches = [["a1"], ["a2"]] }]] }',
-            "joins the branches of a flow once",
+            "allows one join in a flow",
         ),
     ],
 )

@@ -194,7 +194,7 @@ def test_a_tenant_that_floods_takes_from_its_own_bucket_alone(image, program):
     ("names", "policy", "said"),
     [
         ("ad", "", "runs all networks of a card in one program"),
-        ("a", '{ action = "mirror", port = 2 }', "does not mirror them.*copy no frame"),
+        ("a", '{ action = "mirror", port = 2 }', "does not mirror frames.*copy no frame"),
     ],
 )
 def test_what_xdp_does_not_carry_is_refused(folder, tmp_path, names, policy, said):
