@@ -17,10 +17,9 @@ from traffic import labelled_capture
 import n3ic
 import n3ic.datasets
 from n3ic.data.dataset import data_set
-from n3ic.data.file_tables import open_sheets
 from n3ic.data.user_table import UserTable, load_own
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.memory import read_memory, table_content
+from n3ic.memory import read_memory, table_sheet
 from n3ic.meter.table import load_flows
 from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train
@@ -145,12 +144,12 @@ def test_64_bits_do_not_go_through_a_float(frame):
     classes = pd.DataFrame({"x": range(60), "y": [3, 1] * 30, "app": [odd, odd + 1] * 30})
     assert read_memory(classes, "app", tell=silent).classes == (str(odd), str(odd + 1))
     for dtype in ("int64", "uint64", "Int64", "UInt64", "int64[pyarrow]"):
-        assert str(odd).encode() in table_content(classes.astype({"app": dtype})).data
+        assert str(odd).encode() in table_sheet(classes.astype({"app": dtype})).as_text().body
     wide = pl.DataFrame({"x": [2**64 - 1, odd]})
-    assert table_content(wide).data == b"x\n18446744073709551615\n9007199254740993\n"
-    assert table_content(wide.to_arrow()).data == table_content(wide).data
-    assert table_content(wide["x"].to_numpy()[:, None], feature_names=["x"]).data == (
-        table_content(wide).data
+    assert table_sheet(wide).as_text().body == b"x\n18446744073709551615\n9007199254740993\n"
+    assert table_sheet(wide.to_arrow()).as_text().body == table_sheet(wide).as_text().body
+    assert table_sheet(wide["x"].to_numpy()[:, None], feature_names=["x"]).as_text().body == (
+        table_sheet(wide).as_text().body
     )
 
 
@@ -280,8 +279,8 @@ def test_a_second_column_of_a_name_has_a_name_of_its_own(frame):
 def test_a_boolean_is_the_same_however_it_is_written():
     rows = {"flag": [True, False, True, False] * 20, "x": [1, 2, 3, 5] * 20, "app": ["a", "b"] * 40}
     table = read_memory(pd.DataFrame(rows), "app", tell=silent)
-    (sheet,) = open_sheets(table_content(pl.DataFrame(rows)))
-    got = UserTable(table.rules).read_features(sheet.sheet, ["flag"])
+    sheet = table_sheet(pl.DataFrame(rows))
+    got = UserTable(table.rules).read_features(sheet, ["flag"])
     np.testing.assert_array_equal(got["flag"], table.features["flag"])
 
 
