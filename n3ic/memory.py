@@ -11,10 +11,12 @@ of them is imported here.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -176,6 +178,11 @@ class _Columns:
     headers: tuple[str, ...]
     known: dict[int, Any] = field(default_factory=dict)
 
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.text()).hexdigest()
+
     def text(self, rows: int | None = None) -> bytes:
         """The text that the table's library writes, or its first rows.
 
@@ -277,7 +284,7 @@ class _Columns:
         if column not in self.known:
             try:
                 self.known[column] = self._converted(column)
-            except (pa.ArrowException, TypeError, ValueError):
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):
                 self.known[column] = None
         return self.known[column]
 
@@ -307,6 +314,8 @@ class _Columns:
         if pa.types.is_float32(kind):
             kind, cells = pa.float64(), cells.cast(pa.string()).cast(pa.float64())  # 0.1 stays 0.1
         if pa.types.is_float64(kind):
+            if not _is_frame(self.source) and pc.all(pc.equal(pc.trunc(cells), cells)).as_py():
+                cells = pc.add(cells, 0.0)  # Arrow writes -0.0 as an integer, of which 0 is one
             nan = pc.is_nan(cells)
             return pc.if_else(nan, None, cells) if pc.any(nan).as_py() else cells
         whole = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)

@@ -55,6 +55,10 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 class Memory(Protocol):
     """A table in memory: its cells as they are read from the text that its library writes."""
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of that text, in hexadecimal."""
+
     def text(self, rows: int | None = None) -> bytes:
         """That text, or its first rows below the names."""
 
@@ -457,7 +461,7 @@ def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
             return None
         column = column.cast(pa.int64()) if blank else column
         if name in wanted.gaps:
-            column = column.cast(pa.float64()).fill_null(float("nan"))
+            column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
         else:
             column = column.fill_null(0)
     values: Numbers = column.to_numpy()

@@ -46,8 +46,8 @@ def open_sheets(path: str | Path | Sheet) -> Iterator[FileTable]:
             numbers are in other units.
     """
     if isinstance(path, Sheet):
-        text = path.body if path.memory is None else path.memory.text()
-        yield FileTable(path, hashlib.sha256(text).hexdigest())
+        memory = path.memory
+        yield FileTable(path, memory.sha256 if memory else hashlib.sha256(path.body).hexdigest())
         return
     try:
         parquet = is_parquet(path)
