@@ -321,6 +321,7 @@ def test_what_comes_back_is_of_the_kind_that_went_in(frame, run, tmp_path):
     plain = frame.drop(columns="mixed")
     polars, arrow = pl.from_pandas(plain), pa.Table.from_pandas(plain)
     of_polars, of_arrow = n3ic.predict(run, polars), n3ic.predict(run, arrow)
+    assert of_polars.equals(model.predict(polars))
     assert isinstance(of_polars, pl.DataFrame) and isinstance(of_arrow, pa.Table)
     pd.testing.assert_frame_equal(of_polars.to_pandas(), found)
     pd.testing.assert_frame_equal(of_arrow.to_pandas(), found)
