@@ -119,9 +119,9 @@ def table_sheet(
                 f"{kind}, column {printable(header)!r}: expected numbers, text, booleans or times, "
                 f"got {type_}; {'write it in seconds, as a number' if timed else 'drop the column'}"
             )
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(headers)
-    first = header.getvalue().partition("\n")[0]
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(headers)
+    first = written.getvalue().partition("\n")[0]
     if max(SEPARATORS, key=first.count) != "," or first.count('"') % 2 or "\0" in first:
         raise DataError(
             f"{kind}: expected names without line ends and other separators than commas, got "

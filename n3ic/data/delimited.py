@@ -464,7 +464,7 @@ def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
             column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
         else:
             column = column.fill_null(0)
-    values: Numbers = column.to_numpy()
+    values = column.to_numpy()
     sound = values.dtype.kind != "f" or name in wanted.gaps
     return values if sound or _all_fit(values, name in wanted.whole) else None
 

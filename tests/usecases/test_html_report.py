@@ -132,6 +132,23 @@ def test_it_says_what_it_should(written):
     assert len(written) < 400_000
 
 
+def test_each_class_has_its_precision_and_recall(run, monkeypatch):
+    """Of a matrix with true classes down, those that are found least first."""
+    folder, model, metrics = run
+    metrics["test"]["confusion"] = [[90, 10], [2, 0]]
+    monkeypatch.setattr(page, "labelled_flows", lambda *_: {})
+    text = html_report(folder, {"": model}, metrics, ROWS)
+    caption = "Precision and recall of each class on the test rows"
+    (table,) = re.findall(rf"<caption>{caption}.*?</table>", text, re.DOTALL)
+    rows = [re.findall(r">([^<>\n]+)</t[hd]>", row) for row in table.split("<tr>")[2:]]
+    assert [row[-4:] for row in rows] == [
+        ["2", "2.0 %", "0.0 %", "0.0 %"],
+        ["100", "98.0 %", "97.8 %", "90.0 %"],
+    ]
+    metrics["test"]["confusion"] = [[100, 0], [2, 0]]
+    assert "98.0 %</td>" in html_report(folder, {"": model}, metrics, ROWS)
+
+
 class Folds(HTMLParser):
     """Captions of tables, and whether each table lies in a part that is folded."""
 
