@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import accuracy_score, f1_score, recall_score
 from typer.testing import CliRunner
 from xdp_machine import run
 
@@ -376,6 +377,19 @@ def test_xdp_load_attaches_what_meters_and_says_why_not(
 
     mode, gone = request.getfixturevalue("in_namespace")(loaded)
     assert mode in ("native", "generic") and "n3f: unloaded" in gone
+
+
+def test_figures_of_a_brevitas_module_are_those_of_scikit_learn(exported, own_table, own_file):
+    """Of classes that are the module's own; see ``brevitas_layers``."""
+    model = exported("brevitas")[0][""]
+    model = model.with_input(model.input, table=own_table.rules)
+    (figures,) = n3ic.evaluate(model, own_file).values()
+    rows = pa_csv.read_csv(own_file)
+    true, said = [*map(str, rows["app"].to_pylist())], model.predict(rows)["class"].to_pylist()
+    assert figures.accuracy == pytest.approx(accuracy_score(true, said))
+    assert figures.macro_f1 == pytest.approx(f1_score(true, said, average="macro"))
+    recall = [of["recall"] for of in figures.of_classes(model.classes).values()]
+    assert recall == pytest.approx(list(recall_score(true, said, average=None)))
 
 
 def test_a_run_of_ones_own_parquet_is_evaluated_and_reported(own_file, wider_file, tmp_path, n3ic):
