@@ -170,11 +170,11 @@ def evaluate(
         UsageError: no data set reads the flows.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
-    from n3ic.memory import column_of, is_table, table_content
+    from n3ic.memory import column_of, is_table, table_sheet
     from n3ic.usecases.evaluation import evaluate_flows
 
     if is_table(flows):
-        flows = table_content(flows, label, feature_names=feature_names)
+        flows = table_sheet(flows, label, feature_names=feature_names)
     return evaluate_flows(_source(model), flows, dataset=dataset, label=column_of(label))
 
 

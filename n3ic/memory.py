@@ -1,26 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables in memory: pandas, Polars, whatever exports an Arrow stream, numpy arrays with names.
 
-A table becomes the CSV text that its own library writes, and is read as that file is: by the same
-inference, to the same integers, with the same digest. Integers are digits on the way, and a float
-is the shortest decimal that reads back as itself. A table brings its library along: none of them
-is imported here.
+A table is read as the CSV file that its own library writes: by the same inference, to the same
+integers, with the same digest. Numbers, times and booleans are taken as they are; of a column of
+text, the different cells are read as text. Decimals, times of day or with a zone, and cells of
+several types become text, whose spelling says what they are. A table brings its library along: none
+of them is imported here.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from n3ic.data.column_profile import column_names
-from n3ic.data.delimited import SEPARATORS, Units
+from n3ic.data.column_profile import column_names, read_cells
+from n3ic.data.delimited import (
+    LARGEST_WHOLE,
+    SEPARATORS,
+    Cells,
+    Numbers,
+    Sheet,
+    TextColumn,
+    Units,
+    Wanted,
+    numbers_of,
+    open_sheet,
+    parse_sheet,
+)
+from n3ic.data.file_tables import open_sheets
 from n3ic.data.files import MAX_BYTES, Content, printable
 from n3ic.data.flows import read_features
 from n3ic.data.parquet import delimited_text
@@ -35,6 +51,7 @@ from n3ic.meter.verdicts import capture_features
 from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
 
+T = TypeVar("T")
 # Types whose cells have no text that is a number, a category or a time.
 _NO_CELL = re.compile(
     r"timedelta|duration|(large_|fixed_size_)?(list|binary)|struct|map|array|object\(|complex|void",
@@ -60,14 +77,14 @@ def column_of(label: Any) -> str:
     return str(label) if isinstance(label, str | int) else LABEL
 
 
-def table_content(
+def table_sheet(
     table: Any,
     label: Any = None,
     *,
     feature_names: Sequence[str] | None = None,
     only: Collection[str] | None = None,
-) -> Content:
-    """A table as the text of a CSV file; the index of a pandas table is no column of it.
+) -> Sheet:
+    """A table as it is read from its CSV file; the index of a pandas table is no column of it.
 
     Args:
         table: a table of :func:`is_table`.
@@ -76,7 +93,7 @@ def table_content(
         only: names of :func:`.column_profile.column_names` that are needed; all where None.
 
     Raises:
-        DataError: a column has a type without a text, or the table is too large.
+        DataError: a column has a type without a text, or a name cannot be in a header.
         UsageError: names are missing, or given to a table that has its own.
     """
     classes = None if label is None or isinstance(label, str | int) else label
@@ -102,16 +119,16 @@ def table_content(
                 f"{kind}, column {printable(header)!r}: expected numbers, text, booleans or times, "
                 f"got {type_}; {'write it in seconds, as a number' if timed else 'drop the column'}"
             )
-    data = _text(table, kind, headers)
-    first = data[: data.find(b"\n") + 1].decode(errors="replace")
-    if max(SEPARATORS, key=first.count) != "," or first.count('"') % 2:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(headers)
+    first = written.getvalue().partition("\n")[0]
+    if max(SEPARATORS, key=first.count) != "," or first.count('"') % 2 or "\0" in first:
         raise DataError(
             f"{kind}: expected names without line ends and other separators than commas, got "
             f"{printable(first)!r}; rename the columns"
         )
-    if len(data) > MAX_BYTES:
-        raise DataError(f"{kind}: more than {MAX_BYTES:,} bytes as text; take a sample of the rows")
-    return Content(kind, data)
+    memory = _Columns(table, kind, tuple(headers))
+    return Sheet(kind, b"", ",", memory.headers, line=0, row="row", memory=memory)
 
 
 def _kind(table: Any) -> str:
@@ -145,20 +162,194 @@ def _selected(table: Any, taken: list[int], names: list[str]) -> Any:
     return table.select(taken).rename_columns(names)
 
 
-def _text(table: Any, kind: str, headers: Sequence[str]) -> bytes:
-    import pyarrow as pa
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The columns of a table: :class:`~n3ic.data.delimited.Memory`.
 
-    if _is_frame(table):
-        pandas = hasattr(table, "to_csv")
-        text = table.to_csv(index=False, lineterminator="\n") if pandas else table.write_csv()
-        return bytes(text.encode("utf-8", "surrogatepass"))  # a reader says what is no UTF-8
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(headers)
-    try:
-        cells = delimited_text([c.combine_chunks() for c in table.columns])
-    except pa.ArrowException as error:
-        raise DataError(f"{kind}: no text can be made of its cells: {error}") from error
-    return header.getvalue().encode() + cells
+    Attributes:
+        source: a pandas, Polars or PyArrow table.
+        kind: what it is called in messages.
+        headers: names of its columns.
+        known: columns that were read, by position.
+    """
+
+    source: Any
+    kind: str
+    headers: tuple[str, ...]
+    known: dict[int, Any] = field(default_factory=dict)
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.text()).hexdigest()
+
+    def text(self, rows: int | None = None) -> bytes:
+        """The text that the table's library writes, or its first rows.
+
+        Raises:
+            DataError: a column has no text, or there is too much of it.
+        """
+        data = self._text(self.source if rows is None else self.source[:rows])
+        if len(data) > MAX_BYTES:
+            raise DataError(
+                f"{self.kind}: more than {MAX_BYTES:,} bytes as text; take a sample of the rows"
+            )
+        return data
+
+    def _text(self, table: Any) -> bytes:
+        import pyarrow as pa
+
+        if _is_frame(table):
+            pandas = hasattr(table, "to_csv")
+            text = table.to_csv(index=False, lineterminator="\n") if pandas else table.write_csv()
+            return bytes(text.encode("utf-8", "surrogatepass"))  # a reader says what is no UTF-8
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(table.column_names)
+        try:
+            cells = delimited_text([c.combine_chunks() for c in table.columns])
+        except pa.ArrowException as error:
+            raise DataError(f"{self.kind}: no text can be made of its cells: {error}") from error
+        return header.getvalue().encode() + cells
+
+    def typed(self, column: int) -> Any | None:
+        """A column as an Arrow array of the narrowest type; None if the text must tell."""
+        import pyarrow as pa
+
+        cells = self._plain(column)
+        if cells is None:
+            return self._part(column, _narrowest)
+        if not pa.types.is_dictionary(cells.type):
+            return cells
+        different = [cells.dictionary, pa.nulls(len(cells.dictionary))]
+        try:  # the type of all cells is that of the different ones
+            text = open_sheet(Content(self.kind, b"a,b\n" + delimited_text(different)))
+            return _narrowest(text).take(cells.indices)
+        except DataError:
+            return None
+
+    def table(self) -> Any | None:
+        """All cells as an Arrow table, each column of the narrowest type; None: read the text."""
+        import pyarrow as pa
+
+        columns = [self.typed(i) for i in range(len(self.headers))]
+        if any(column is None or not len(column) for column in columns):
+            return None
+        return pa.table(columns, [str(i) for i in range(len(columns))])
+
+    def cells(self, wanted: Wanted) -> Cells | None:
+        """The wanted columns; None: read the text."""
+        if wanted.blank_is_zero:  # a NaN, which libraries write in different ways, is no blank
+            return None
+        numbers: dict[str, Numbers] = {}
+        texts: dict[str, TextColumn] = {}
+        for i, name in enumerate(wanted.names):
+            if name in wanted.text:
+                if (text := self.spelled(i)) is None:
+                    return None
+                texts[name] = text
+            elif name in wanted.numeric:
+                column = self.typed(i)
+                values = None if column is None else numbers_of(column, name, wanted)
+                if values is None:
+                    return None
+                numbers[name] = values
+        return Cells(len(self.source), numbers, texts)
+
+    def spelled(self, column: int) -> TextColumn | None:
+        """A column of text; None if the text must tell."""
+        import pyarrow as pa
+
+        cells = self._plain(column)
+        if cells is None or pa.types.is_floating(cells.type) or pa.types.is_temporal(cells.type):
+            return self._part(column, _text_column)
+        if not pa.types.is_dictionary(cells.type):
+            cells = cells.cast(pa.string()).fill_null("").dictionary_encode()
+        texts = tuple(text.strip() for text in cells.dictionary.to_pylist())
+        return TextColumn(texts, cells.indices.to_numpy().astype(np.intp))
+
+    def _part(self, column: int, read: Callable[[Sheet], T]) -> T | None:
+        """What the text of one column says; None if it cannot be read by itself."""
+        beside = column - 1 if column else 1  # a row of one blank cell would be a blank line
+        if beside >= len(self.headers):
+            return None
+        try:
+            text = self._text(_selected(self.source, [column, beside], ["a", "b"]))
+            return read(open_sheet(Content(self.kind, text)))
+        except DataError:
+            return None
+
+    def _plain(self, column: int) -> Any | None:
+        import pyarrow as pa
+
+        if column not in self.known:
+            try:
+                self.known[column] = self._converted(column)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):
+                self.known[column] = None
+        return self.known[column]
+
+    def _converted(self, column: int) -> Any | None:
+        """A column of int64, float64, times, or a dictionary of texts; None if its text must tell.
+
+        A blank is null, or an empty text.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells, pandas = self._arrow(column), hasattr(self.source, "iloc")
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
+        kind = cells.type
+        if cells.null_count == len(cells):
+            return pa.nulls(len(cells))
+        if pa.types.is_boolean(kind):
+            cells = pc.if_else(cells, *(("True", "False") if pandas else ("true", "false")))
+        if pa.types.is_string(cells.type) or kind in (pa.large_string(), pa.string_view()):
+            cells = cells.cast(pa.string()).fill_null("").dictionary_encode()
+            damaged = pc.any(pc.match_substring(cells.dictionary, "\0")).as_py()
+            return None if damaged else cells
+        if pa.types.is_integer(kind):
+            large = pa.types.is_uint64(kind) and (pc.max(cells).as_py() or 0) > LARGEST_WHOLE
+            return cells.cast(pa.float64() if large else pa.int64(), safe=False)
+        if pa.types.is_float32(kind):
+            kind, cells = pa.float64(), cells.cast(pa.string()).cast(pa.float64())  # 0.1 stays 0.1
+        if pa.types.is_float64(kind):
+            if not _is_frame(self.source) and pc.all(pc.equal(pc.trunc(cells), cells)).as_py():
+                cells = pc.add(cells, 0.0)  # Arrow writes -0.0 as an integer, of which 0 is one
+            nan = pc.is_nan(cells)
+            return pc.if_else(nan, None, cells) if pc.any(nan).as_py() else cells
+        whole = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
+        return cells.cast(pa.timestamp("ns")) if whole else None
+
+    def _arrow(self, column: int) -> Any:
+        """A column as an Arrow array.
+
+        Raises:
+            TypeError: the text may say something else.
+        """
+        import pyarrow as pa
+
+        if not _is_frame(self.source):
+            return self.source.column(column).combine_chunks()
+        if not hasattr(self.source, "iloc"):
+            return self.source[:, column].to_arrow()
+        series = self.source.iloc[:, column]
+        cells = pa.array(series, from_pandas=True)
+        cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+        # Objects are of several types, and only numpy's float32 is written in its few digits.
+        text = pa.types.is_string(cells.type) or pa.types.is_null(cells.type)
+        numpy = isinstance(series.dtype, np.dtype)
+        if (series.dtype == object and not text) or (pa.types.is_float32(cells.type) and not numpy):
+            raise TypeError(str(series.dtype))
+        return cells
+
+
+def _narrowest(sheet: Sheet) -> Any:
+    return read_cells(sheet, "ab").column(0).combine_chunks()
+
+
+def _text_column(sheet: Sheet) -> TextColumn:
+    return parse_sheet(sheet, ("a", "b"), header=True, numeric=(), text=("a",)).texts["a"]
 
 
 def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -> Any:
@@ -234,7 +425,7 @@ def read_memory(
 
     Args:
         table: a table of :func:`is_table`.
-        label: as :func:`table_content` takes it.
+        label: as :func:`table_sheet` takes it.
         positive: the class that is told from all others; all are told apart where empty.
         feature_names: names of the columns of an array.
         tell: called with lines about what was inferred and changed.
@@ -243,13 +434,13 @@ def read_memory(
         DataError: the table cannot be read.
         UsageError: there is no such label, or none is named.
     """
-    content = table_content(table, label, feature_names=feature_names)
+    sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
     if meter is None:
-        return load_own(content, column, positive=positive, tell=tell)
-    named, digest = column or LABEL, content.sha256
-    found = flow_table(content.name, read_table(content), meter, label=named, sha256=digest)
-    source = SourceFile(content.name, digest, len(found), "metered flows")
+        return load_own(sheet, column, positive=positive, tell=tell)
+    named, digest = column or LABEL, next(open_sheets(sheet)).sha256
+    found = flow_table(sheet.name, read_table(sheet), meter, label=named, sha256=digest)
+    source = SourceFile(sheet.name, digest, len(found), "metered flows")
     return with_positive(replace(found, sources=(source,)), positive)
 
 
@@ -265,8 +456,8 @@ def predict_flows(
     if is_table(flows):
         own = model.table is not None and dataset is None and units != "nic"
         read = model.table.columns if own and model.table is not None else None
-        content = table_content(flows, feature_names=feature_names, only=read)
-        found = predict(model, model.encode(read_features(content, model, dataset, units)))
+        sheet = table_sheet(flows, feature_names=feature_names, only=read)
+        found = predict(model, model.encode(read_features(sheet, model, dataset, units)))
         columns = {
             "class": np.array(model.verdict_names)[model.verdicts(found.scores)],
             "margin": found.margins,

@@ -2,9 +2,11 @@
 """Tables in memory are read as the CSV files that their libraries write, and come back in kind."""
 
 import datetime as dt
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -16,11 +18,13 @@ from traffic import labelled_capture
 
 import n3ic
 import n3ic.datasets
+from n3ic import memory
+from n3ic.data.column_profile import profile_columns
 from n3ic.data.dataset import data_set
-from n3ic.data.file_tables import open_sheets
+from n3ic.data.delimited import parse_sheet
 from n3ic.data.user_table import UserTable, load_own
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.memory import read_memory, table_content
+from n3ic.memory import read_memory, table_sheet
 from n3ic.meter.table import load_flows
 from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train
@@ -140,17 +144,157 @@ class Stream:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+def either(one, other):
+    """A cell one or the other, by chance."""
+    return [(one, other)[i] for i in np.random.default_rng(2).integers(0, 2, 60)]
+
+
+DRAWN = np.random.default_rng(3)
+MOMENTS = pd.Timestamp("2026-01-01") + pd.to_timedelta(DRAWN.integers(0, 9**6, 60), "s")
+CELLS = {
+    "float64": np.where(np.isfinite(x := DRAWN.integers(0, 2**63, 60).view(float)), x, 1.0),
+    "float32": (10 ** DRAWN.uniform(-30, 30, 60)).astype(np.float32),
+    "float16": DRAWN.random(60).astype(np.float16),
+    "whole floats": np.array(either(-0.0, 3.0)),
+    "zeros": np.array(either(-0.0, 0.0)),
+    "blanks": np.array(either(np.nan, 1.5)),
+    "all blank": np.full(60, np.nan),
+    "infinite": np.array(either(-np.inf, 1.5)),
+    "int8": DRAWN.integers(-9, 9, 60).astype(np.int8),
+    "int64": DRAWN.integers(-(2**62), 2**62, 60),
+    "uint64": DRAWN.integers(0, 2**64 - 1, 60, dtype=np.uint64),
+    "bool": np.array(either(True, False)),
+    "numbers as text": DRAWN.integers(0, 99, 60).astype(str),
+    "hexadecimal": np.array(either("0x1F", "12")),
+    "signs": np.array(either("+1", "2")),
+    "words for blanks": np.array(either("NaN", "3")),
+    "dashes": np.full(60, "-"),
+    "empty texts": np.array(either("", "2")),
+    "spaces": np.array(either(" a", "a ")),
+    "commas": np.array(either("a,b", "c")),
+    "quotes": np.array(either('1"', "2")),
+    "line ends": np.array(either("a\r\nb", "1")),
+    "no ASCII": np.array(either("\u00e9", "2")),
+    "dates as text": np.array(either("2026-01-01", "2026-01-02")),
+    "times of day as text": np.array(either("12:00:01", "12:00:02")),
+    "addresses": np.array(either("10.0.0.1", "10.2.3.4")),
+    "dates": MOMENTS.floor("D").to_numpy(),
+    "times": MOMENTS.to_numpy(),
+}
+OF_PANDAS = {
+    "nullable integers": lambda: pd.array(either(None, 2**53 + 1), "Int64"),
+    "nullable floats": lambda: pd.array(either(None, 0.1), "Float32"),
+    "nullable booleans": lambda: pd.array(either(None, True), "boolean"),
+    "Arrow's floats": lambda: pd.array(either(0.1, 0.2), "float[pyarrow]"),
+    "Arrow's text": lambda: pd.array(either(None, "1"), "string[pyarrow]"),
+    "categories": lambda: pd.Categorical(either("1", "2"), ["1", "2", "unused"]),
+    "integer categories": lambda: pd.Categorical(either(7, 8)),
+    "several types": lambda: pd.Series([1, "two", 3.5, True] * 15, dtype=object),
+    "integers and floats": lambda: pd.Series(either(1, 2.5), dtype=object),
+    "huge integers": lambda: pd.Series(either(1, 2**70), dtype=object),
+    "booleans and blanks": lambda: pd.Series(either(True, None), dtype=object),
+    "decimals": lambda: pd.Series(either(Decimal("1.50"), Decimal("1E+3")), dtype=object),
+    "days": lambda: pd.Series(either(dt.date(2026, 1, 1), dt.date(2026, 1, 2)), dtype=object),
+    "times of a zone": lambda: MOMENTS.tz_localize("Europe/Berlin"),
+    "far times": lambda: np.array(["0001-01-01", "9000-01-01T01:02:03.5"] * 30, "M8[ms]"),
+    "periods": lambda: pd.period_range("2026-01", periods=60, freq="D"),
+    "sparse": lambda: pd.arrays.SparseArray(either(0, 3)),
+}
+OF_POLARS = {
+    "enums": lambda: pl.Series(either("a", "b"), dtype=pl.Enum(["a", "b", "1"])),
+    "decimals": lambda: pl.Series(either("1.50", "2.25")).cast(pl.Decimal(10, 2)),
+    "times of day": lambda: pl.Series(either(dt.time(12), dt.time(13, 0, 1, 5))),
+    "128 bits": lambda: pl.Series(either(1, 2), dtype=pl.Int128),
+    "blank booleans": lambda: pl.Series(either(None, True)),
+    "blank text": lambda: pl.Series(either(None, "1")),
+    "nothing": lambda: pl.Series([None] * 60),
+}
+OF_ARROW = {
+    "float16": lambda: pa.array(np.array(either(0.1, 0.2), np.float16)),
+    "views": lambda: pa.array(either("a", "1"), pa.string_view()),
+    "times of day": lambda: pa.array(either(dt.time(12), dt.time(13)), pa.time32("s")),
+    "dictionaries": lambda: pa.array(either(1, 2)).dictionary_encode(),
+}
+COLUMNS = {
+    **{f"pandas, {n}": lambda c=c: pd.DataFrame({"x": c}) for n, c in CELLS.items()},
+    **{f"pandas, {n}": lambda c=c: pd.DataFrame({"x": c()}) for n, c in OF_PANDAS.items()},
+    **{f"Polars, {n}": lambda c=c: pl.DataFrame({"x": pl.Series(c)}) for n, c in CELLS.items()},
+    **{f"Polars, {n}": lambda c=c: pl.DataFrame({"x": c()}) for n, c in OF_POLARS.items()},
+    **{f"Arrow, {n}": lambda c=c: pa.table({"x": pa.array(c)}) for n, c in CELLS.items()},
+    **{f"Arrow, {n}": lambda c=c: pa.table({"x": c()}) for n, c in OF_ARROW.items()},
+}
+
+
+def facts_or_error(of, *arguments, **named):
+    """What a function gives, as text that shows every bit, or what it refuses."""
+    try:
+        found = of(*arguments, **named)
+    except DataError as error:
+        return str(error)
+    if isinstance(found, list):
+        return repr(found)
+    numbers = {name: values.astype(float).tolist() for name, values in found.numbers.items()}
+    texts = {n: [t.texts[i] for i in t.codes] for n, t in found.texts.items()}
+    return repr((found.rows, numbers, texts))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_what_its_text_says(name):
+    """As its facts, as numbers with and without gaps, and as text such as that of a class."""
+    table, beside = COLUMNS[name](), {"y": range(60), "app": ["a", "b", "c"] * 20}
+    if isinstance(table, pa.Table):
+        for label, cells in beside.items():
+            table = table.append_column(label, pa.array(cells))
+    elif isinstance(table, pl.DataFrame):
+        table = table.with_columns(**{label: pl.Series(c) for label, c in beside.items()})
+    else:
+        table = table.assign(**beside)
+    sheet = table_sheet(table, "app")
+    try:
+        text = sheet.as_text()
+    except DataError as error:  # Arrow writes no such type: then it is not read, either
+        with pytest.raises(DataError, match=re.escape(str(error))):
+            profile_columns([sheet], "app")
+        return
+    assert facts_or_error(profile_columns, [sheet], "app") == (
+        facts_or_error(profile_columns, [text], "app")
+    )
+    for wanted in ({"numeric": "x"}, {"numeric": "x", "gaps": "x"}, {"numeric": (), "text": "x"}):
+        got, want = (
+            facts_or_error(parse_sheet, s, ["x", "", ""], header=True, **wanted)
+            for s in (sheet, text)
+        )
+        assert got == want, wanted
+
+
+@pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
+def test_columns_are_not_written_as_text(frame, run, monkeypatch):
+    """Prediction writes none, training only the digest that a model names."""
+    plain = frame.drop(columns=["mixed", "when"])
+    tables = [plain, pl.from_pandas(plain), pa.Table.from_pandas(plain)]
+    want = [n3ic.predict(run, table) for table in tables]
+    texts, written = [], memory._Columns._text
+    monkeypatch.setattr(
+        memory._Columns, "_text", lambda self, table: texts.append(table) or written(self, table)
+    )
+    for table, found in zip(tables, want, strict=True):
+        assert found.equals(n3ic.predict(run, table))
+    assert texts == []
+    read_memory(plain, "app", tell=silent)
+    assert len(texts) == 1 and texts[0] is plain
+
+
 def test_64_bits_do_not_go_through_a_float(frame):
     odd = 2**53 + 1
     classes = pd.DataFrame({"x": range(60), "y": [3, 1] * 30, "app": [odd, odd + 1] * 30})
     assert read_memory(classes, "app", tell=silent).classes == (str(odd), str(odd + 1))
     for dtype in ("int64", "uint64", "Int64", "UInt64", "int64[pyarrow]"):
-        assert str(odd).encode() in table_content(classes.astype({"app": dtype})).data
+        assert str(odd).encode() in table_sheet(classes.astype({"app": dtype})).as_text().body
     wide = pl.DataFrame({"x": [2**64 - 1, odd]})
-    assert table_content(wide).data == b"x\n18446744073709551615\n9007199254740993\n"
-    assert table_content(wide.to_arrow()).data == table_content(wide).data
-    assert table_content(wide["x"].to_numpy()[:, None], feature_names=["x"]).data == (
-        table_content(wide).data
+    assert table_sheet(wide).as_text().body == b"x\n18446744073709551615\n9007199254740993\n"
+    assert table_sheet(wide.to_arrow()).as_text().body == table_sheet(wide).as_text().body
+    assert table_sheet(wide["x"].to_numpy()[:, None], feature_names=["x"]).as_text().body == (
+        table_sheet(wide).as_text().body
     )
 
 
@@ -177,6 +321,7 @@ def test_what_comes_back_is_of_the_kind_that_went_in(frame, run, tmp_path):
     plain = frame.drop(columns="mixed")
     polars, arrow = pl.from_pandas(plain), pa.Table.from_pandas(plain)
     of_polars, of_arrow = n3ic.predict(run, polars), n3ic.predict(run, arrow)
+    assert of_polars.equals(model.predict(polars))
     assert isinstance(of_polars, pl.DataFrame) and isinstance(of_arrow, pa.Table)
     pd.testing.assert_frame_equal(of_polars.to_pandas(), found)
     pd.testing.assert_frame_equal(of_arrow.to_pandas(), found)
@@ -280,8 +425,8 @@ def test_a_second_column_of_a_name_has_a_name_of_its_own(frame):
 def test_a_boolean_is_the_same_however_it_is_written():
     rows = {"flag": [True, False, True, False] * 20, "x": [1, 2, 3, 5] * 20, "app": ["a", "b"] * 40}
     table = read_memory(pd.DataFrame(rows), "app", tell=silent)
-    (sheet,) = open_sheets(table_content(pl.DataFrame(rows)))
-    got = UserTable(table.rules).read_features(sheet.sheet, ["flag"])
+    sheet = table_sheet(pl.DataFrame(rows))
+    got = UserTable(table.rules).read_features(sheet, ["flag"])
     np.testing.assert_array_equal(got["flag"], table.features["flag"])
 
 

@@ -117,6 +117,12 @@ class BinaryFamily(Family):
             f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B",
         )
 
+    def predict(self, model: BinaryModel, flows: Any, **how: Any) -> Any:
+        """Classify flows, wherever they are."""
+        from n3ic.memory import predict_flows
+
+        return predict_flows(model, flows, **how)
+
     def random(self, rng: np.random.Generator) -> BinaryModel:
         """Make a network of 64 bits, 16 neurons and 3 classes; some neurons are constant."""
         from n3ic.model.random_models import random_model

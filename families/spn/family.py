@@ -59,6 +59,12 @@ class SpnFamily(Family):
         )
         return TextTable(model.name, ("sum-product network", ""), rows, left=2), ()
 
+    def predict(self, model: SpnModel, flows: Any, **how: Any) -> Any:
+        """Classify flows, wherever they are."""
+        from n3ic.memory import predict_flows
+
+        return predict_flows(model, flows, **how)
+
     def random(self, rng: np.random.Generator) -> SpnModel:
         """Make a network of 6 features and 2 classes, each with a root."""
         from n3ic.families.spn.random_models import random_spn

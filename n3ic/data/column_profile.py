@@ -105,7 +105,7 @@ def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProf
                 f"{sheet.name}: other columns than {sheets[0].name} ({', '.join(differ[:5])}); "
                 "name tables of one layout"
             )
-    tables = [_read(sheet, names) for sheet in sheets]
+    tables = [read_cells(sheet, names) for sheet in sheets]
     classes = None
     if label:
         classes = _codes(_joined(tables, names.index(label)))
@@ -115,8 +115,15 @@ def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProf
     ]
 
 
-def _read(sheet: Sheet, names: Sequence[str]) -> Any:
-    """The cells as an Arrow table, each column of the narrowest type."""
+def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
+    """The cells as an Arrow table with columns ``0``, ``1``, ..., each of the narrowest type.
+
+    Raises:
+        DataError: a line has too few or too many cells, or there is none.
+    """
+    if sheet.memory is not None:
+        table = sheet.memory.table()
+        return table if table is not None else read_cells(sheet.as_text(), names)
     import pyarrow as pa
     from pyarrow import csv as arrow
 

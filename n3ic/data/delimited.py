@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,23 @@ _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
+class Memory(Protocol):
+    """A table in memory: its cells as they are read from the text that its library writes."""
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of that text, in hexadecimal."""
+
+    def text(self, rows: int | None = None) -> bytes:
+        """That text, or its first rows below the names."""
+
+    def table(self) -> Any | None:
+        """All cells as an Arrow table, each column of the narrowest type; None: read the text."""
+
+    def cells(self, wanted: Wanted) -> Cells | None:
+        """The wanted columns; None: read the text."""
+
+
 @dataclass(frozen=True)
 class Sheet:
     """Separated text whose encoding, separator and first line are known.
@@ -68,6 +85,7 @@ class Sheet:
         zeek: whether it is a Zeek log, whose names follow ``#fields``; the body has neither that
             word nor lines that begin with ``#``.
         row: the word for a line of the body in messages.
+        memory: the table in memory that stands for a body, which is then empty.
     """
 
     name: str
@@ -79,6 +97,20 @@ class Sheet:
     continued: bool = False
     zeek: bool = False
     row: str = "line"
+    memory: Memory | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def as_text(self, rows: int | None = None) -> Sheet:
+        """The table, or the first rows of one in memory, with a body.
+
+        Raises:
+            DataError: as :func:`open_sheet`.
+        """
+        if self.memory is None:
+            return self
+        return replace(open_sheet(Content(self.name, self.memory.text(rows))), line=0, row="row")
 
     def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
         """Line number, where it ends, and cells of each row.
@@ -89,6 +121,9 @@ class Sheet:
         Raises:
             DataError: a quote does not end.
         """
+        if self.memory is not None:
+            yield from self.as_text().rows(header)
+            return
         text = io.StringIO(self.body.decode(), newline="")
         reader = csv.reader(text, delimiter=self.separator, strict=True)
         skip = header and not self.continued
@@ -345,18 +380,23 @@ def parse_sheet(
     Raises:
         DataError: a line has too few or too many cells, or a cell is not a valid number.
     """
-    wanted = _Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
+    wanted = Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
                      frozenset(blank_is_zero), frozenset(gaps))  # fmt: skip
-    # A separator or a line end may be hidden in quotes, which the fast path does not parse.
-    fast = None if b'"' in sheet.body else _parse_fast(sheet, header, wanted)
-    cells = fast or _parse_carefully(sheet, header, wanted)
+    cells = None if sheet.memory is None else sheet.memory.cells(wanted)
+    if cells is None:
+        sheet = sheet.as_text()
+        # A separator or a line end may be hidden in quotes, which the fast path does not parse.
+        fast = None if b'"' in sheet.body else _parse_fast(sheet, header, wanted)
+        cells = fast or _parse_carefully(sheet, header, wanted)
     if not cells.rows and not sheet.continued:
         raise DataError(f"{sheet.name}: a header and no rows; expected one flow a line")
     return cells
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
+    """The columns of :func:`parse_sheet`."""
+
     names: tuple[str, ...]
     numeric: frozenset[str]
     text: frozenset[str]
@@ -365,7 +405,7 @@ class _Wanted:
     gaps: frozenset[str]
 
 
-def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
+def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
     """Parse by Arrow; return None if a cell or line is invalid or needs a closer look."""
     import pyarrow as pa
     from pyarrow import csv as arrow
@@ -403,25 +443,30 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
             codes = column.indices.to_numpy().astype(np.intp)
             texts[name] = TextColumn(tuple(t.strip() for t in column.dictionary.to_pylist()), codes)
             continue
-        if column.null_count:
-            if name in wanted.gaps:
-                column = column.cast(pa.float64()).fill_null(float("nan"))
-            elif name not in wanted.blank_is_zero:
-                return None
-            else:
-                column = column.cast(pa.int64()) if pa.types.is_null(column.type) else column
-                column = column.fill_null(0)
-        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            return None
-        values = column.to_numpy()
-        if (
-            values.dtype.kind == "f"
-            and name not in wanted.gaps
-            and not _all_fit(values, name in wanted.whole)
-        ):
+        if (values := numbers_of(column, name, wanted)) is None:
             return None
         numbers[name] = values
     return Cells(table.num_rows, numbers, texts)
+
+
+def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
+    """An Arrow array as numbers; None if a cell is not what is wanted."""
+    import pyarrow as pa
+
+    blank = pa.types.is_null(column.type) and len(column) > 0
+    if not (blank or pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return None
+    if column.null_count:
+        if name not in wanted.gaps and name not in wanted.blank_is_zero:
+            return None
+        column = column.cast(pa.int64()) if blank else column
+        if name in wanted.gaps:
+            column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
+        else:
+            column = column.fill_null(0)
+    values = column.to_numpy()
+    sound = values.dtype.kind != "f" or name in wanted.gaps
+    return values if sound or _all_fit(values, name in wanted.whole) else None
 
 
 def _all_fit(values: NDArray[np.float64], whole: bool) -> bool:
@@ -450,7 +495,7 @@ def _complaint(cell: str, whole: bool) -> str:
     return ""
 
 
-def _parse_carefully(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells:
+def _parse_carefully(sheet: Sheet, header: bool, wanted: Wanted) -> Cells:
     """Parse cell by cell, up to the first error, which is reported with its position."""
     numbers = {n: (i, array("d")) for i, n in enumerate(wanted.names) if n in wanted.numeric}
     texts = {

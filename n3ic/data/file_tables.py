@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.data.delimited import Sheet, open_sheet
-from n3ic.data.files import MAX_BYTES, Content, find_tables, read_contents
+from n3ic.data.files import MAX_BYTES, find_tables, read_contents
 from n3ic.data.parquet import parquet_sheets
 from n3ic.data.table_meter import is_parquet
 from n3ic.errors import DataError
 from n3ic.util.files import sha256_file
 
-DataSource = str | Path | Content | Sequence[str | Path]
-"""What a table is read from: a file or a folder, several, or the text of a table in memory."""
+DataSource = str | Path | Sheet | Sequence[str | Path]
+"""What a table is read from: a file or a folder, several, or a table in memory."""
 
 
-def find_sources(given: DataSource, suffixes: tuple[str, ...]) -> Sequence[Path | Content]:
-    """What :func:`open_sheets` opens: a content itself, or the files of :func:`.find_tables`."""
-    return [given] if isinstance(given, Content) else find_tables(given, suffixes)
+def find_sources(given: DataSource, suffixes: tuple[str, ...]) -> Sequence[Path | Sheet]:
+    """What :func:`open_sheets` opens: a sheet itself, or the files of :func:`.find_tables`."""
+    return [given] if isinstance(given, Sheet) else find_tables(given, suffixes)
 
 
 @dataclass(frozen=True)
@@ -29,24 +30,24 @@ class FileTable:
 
     Attributes:
         sheet: its rows.
-        sha256: SHA-256 of the decompressed bytes; for Parquet, of the file.
+        sha256: SHA-256 of the decompressed bytes; for Parquet, of the file; for a table in
+            memory, of the text that its library writes.
     """
 
     sheet: Sheet
     sha256: str
 
 
-def open_sheets(path: str | Path | Content) -> Iterator[FileTable]:
+def open_sheets(path: str | Path | Sheet) -> Iterator[FileTable]:
     """The tables of a file in source units: one, or several of an archive.
-
-    Errors of a :class:`Content`, which is a table in memory, count its rows from 1.
 
     Raises:
         DataError: the file cannot be read, is damaged, too large or of a foreign format, or its
             numbers are in other units.
     """
-    if isinstance(path, Content):
-        yield FileTable(replace(open_sheet(path), line=0, row="row"), path.sha256)
+    if isinstance(path, Sheet):
+        memory = path.memory
+        yield FileTable(path, memory.sha256 if memory else hashlib.sha256(path.body).hexdigest())
         return
     try:
         parquet = is_parquet(path)

@@ -33,7 +33,6 @@ from n3ic.data.delimited import (
     parse_sheet,
     stream_sheets,
 )
-from n3ic.data.file_tables import open_sheets
 from n3ic.data.files import Content, checked_text, decompress, read_contents
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
 from n3ic.data.user_table import OWN, UserTable
@@ -55,7 +54,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def read_features(
-    path: str | Path | Content,
+    path: str | Path | Sheet,
     model: Classifier,
     dataset: str | None = None,
     units: Units | None = None,
@@ -73,7 +72,7 @@ def read_features(
 
 
 def stream_features(
-    path: str | Path | Content,
+    path: str | Path | Sheet,
     model: Classifier,
     dataset: str | None = None,
     units: Units | None = None,
@@ -84,7 +83,7 @@ def stream_features(
 
     Args:
         path: a CSV file, plain or packed by gzip, xz, bzip2 or zip; a Parquet file; or ``-`` for
-            CSV from standard input; or the text of a table in memory.
+            CSV from standard input; or a table in memory.
         model: the model that reads the features.
         dataset: name of the data set whose layout the table has. Without it, a table with a
             column of numbers for every feature is taken as it is, and any other is read by the
@@ -99,9 +98,8 @@ def stream_features(
         DataError: the table lacks a feature, holds a value that is not a number, or could be in
             either unit; the error names file, line and column.
     """
-    if isinstance(path, Content):
-        sheets = (table.sheet for table in open_sheets(path))
-        yield from _read_sheets(sheets, model, dataset, units)
+    if isinstance(path, Sheet):
+        yield from _read_sheets(iter([path]), model, dataset, units)
         return
     if str(path) == STANDARD_INPUT:
         name, stream = "standard input", cast(IO[bytes], sys.stdin.buffer)
@@ -204,7 +202,7 @@ def _is_plain(sheet: Sheet, features: Iterable[str]) -> bool:
     """Whether there is a column for every feature, and no text in the first row of any."""
     if not set(features) <= {*sheet.first}:
         return False
-    _, row = next(sheet.rows(True), (0, []))
+    _, row = next(sheet.as_text(1).rows(True), (0, []))
     cells = dict(zip(sheet.first, row, strict=False))
     return all(_is_number(cells.get(f, "0")) for f in features)
 

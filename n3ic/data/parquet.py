@@ -105,6 +105,8 @@ def _plain(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
+    if kind == pa.string_view():
+        return column.cast(pa.large_string())
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
         return pa.array([""] * len(column), pa.string())
     if pa.types.is_duration(kind):

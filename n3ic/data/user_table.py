@@ -201,7 +201,7 @@ def describe(
 
     Args:
         paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not; or the
-            text of a table in memory, see :func:`.memory.table_content`.
+            table in memory, see :func:`.memory.table_sheet`.
         label: the column of the class; empty for that of ``columns.toml``.
         description: a ``columns.toml``; None for the one beside the data if ``beside``.
         positive: the class to tell from all others.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.files import Content
+from n3ic.data.column_profile import read_cells
+from n3ic.data.delimited import Sheet
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
@@ -138,7 +139,7 @@ def _registers_read(spec: MeterSpec, feature: MeteredFeature) -> list[Register]:
     return [spec.registers[spec.index[name]] for name in dict.fromkeys(names) if name in spec.index]
 
 
-def read_table(path: str | Path | Content) -> pa.Table:
+def read_table(path: str | Path | Sheet) -> pa.Table:
     """All columns of a table of flows.
 
     Raises:
@@ -148,8 +149,8 @@ def read_table(path: str | Path | Content) -> pa.Table:
     from pyarrow import csv, parquet
 
     try:
-        if isinstance(path, Content):
-            return csv.read_csv(pa.BufferReader(path.data))
+        if isinstance(path, Sheet):
+            return read_cells(path, path.first).rename_columns(path.first)
         if is_parquet(path):
             return parquet.read_table(path)
         with Path(path).open("rb") as stream:

@@ -250,6 +250,17 @@ class Classifier(Displayed):
 
     # --- inference -------------------------------------------------------------------------
 
+    def predict(self, flows: Any, **how: Any) -> Any:
+        """Classify flows, such as those of a pandas table; see :func:`n3ic.predict`.
+
+        Returns:
+            Of a table in memory, a table of its kind with classes, margins and scores; of anything
+            else, an :class:`Inference`.
+        """
+        from n3ic.model.family import family  # it knows the readers, which lie above models
+
+        return family(self.family).predict(self, flows, **how)
+
     def infer(self, words: ArrayLike) -> Inference:
         """Scores, classes, margins and verdicts of packed inputs.
 

@@ -85,6 +85,16 @@ class Family(Plugin):
         """
         raise NotImplementedError
 
+    def predict(self, model: Any, flows: Any, **how: Any) -> Any:
+        """Classify flows, wherever they are, as :func:`n3ic.predict` does.
+
+        Args:
+            model: a model of the family.
+            flows: a table in memory, a file, a :class:`FlowTable`, or features by name.
+            **how: as :func:`n3ic.predict` takes it.
+        """
+        raise NotImplementedError
+
     def random(self, rng: np.random.Generator) -> Classifier:
         """A small random model, for tests and benchmarks.
 

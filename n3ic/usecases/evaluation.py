@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from n3ic import plugins
 from n3ic.data.catalogue_dataset import canonical
 from n3ic.data.dataset import data_set
-from n3ic.data.files import Content
+from n3ic.data.delimited import Sheet
+from n3ic.data.file_tables import open_sheets
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
@@ -33,7 +34,7 @@ from n3ic.usecases.base import UseCase, use_case
 
 def evaluate_flows(
     model: str | Path | Classifier,
-    data: str | Path | Content | None,
+    data: str | Path | Sheet | None,
     *,
     dataset: str | None = None,
     label: str = "",
@@ -42,7 +43,7 @@ def evaluate_flows(
 
     Args:
         model: a run folder, a model file or a model.
-        data: files of labelled flows, or the text of a table in memory; None for the data set's
+        data: files of labelled flows, or a table in memory; None for the data set's
             embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
         label: the column of the class; empty for that of the training.
@@ -64,7 +65,7 @@ def evaluate_flows(
 
 def evaluate_beside_majority(
     model: str | Path | Classifier,
-    data: str | Path | Content | None,
+    data: str | Path | Sheet | None,
     *,
     dataset: str | None = None,
     label: str = "",
@@ -100,7 +101,7 @@ class LabelledFlows:
 
 def labelled_flows(
     model: str | Path | Classifier,
-    data: str | Path | Content | None,
+    data: str | Path | Sheet | None,
     dataset: str | None = None,
     *,
     label: str = "",
@@ -109,7 +110,7 @@ def labelled_flows(
 
     Args:
         model: a run folder, a model file or a model.
-        data: files of labelled flows, or the text of a table in memory; None for the data set's
+        data: files of labelled flows, or a table in memory; None for the data set's
             embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
         label: the column of the class; empty for that of the training.
@@ -134,9 +135,9 @@ def labelled_flows(
         rules = replace(rules, label=canonical(label) or rules.label)
         table = UserTable(rules, first.classes).load(data)
         return _of_tables(source, data, networks, table)
-    if isinstance(data, Content) and first.meter is not None:
+    if isinstance(data, Sheet) and first.meter is not None:
         table = flow_table(data.name, read_table(data), first.meter, label=label or LABEL,
-                           sha256=data.sha256)  # fmt: skip
+                           sha256=next(open_sheets(data)).sha256)  # fmt: skip
         return _of_tables(source, data, networks, table)
     name = dataset or first.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):
@@ -144,7 +145,7 @@ def labelled_flows(
             f"{model}: trained on {name or 'unknown data'}, which no data set here reads; "
             "name one with --dataset"
         )
-    if isinstance(data, Content) or label:
+    if isinstance(data, Sheet) or label:
         raise UsageError(
             f"{model}: the data set {name} reads flows from its own files; expected one, and no "
             f"label, got {data}"
@@ -154,7 +155,7 @@ def labelled_flows(
 
 def _of_tables(
     model: str | Path | None,
-    data: str | Path | Content | None,
+    data: str | Path | Sheet | None,
     networks: Mapping[str, Classifier],
     table: FlowTable,
 ) -> dict[str, LabelledFlows]:

@@ -149,13 +149,15 @@ def plain(text: object, most: int = 40) -> str:
 
     Args:
         text: what to write.
-        most: room, in characters of mean width; of longer text the end is cut.
+        most: room, in characters of mean width; longer text loses its middle, as many names
+            differ in their ends alone.
     """
     shown = " ".join(visible(str(text)).split())
-    room, cut = most * _CHARACTER * _POINTS, shown[: 4 * most]
-    while len(cut) > 1 and _width(cut) > room:
-        cut = cut[: max(1, min(len(cut) - 1, int(len(cut) * room / _width(cut))))]
-    cut = cut if cut == shown else f"{cut[:-1]}…"
+    room, kept = most * _CHARACTER * _POINTS, min(len(shown), 4 * most)
+    cut = shown if kept == len(shown) else f"{shown[:kept]}…"
+    while kept > 1 and (width := _width(cut)) > room:
+        kept = max(1, min(kept - 1, int(kept * room / width)))
+        cut = f"{shown[: kept - kept // 3]}…{shown[len(shown) - kept // 3 :]}"
     return cut.replace("$", r"\$")  # a dollar sign would begin a formula
 
 

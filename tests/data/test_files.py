@@ -219,7 +219,7 @@ def test_the_fast_parser_agrees_with_the_careful_one(rows, whole, gaps):
     """Where the fast one gives anything, the careful one gives the same."""
     body = "\n".join(["a,b", *map(",".join, rows), ""]).encode()
     sheet = open_sheet(Content("t.csv", body))
-    wanted = delimited._Wanted(
+    wanted = delimited.Wanted(
         ("a", "b"),
         numeric=frozenset("ab"),
         text=frozenset(),

@@ -5,6 +5,9 @@ from functools import partial
 
 import pytest
 from command_line import typed
+from xdp_machine import clang, in_namespace, kernel
+
+__all__ = ["clang", "in_namespace", "kernel"]
 
 
 @pytest.fixture(name="n3ic")

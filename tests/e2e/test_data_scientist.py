@@ -90,4 +90,8 @@ def test_from_a_search_to_exports(frame, tmp_path):
     assert cross_val_score(best, X, y, cv=3).mean() > 0.6
     said = n3ic.predict(best.model_, X[700:])["class"]
     assert accuracy_score(y[700:], said) == best.score(X[700:], y[700:])
-    assert exported_and_verified(best.model_, tmp_path) == []
+    assert exported_and_verified(best.model_, tmp_path / "exports") == []
+    best.model_.save(tmp_path / "best.n3ic")
+    typed("report", tmp_path / "best.n3ic", "--html", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert all(f">{target}</" in page for target in TARGETS)

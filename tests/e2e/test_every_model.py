@@ -10,17 +10,25 @@ import pickle
 import random
 import zipfile
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import accuracy_score, f1_score, recall_score
 from typer.testing import CliRunner
+from xdp_machine import run
 
 import n3ic
 from n3ic import plugins
 from n3ic.cli.main import command_line
+from n3ic.data.flows import write_features
 from n3ic.data.user_table import describe
+from n3ic.errors import ExportError
+from n3ic.exporters.xdp.tools.deployment import load
+from n3ic.exporters.xdp.tools.program_record import Interface
 from n3ic.families.binary.rare import with_false_alarms
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
@@ -42,8 +50,10 @@ QUICK = {
     "shunting": "xdp",
     "spn": "onnx",
     "metered": "xdp",
+    "metered, shunting": "p4",
     "queues": "p4-netfpga",
     "imported": "onnx",
+    "imported QONNX": "netfpga",
     "false alarms": "nfp",
     "brevitas": "host",
     "brevitas, three bits": "xdp",
@@ -55,7 +65,7 @@ APPS = 30
 
 
 @pytest.fixture(scope="session")
-def own_table(tmp_path_factory):
+def own_file(tmp_path_factory):
     """A table of somebody's own, of a few classes: text and numbers, below 0 and not whole, too."""
     draw = random.Random(1)
     path = tmp_path_factory.mktemp("own") / "flows.csv"
@@ -67,8 +77,24 @@ def own_table(tmp_path_factory):
             size, packets = draw.randrange(100, 900) * (k + 1), draw.randrange(1, 9) + 3 * k
             duration, jitter = round(draw.random() * (k + 1), 3), draw.randrange(-9, 99)
             lines.writerow([("tcp", "udp", "sctp")[k % 3], duration, size, packets, jitter, k])
-    own, _ = describe(path, label="app")
-    return own.load(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def own_table(own_file):
+    own, _ = describe(own_file, label="app")
+    return own.load(own_file)
+
+
+@pytest.fixture(scope="session")
+def wider_file(own_file):
+    """The rows of that table in a Parquet file, its columns in another order and between others."""
+    table = pa_csv.read_csv(own_file)
+    table = table.select(table.column_names[::-1])
+    table = table.add_column(1, "span", pa.array([1] * ROWS, pa.duration("s")))
+    table = table.append_column("note", pa.array(['a, "b"', None] * (ROWS // 2)))
+    pq.write_table(table, own_file.with_name("wider.parquet"))
+    return own_file.with_name("wider.parquet")
 
 
 @cache
@@ -122,6 +148,17 @@ def metered(table):
     fields = tuple(Field.thermometer(f, (3, 70, 900), unit=spec.units[f]) for f in names)
     model = random_model((3 * len(names), 7, 2), np.random.default_rng(2), extremes=False)
     return model.with_input(InputSpec(fields), meter=spec)
+
+
+def metered_shunting(table):
+    return metered(table).with_shunt(2)
+
+
+def imported_qonnx(table):
+    """A graph of few bits a weight that a tool of QONNX wrote."""
+    pytest.importorskip("onnx")
+    graphs = Path(__file__).parents[1] / "exporters" / "onnx" / "graphs"
+    return exporter("onnx").read(graphs / "qonnx-few-bits.onnx")
 
 
 def queues(table):
@@ -195,8 +232,10 @@ MODELS = {
     "shunting": shunting,
     "spn": sum_product,
     "metered": metered,
+    "metered, shunting": metered_shunting,
     "queues": queues,
     "imported": imported,
+    "imported QONNX": imported_qonnx,
     "brevitas": brevitas,
     "brevitas, three bits": brevitas_of_three_bits,
     "false alarms": false_alarms,
@@ -288,6 +327,83 @@ def test_the_report_has_a_row_a_target(exported, name, tmp_path):
         assert f">{target}</" in text
     refusals = sum(line.startswith("  refused: ") for line in lines)
     assert refusals == sum(refused(target, models) for target in TARGETS)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predict_classifies_a_parquet_file(exported, own_table, wider_file, name, tmp_path):
+    """The user's table with more columns in another order, or the features as a NIC has them."""
+    models, source, _, _ = exported(name)
+    for task, model in models.items():
+        path, features = wider_file, own_table.features
+        if model.table is None:
+            path, rng = tmp_path / f"{task}.parquet", np.random.default_rng(5)
+            high = [1 << (f.width if f.kind == "binary" else 10) for f in model.input.fields]
+            features = {
+                f: rng.integers(0, h, 40)
+                for f, h in zip((f.feature for f in model.input.fields), high, strict=True)
+            }
+            write_features(path, dict(reversed(features.items())))
+        words = ("predict", path, "--model", source, *(("--task", task) if task else ()))
+        rows = list(csv.DictReader(typed(*words).splitlines()))
+        want = model.infer(model.encode(features))
+        assert [r["class"] for r in rows] == [model.verdict_names[v] for v in want.verdicts]
+        assert [int(r["margin"]) for r in rows] == want.margins.tolist()
+        got = [[int(r[f"score_{c}"]) for c in model.classes] for r in rows]
+        assert got == want.scores.tolist()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_xdp_load_attaches_what_meters_and_says_why_not(
+    exported, name, request, tmp_path, monkeypatch
+):
+    models, _, out, _ = exported(name)
+    model = next(iter(models.values()))
+    if refused("xdp", models):
+        return  # there is nothing to load: the export was refused
+    where = out / "xdp" / next(iter(models))
+    if model.meter is None:
+        with pytest.raises(ExportError, match="no meter: train it on a table of"):
+            load(Interface.named("lo"), where)
+        return
+    for machine in ("clang", "kernel"):
+        request.getfixturevalue(machine)
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+
+    def loaded():
+        run("ip", "link", "add", "n3e", "type", "veth", "peer", "name", "n3f")
+        return json.loads(typed("xdp", "load", "n3f", where, "--json"))["mode"], typed(
+            "xdp", "unload", "n3f"
+        )
+
+    mode, gone = request.getfixturevalue("in_namespace")(loaded)
+    assert mode in ("native", "generic") and "n3f: unloaded" in gone
+
+
+def test_figures_of_a_brevitas_module_are_those_of_scikit_learn(exported, own_table, own_file):
+    """Of classes that are the module's own; see ``brevitas_layers``."""
+    model = exported("brevitas")[0][""]
+    model = model.with_input(model.input, table=own_table.rules)
+    (figures,) = n3ic.evaluate(model, own_file).values()
+    rows = pa_csv.read_csv(own_file)
+    true, said = [*map(str, rows["app"].to_pylist())], model.predict(rows)["class"].to_pylist()
+    assert figures.accuracy == pytest.approx(accuracy_score(true, said))
+    assert figures.macro_f1 == pytest.approx(f1_score(true, said, average="macro"))
+    recall = [of["recall"] for of in figures.of_classes(model.classes).values()]
+    assert recall == pytest.approx(list(recall_score(true, said, average=None)))
+
+
+def test_a_run_of_ones_own_parquet_is_evaluated_and_reported(own_file, wider_file, tmp_path, n3ic):
+    """As the CSV file is, by a table with more columns in another order."""
+    n3ic(
+        f"train --data {wider_file} --label app --encoding quantile --hidden 6 --epochs 2 --out run"
+    )
+    told = [
+        json.loads(n3ic(f"evaluate {path} --model run --json").stdout)
+        for path in (own_file, wider_file)
+    ]
+    assert told[0] == told[1]
+    n3ic(f"report run --html page.html --data {wider_file}")
+    assert "test rows of flows" in (tmp_path / "page.html").read_text()  # told by its digest
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import random
 import re
 
 import pytest
+from sklearn.metrics import accuracy_score, f1_score
 
 from n3ic import plugins
 from n3ic.data.user_table import describe
@@ -127,7 +128,14 @@ def test_the_page_leads_to_verified_exports_and_a_report(collected, repository, 
         assert {w for w in words if w.startswith("--")} <= {*re.findall(r"--[a-z-]+", page)}
         n3ic(line)
     folder = path.parent
-    assert len((folder / "verdicts.csv").read_text().splitlines()) == ROWS + 1
+    true, said = (
+        [row[column] for row in csv.DictReader((folder / file).read_text().splitlines())]
+        for file, column in (("flows.csv", "app"), ("verdicts.csv", "class"))
+    )
+    assert len(said) == ROWS
+    figures = json.loads(n3ic("evaluate flows.csv --model run --json").stdout)["networks"][""]
+    assert figures["accuracy"] == pytest.approx(accuracy_score(true, said))
+    assert figures["macro_f1"] == pytest.approx(f1_score(true, said, average="macro"))
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     assert metrics["test"]["accuracy"] > metrics["baselines"]["majority"]["accuracy"]
     targets = plugins.names("n3ic.exporters")

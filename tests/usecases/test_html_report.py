@@ -132,6 +132,23 @@ def test_it_says_what_it_should(written):
     assert len(written) < 400_000
 
 
+def test_each_class_has_its_precision_and_recall(run, monkeypatch):
+    """Of a matrix with true classes down, those that are found least first."""
+    folder, model, metrics = run
+    metrics["test"]["confusion"] = [[90, 10], [2, 0]]
+    monkeypatch.setattr(page, "labelled_flows", lambda *_: {})
+    text = html_report(folder, {"": model}, metrics, ROWS)
+    caption = "Precision and recall of each class on the test rows"
+    (table,) = re.findall(rf"<caption>{caption}.*?</table>", text, re.DOTALL)
+    rows = [re.findall(r">([^<>\n]+)</t[hd]>", row) for row in table.split("<tr>")[2:]]
+    assert [row[-4:] for row in rows] == [
+        ["2", "2.0 %", "0.0 %", "0.0 %"],
+        ["100", "98.0 %", "97.8 %", "90.0 %"],
+    ]
+    metrics["test"]["confusion"] = [[100, 0], [2, 0]]
+    assert "98.0 %</td>" in html_report(folder, {"": model}, metrics, ROWS)
+
+
 class Folds(HTMLParser):
     """Captions of tables, and whether each table lies in a part that is folded."""
 
@@ -353,7 +370,7 @@ def test_charts_show_the_rows_that_they_are_of():
         upright = ((g.least + g.most) / 2, 100 * g.low), ((g.least + g.most) / 2, 100 * g.high)
         assert any(np.allclose(span, upright) for span in spans)
     names = [t.get_text() for t in importance_figure(of.importance()).axes[0].get_yticklabels()]
-    assert any(name.endswith("…") for name in names) and "bytes" in names
+    assert any("…" in name for name in names) and "bytes" in names
 
 
 def test_charts_keep_to_their_canvas():
@@ -371,6 +388,26 @@ def test_charts_keep_to_their_canvas():
         under = [t.get_window_extent() for a in figure.axes for t in a.get_xticklabels()]
         under.sort(key=lambda box: box.x0)
         assert all(a.x1 < b.x0 for a, b in pairwise(b for b in under if b.width))
+
+
+def test_labels_of_neighbours_do_not_touch():
+    """Nor names that begin alike, of which the longest takes the room of the bars."""
+    found = [
+        FeatureImportance(f"{'W' * 30}_{i}", 1, 0.17 - 0.01 * i, 0, 0, 0, 9.0, 0.87, i)
+        for i in range(3)
+    ]
+    figure = importance_figure(found)
+    png(figure)
+    left, right = (axes.xaxis.label.get_window_extent() for axes in figure.axes)
+    assert left.x1 + 4 < right.x0
+    names = [t.get_text() for t in figure.axes[0].get_yticklabels()]
+    assert len({*names}) == 3
+
+
+def test_certain_groups_are_not_cut_at_the_top():
+    of = held_out(*flows_of(make_flows(make_model(), 60)))
+    (axes,) = calibration_figure(of.calibration()).axes
+    assert axes.get_ylim()[1] > 100
 
 
 @pytest.mark.parametrize("sign", [1, -1, 0])

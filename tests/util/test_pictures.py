@@ -85,7 +85,9 @@ def test_epochs_are_whole_numbers(last):
 def test_names_of_files_are_text():
     assert plain("$a_$") == r"\$a_\$"
     assert plain("a\n\x1b[2Jb") == r"a \x1b[2Jb"
-    assert 35 < len(plain("x" * 100)) < 45 and plain("x" * 100).endswith("…")
+    assert 35 < len(plain("x" * 100)) < 45 and "…" in plain("x" * 100)
+    named = [plain(f"some_quite_long_name_of_a_feature_number_{i}", 16) for i in range(3)]
+    assert len({*named}) == 3 and all(len(name) < 20 for name in named)
     assert len(plain("W" * 100)) < 30 and len(plain("i" * 100)) > 60 and plain("") == ""
 
 

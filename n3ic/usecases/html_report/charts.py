@@ -104,7 +104,7 @@ def calibration_figure(groups: Sequence[MarginGroup]) -> Figure:
         fmt="none",
         ecolor=look(0).colour,
     )
-    axes.set_ylim(top=100)
+    axes.set_ylim(top=101)
     axes.set_xlim(left=-0.5)
     whole_numbers(axes.xaxis)
     axes.set_xlabel("margin (best score less second best)")
@@ -127,8 +127,8 @@ def importance_figure(found: Sequence[FeatureImportance]) -> Figure:
     left.set_yticks(at, [plain(f.feature, _NAME) for f in shown])
     left.set_ylim(len(shown) - 0.4, -0.6)
     left.axvline(0, color=INK, linewidth=1)
-    left.set_xlabel("points of accuracy\nlost if permuted")
-    right.set_xlabel("best bit alone\n(chi²/rows)")
+    left.set_xlabel("points lost\nif permuted")
+    right.set_xlabel("best bit\n(chi²/rows)")
     left.xaxis.set_major_locator(MaxNLocator(2))
     most = max((f.phi2 for f in shown), default=0.0)
     right.set_xticks([0, most] if most > 0 else [0], ["0", f"{most:.2g}"][: 1 + (most > 0)])

@@ -16,7 +16,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
-from n3ic.runs.report import memory_of, model_text
+from n3ic.runs.report import CLASS_HEAD, class_rows, memory_of, model_text
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
@@ -50,6 +50,7 @@ class NetworkSection:
         layers: shape and memory of each layer; None for other families.
         bits: the input bits in words.
         confusion: confusion on the test rows; None if unknown.
+        by_class: precision and recall of each class there; None if unknown.
         charts: ROC, calibration and importance on held-out rows.
         picture: the run's ROC beside its baselines as a data URL.
         sureness: the charts' figures as tables, and the study of shunting.
@@ -63,6 +64,7 @@ class NetworkSection:
     layers: TextTable | None
     bits: TextTable
     confusion: Confusion | None
+    by_class: TextTable | None
     charts: tuple[Chart, ...]
     picture: str
     sureness: tuple[TextTable, ...]
@@ -248,13 +250,15 @@ def _network(
         charts = tuple(
             chart for chart in charts if chart.title != ROC
         )  # the run's is of these rows
+    counts = _counts(_test(metrics, task).get("confusion"), len(model.classes))
     return NetworkSection(
         task=task,
         line=view.line,
         facts=view.tables[0],
         layers=model.memory_table if isinstance(model, BinaryModel) else None,
         bits=bits_table(model.input),
-        confusion=_confusion(_test(metrics, task).get("confusion"), model.classes),
+        confusion=_confusion(counts, model.classes) if counts else None,
+        by_class=_by_class(counts, model.classes) if counts else None,
         charts=charts,
         picture=picture,
         sureness=(*tables, *(study.tables if study else ())),
@@ -327,16 +331,35 @@ def _warnings(metrics: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _confusion(found: object, classes: Sequence[str]) -> Confusion | None:
+def _counts(found: object, many: int) -> list[list[int]] | None:
     """The confusion matrix of a file, if it is one."""
-    many = len(classes)
     if not isinstance(found, list) or len(found) != many:
         return None
     rows = [row for row in found if isinstance(row, list) and len(row) == many]
     if len(rows) < many or any(type(n) is not int for row in rows for n in row):
         return None
-    cells = tuple(tuple(f"{n:,} ({n / max(sum(row), 1):.1%})" for n in row) for row in rows)
+    return rows
+
+
+def _confusion(counts: list[list[int]], classes: Sequence[str]) -> Confusion:
+    cells = tuple(tuple(f"{n:,} ({n / max(sum(row), 1):.1%})" for n in row) for row in counts)
     return Confusion(tuple(classes), cells)
+
+
+def _by_class(counts: list[list[int]], classes: Sequence[str]) -> TextTable:
+    """A row a class, those that are found least first; a blank where no row is called so."""
+    called = [sum(column) for column in zip(*counts, strict=True)]
+    found = {
+        name: {
+            "rows": sum(row),
+            "precision": row[i] / called[i] if called[i] else None,
+            "recall": row[i] / sum(row) if sum(row) else None,
+        }
+        for i, (name, row) in enumerate(zip(classes, counts, strict=True))
+    }
+    least = dict(sorted(found.items(), key=lambda item: item[1]["recall"] or 0.0))
+    rows = tuple(tuple(row) for row in class_rows(least))
+    return TextTable("Precision and recall of each class on the test rows", CLASS_HEAD, rows)
 
 
 def _picture(path: Path) -> str:
