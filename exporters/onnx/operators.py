@@ -115,6 +115,8 @@ def quant(
 ) -> Array:
     """Apply QONNX Quant: integers of some bits, rounded half to even, times a scale.
 
+    One signed bit is -1 or 1, and 1 at 0.
+
     Raises:
         ModelError: the width is no number of bits.
     """
@@ -124,5 +126,9 @@ def quant(
     least = -(2.0 ** (bits - 1)) + narrow if signed else 0.0
     most = 2.0 ** (bits - 1) - 1 if signed else 2.0**bits - 1 - narrow
     with np.errstate(all="ignore"):  # a scale of 0 gives what is not finite, and that is refused
-        whole = np.rint(np.clip(values / scale + zero, least, most))
+        whole = np.asarray(values / scale + zero)
+        if signed and bits == 1:
+            whole = np.where(whole >= 0, 1.0, -1.0)
+        else:
+            whole = np.rint(np.clip(whole, least, most))
         return np.asarray((whole - zero) * scale, dtype=np.float32)
