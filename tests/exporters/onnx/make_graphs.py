@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the graphs below ``graphs/``, which other tools made of networks, with their versions.
 
-``brevitas-*.onnx`` are of Brevitas' own QONNX exporter; ``qonnx-*.onnx`` are those after passes of
-the tool qonnx, such as FINN and hls4ml run before they read a graph. Each has the tools' versions
-in its metadata and what the network answers to 64 inputs beside it.
+``brevitas-*.onnx`` are of Brevitas' own QONNX exporter, or of its QCDQ exporter, which refuses
+weights of one bit (``qcdq``); ``qonnx-*.onnx`` are those after passes of the tool qonnx, such as
+FINN and hls4ml run before they read a graph. Each has the tools' versions in its metadata and what
+the network answers to 64 inputs beside it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ import numpy as np
 import onnx
 import torch
 from brevitas import nn as quantized
-from brevitas.export import export_qonnx
-from brevitas.quant import SignedBinaryActPerTensorConst, SignedBinaryWeightPerTensorConst
+from brevitas.export import export_onnx_qcdq, export_qonnx
+from brevitas.quant import (
+    SignedBinaryActPerTensorConst,
+    SignedBinaryWeightPerTensorConst,
+    SignedTernaryWeightPerTensorConst,
+)
 from onnx import helper
 from qonnx.core.modelwrapper import ModelWrapper
 from qonnx.transformation.batchnorm_to_affine import BatchNormToAffine
@@ -35,6 +40,12 @@ class Scaled(SignedBinaryWeightPerTensorConst):  # type: ignore[misc]
     """Weights of +-0.1."""
 
     scaling_const = 0.1
+
+
+class Ternary(SignedTernaryWeightPerTensorConst):  # type: ignore[misc]
+    """Weights of -0.5, 0 and 0.5."""
+
+    scaling_const = 0.5
 
 
 class Sign(SignedBinaryActPerTensorConst):  # type: ignore[misc]
@@ -74,6 +85,12 @@ def networks() -> dict[str, torch.nn.Module]:
             nn.QuantReLU(bit_width=2),
             nn.QuantLinear(8, 3, bias=True, weight_bit_width=3),
         ),
+        "qcdq": trained(
+            nn.QuantLinear(WIDTH, 8, bias=False, weight_quant=Ternary),
+            torch.nn.BatchNorm1d(8),
+            nn.QuantReLU(bit_width=2),
+            nn.QuantLinear(8, 3, bias=True, weight_bit_width=3),
+        ),
     }
 
 
@@ -106,9 +123,12 @@ def main() -> None:
 
         with TemporaryDirectory() as folder:
             path = f"{folder}/made.onnx"
-            export_qonnx(module, torch.sign(torch.randn(1, WIDTH)), path)
+            export = export_onnx_qcdq if name == "qcdq" else export_qonnx
+            export(module, torch.sign(torch.randn(1, WIDTH)), path)
             made = onnx.load(path)
         written(f"brevitas-{name}", made, answer, f"{tools['brevitas']}, {tools['torch']}")
+        if name == "qcdq":
+            continue
         passes = (InferShapes, BatchNormToAffine, FoldConstants, InferDataTypes)
         wrapped = ModelWrapper(made)
         for each in passes:

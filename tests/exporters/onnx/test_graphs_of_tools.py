@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs that other tools wrote, of networks that they trained, are read and answer as those did.
 
-``make_graphs.py`` and ``make_keras_graphs.py`` beside this file made them; each holds its tools' versions, inputs and answers.
+``make_graphs.py`` and ``make_keras_graphs.py`` beside this file made them; each holds its tools'
+versions, inputs and answers.
 """
 
 from pathlib import Path
