@@ -123,7 +123,10 @@ def _load(data: bytes) -> Any:
         raise ModelError("graphs within nodes are not read")
     for tensor in tensors:
         if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
-            raise ModelError(f"weights {tensor.name!r} are in another file; put them into this one")
+            raise ModelError(
+                f"weights {tensor.name[:80]!r} are in another file; put them into this one, by "
+                "external_data=False of torch.onnx.export, or onnx.save(onnx.load(path), new)"
+            )
         if not 0 < math.prod(tensor.dims) <= MAX_CELLS or len(tensor.dims) > 8:
             raise ModelError(f"weights {tensor.name[:80]!r} have the shape {list(tensor.dims)}")
     try:
