@@ -116,11 +116,17 @@ def _load(data: bytes) -> Any:
     ]
     for part in (*g.node, *model.opset_import):
         part.domain = "" if part.domain == "ai.onnx" else part.domain  # two names of one domain
+    named = {o.domain for o in model.opset_import}  # qonnx.converters forgets its own
+    for domain in sorted({n.domain for n in g.node} & {*_CUSTOM} - named):
+        model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
     if any(a.type in (a.GRAPH, a.GRAPHS) for node in g.node for a in node.attribute):
         raise ModelError("graphs within nodes are not supported")
     for tensor in tensors:
         if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
-            raise ModelError(f"weights {tensor.name!r} are in another file; put them into this one")
+            raise ModelError(
+                f"weights {tensor.name[:80]!r} are in another file; put them into this one, by "
+                "external_data=False of torch.onnx.export, or onnx.save(onnx.load(path), new)"
+            )
         if not 0 < math.prod(tensor.dims) <= MAX_CELLS or len(tensor.dims) > 8:
             raise ModelError(f"weights {tensor.name[:80]!r} have the shape {list(tensor.dims)}")
     try:
@@ -462,13 +468,14 @@ def _cells(value: Value) -> int:
 
 
 _Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]
-_QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant", "Quant")
+_QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant", "IntQuant", "Quant")
 _SCORE_READERS = ("ArgMax", "TopK", "Softmax", "LogSoftmax", "Hardmax")
 _OPERATORS: dict[str, _Operator] = {
     "BatchNormalization": _Walk._batch_norm,
     "BipolarQuant": _Walk._bipolar,
     "Flatten": _Walk._flatten,
     "Gemm": _Walk._gemm,
+    "IntQuant": _Walk._quant,
     "MatMul": _Walk._matmul,
     "MultiThreshold": _Walk._multi_threshold,
     "Quant": _Walk._quant,

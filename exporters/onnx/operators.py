@@ -21,9 +21,9 @@ Value = Signal | Array
 
 # fmt: off
 ELEMENTWISE = frozenset((
-    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Dropout", "Equal", "Floor", "Greater",
-    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or",
-    "Relu", "Round", "Sign", "Sub", "Where",
+    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "DequantizeLinear", "Div", "Dropout", "Equal",
+    "Floor", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul",
+    "Neg", "Not", "Or", "QuantizeLinear", "Relu", "Round", "Sign", "Sub", "Where",
 ))
 # fmt: on
 RESHAPING = frozenset(("Constant", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
@@ -43,11 +43,12 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
     ends = ([onnx.ValueInfoProto(name=n) for n in side] for side in (names, node.output[:1]))
     inputs, outputs = ends
     part = onnx.GraphProto(node=[node], input=inputs, output=outputs)
+    versions = dict(opsets)
+    if node.op_type in ("DequantizeLinear", "QuantizeLinear"):  # those before 19 are not there
+        versions[""] = max(19, versions.get("", 0))
     try:
         with np.errstate(all="ignore"):
-            (result,) = evaluator(part, dict(opsets)).run(
-                None, dict(zip(names, arrays, strict=True))
-            )
+            (result,) = evaluator(part, versions).run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:  # strange attributes and shapes raise errors of any type
         raise ModelError(f"{by}: cannot be evaluated: {graph.short(error)}") from error
     if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind not in "fiub":
@@ -117,6 +118,8 @@ def quant(
 ) -> Array:
     """Apply QONNX Quant: integers of some bits, rounded half to even, times a scale.
 
+    One signed bit is -1 or 1, and 1 at 0.
+
     Raises:
         ModelError: the width is not an integer from 1 to 32.
     """
@@ -126,5 +129,9 @@ def quant(
     least = -(2.0 ** (bits - 1)) + narrow if signed else 0.0
     most = 2.0 ** (bits - 1) - 1 if signed else 2.0**bits - 1 - narrow
     with np.errstate(all="ignore"):  # a scale of 0 gives infinities, which are refused later
-        whole = np.rint(np.clip(values / scale + zero, least, most))
+        whole = np.asarray(values / scale + zero)
+        if signed and bits == 1:
+            whole = np.where(whole >= 0, 1.0, -1.0)
+        else:
+            whole = np.rint(np.clip(whole, least, most))
         return np.asarray((whole - zero) * scale, dtype=np.float32)

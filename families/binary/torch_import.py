@@ -10,7 +10,9 @@ makes the tables (see :mod:`signal`) that thresholds are read from.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -42,21 +44,22 @@ _aten = torch.ops.aten
 
 # fmt: off
 _ELEMENTWISE = frozenset((
-    "abs", "add", "alias", "bitwise_and", "bitwise_not", "bitwise_or", "ceil", "clamp",
-    "clamp_max", "clamp_min", "clone", "contiguous", "copysign", "detach", "div", "eq", "fill",
-    "floor", "full_like", "ge", "gt", "hardtanh", "heaviside", "le", "lift_fresh", "logical_and",
-    "logical_not", "logical_or", "lt", "masked_fill", "maximum", "minimum", "mul", "ne", "neg",
-    "ones_like", "positive", "reciprocal", "relu", "relu6", "round", "rsub", "sgn", "sign",
-    "sub", "tanh", "to", "trunc", "where", "zero", "zeros_like", "_to_copy",
+    "_prelu_kernel", "_to_copy", "abs", "add", "bitwise_and", "bitwise_not", "bitwise_or", "ceil",
+    "clamp", "clamp_max", "clamp_min", "clone", "contiguous", "copysign", "div", "dropout", "elu",
+    "eq", "fill", "floor", "full_like", "ge", "gt", "hardsigmoid", "hardtanh", "heaviside", "le",
+    "leaky_relu", "lift_fresh", "logical_and", "logical_not", "logical_or", "lt", "masked_fill",
+    "maximum", "minimum", "mul", "ne", "neg", "ones_like", "positive", "pow", "reciprocal", "relu",
+    "relu6", "round", "rsub", "sgn", "sign", "signbit", "sub", "tanh", "to", "trunc", "where",
+    "zero", "zeros_like",
 ))
-_READERS = frozenset((
-    "_log_softmax", "_softmax", "argmax", "log_sigmoid_forward", "max", "sigmoid", "topk",
-))
-_BEHIND = frozenset(("_to_copy", "alias", "clone", "detach", "exp", "ge", "gt", "mul"))
+_PROBABILITIES = frozenset(("_log_softmax", "_softmax", "log_softmax", "softmax"))
+_READERS = _PROBABILITIES | {"argmax", "log_sigmoid_forward", "max", "sigmoid", "topk"}
+_DECISIONS = frozenset(("ge", "gt", "le", "lt", "round"))  # of one probability
+_COPIES = frozenset(("_to_copy", "clone"))
 _MAKERS = frozenset(("new_full", "new_ones", "new_zeros"))
 _SHAPING = frozenset((
-    "_unsafe_view", "expand", "flatten", "reshape", "select", "slice", "squeeze", "unsqueeze",
-    "view",
+    "_unsafe_view", "alias", "detach", "expand", "flatten", "reshape", "select", "slice",
+    "squeeze", "unsqueeze", "view",
 ))
 # fmt: on
 
@@ -105,7 +108,7 @@ def from_torch(
     source = network_input(spec.n_bits, low, high)
     if _dtype(own) == torch.float64:
         source = replace(source, tables=tuple(t.astype(np.float64) for t in source.tables))
-    scores = _read(own, source)
+    scores, is_read = _read(own, source)
     found = output_layer(scores)
     if not scores.before and found.layer.n_inputs != spec.n_bits:
         raise ModelError("the scores do not come from the input")
@@ -119,9 +122,13 @@ def from_torch(
         provenance={"source": "torch", **facts(scores, found, "module")},
     )
     bits = _rows(spec.n_bits) if rows is None else np.asarray(rows)
-    if bits.ndim != 2 or bits.shape[1] != spec.n_bits or not np.isin(bits, (0, 1)).all():
+    if bits.ndim != 2 or bits.shape[1] != spec.n_bits or not len(bits):
         raise ModelError(f"rows: expected bits of shape (rows, {spec.n_bits}), got {bits.shape}")
-    said = _compared(own, model, scores, found, bits.astype(np.bool_), (low, high))
+    if not np.isin(bits, (0, 1)).all():
+        raise ModelError(
+            "rows: expected bits, 0 and 1, which values= gives the module's numbers of"
+        )
+    said = _compared(own, model, scores, found, bits.astype(np.bool_), (low, high), is_read)
     return model.changed(provenance={**model.provenance, "compared": said})
 
 
@@ -162,16 +169,32 @@ def _copied(module: nn.Module) -> nn.Module:
     """A copy on the CPU in evaluation mode, whose parameters are finite floats."""
     if not isinstance(module, nn.Module):
         raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
+    module = getattr(module, "_orig_mod", module)  # of torch.compile
+    if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+        raise ModelError("the module is of torch.jit; pass the Python module that it was made of")
+    name = "the module"
     try:
         own = copy.deepcopy(module).cpu().eval()
-    except RuntimeError as error:
-        raise ModelError(f"the module cannot be copied: {_short(error)}") from error
-    for name, held in (*own.named_parameters(), *own.named_buffers()):
-        if held.is_floating_point() and held.dtype not in (torch.float32, torch.float64):
-            raise ModelError(f"{name} is {held.dtype}: convert the module with module.float()")
-        if not torch.isfinite(held).all():
-            raise ModelError(f"{name} holds a value that is not finite (NaN or infinite)")
+        for name, held in (*own.named_parameters(), *own.named_buffers()):
+            if held.is_floating_point() and held.dtype not in (torch.float32, torch.float64):
+                raise ModelError(f"{name} is {held.dtype}: convert the module with module.float()")
+            if not torch.isfinite(held.to_dense()).all():
+                raise ModelError(f"{name} holds a value that is not finite (NaN or infinite)")
+    except ModelError:
+        raise
+    except Exception as error:  # weights without values, weights that others make, locks, files
+        raise ModelError(
+            f"{name} cannot be copied to the CPU: {_short(error)}; give every weight a value "
+            "of its own (run the module once, load its weights, remove_weight_norm)"
+        ) from error
     return own
+
+
+def _eager() -> AbstractContextManager[Any]:
+    """Run what torch.compile made as it was written; its compiler is slow to load."""
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-untyped-call]
 
 
 def _dtype(module: nn.Module) -> torch.dtype:
@@ -183,8 +206,8 @@ def _dtype(module: nn.Module) -> torch.dtype:
 # --- reading -----------------------------------------------------------------------------------
 
 
-def _read(module: nn.Module, source: Signal) -> Signal:
-    """The tensor of the module's scores."""
+def _read(module: nn.Module, source: Signal) -> tuple[Signal, bool]:
+    """The tensor of the module's scores, and whether the module itself reads them."""
     reading = _Reading()
     hooks = [
         hook
@@ -195,7 +218,7 @@ def _read(module: nn.Module, source: Signal) -> Signal:
         )
     ]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _eager():
             result = module(_Tables(source, (_BATCH, source.channels), reading))
     except ModelError:
         raise
@@ -212,7 +235,12 @@ def _read(module: nn.Module, source: Signal) -> Signal:
             else (type(result).__name__)
         )
         raise ModelError(f"the module returns {kind}; expected a tensor of scores")
-    return reading.scores or result.signal
+    if result.behind and not result.tells:
+        raise ModelError(
+            "the module returns what does not tell the class, such as the highest score or the "
+            "probabilities of some classes; return all scores, or the index of the highest"
+        )
+    return reading.scores or result.signal, reading.scores is not None
 
 
 class _Reading:
@@ -239,25 +267,44 @@ class _Reading:
 class _Tables(Tensor):
     """A tensor that stands for all inputs at once; see :class:`~signal.Signal`.
 
-    Behind what reads the scores, such as a softmax, its signal is still theirs.
+    Views of it share its signal, so what writes into one writes into all. A tensor ``behind`` what
+    reads the scores, such as a softmax, has their signal still; one sigmoid has its own. It
+    ``tells`` the class if a class has the highest of its numbers, or is its number.
     """
 
-    signal: Signal
+    held: list[Signal]
     reading: _Reading
     behind: bool
+    tells: bool
 
     @staticmethod
     def __new__(
         cls,
-        signal: Signal,
+        signal: Signal | list[Signal],
         shape: Sequence[int],
         reading: _Reading,
         behind: torch.dtype | None = None,
+        tells: bool = True,
     ) -> Self:
-        dtype = behind or torch.from_numpy(np.empty(0, signal.tables[0].dtype)).dtype
+        held = signal if isinstance(signal, list) else [signal]
+        dtype = behind or torch.from_numpy(np.empty(0, held[0].tables[0].dtype)).dtype
         made: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
-        made.signal, made.reading, made.behind = signal, reading, behind is not None
+        made.held, made.reading, made.behind, made.tells = held, reading, behind is not None, tells
         return made
+
+    @property
+    def signal(self) -> Signal:
+        """What it stands for."""
+        return self.held[0]
+
+    @property
+    def data(self) -> Self:
+        """The tensor itself: its own ``data`` has no signal."""
+        return self
+
+    @data.setter
+    def data(self, other: Self) -> None:
+        self.held[0] = other.signal
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"<a tensor of shape {tuple(self.shape)} for all inputs at once>"
@@ -303,7 +350,7 @@ class _Operator:
                     f"{self.by}: writes into a tensor that it did not make of its input; use "
                     "torch.where"
                 )
-            first.signal = result.signal
+            first.held[0] = result.signal
             return first
         return result
 
@@ -336,39 +383,79 @@ class _Operator:
 
     def _behind(self, tables: list[_Tables]) -> Any:
         """What follows the scores, such as the index of the highest; it may not turn them."""
-        factors = [a for a in self.args[1:] if isinstance(a, int | float | Tensor)]
-        turns = self.name == "mul" and not all(np.all(np.asarray(f) > 0) for f in factors)
-        if self.name not in _BEHIND | _READERS | _SHAPING or len(tables) > 1 or turns:
+        x, own = tables[0], tables[0].signal is not self.reading.scores
+        if own and self.name in _DECISIONS:  # of one sigmoid
+            self.reading.scores = None
+            return self._elementwise(self.func, self.args, self.kwargs)
+        scaled = self.name == "mul" and self._positive() and not own
+        usual = self.name in _COPIES | _READERS | _SHAPING or (self.name == "exp" and not own)
+        if len(tables) > 1 or not (usual or scaled):
             raise ModelError(
                 f"{self.by}: works on what a softmax, a sigmoid or a maximum gave; the scores are "
-                "the last that a module may compute with"
+                "the last that a module may compute with, and one sigmoid may be compared"
             )
+        if self.name in _READERS:
+            self._over_classes(x)
         plain = _mapped((self.args, self.kwargs), lambda t: torch.zeros(t.shape, dtype=t.dtype))
         result = self.func(*plain[0], **plain[1])
+        signal = x.signal
+        if own and self.name == "_to_copy":
+            signal = self._elementwise(self.func, self.args, self.kwargs).signal
         return _mapped_all(
-            result, lambda t: _Tables(tables[0].signal, t.shape, self.reading, t.dtype)
+            result, lambda t: _Tables(signal, t.shape, self.reading, t.dtype, self._tells(x, t))
         )
 
-    def _scores(self, x: _Tables) -> Any:
-        at = {"topk": 2, "max": 1, "argmax": 1, "_softmax": 1, "_log_softmax": 1}.get(self.name)
+    def _positive(self) -> bool:
+        factors = [a for a in self.args if not isinstance(a, _Tables)]
+        return all(torch.as_tensor(f).numel() == 1 and bool(f > 0) for f in factors)
+
+    def _tells(self, x: _Tables, result: Tensor) -> bool:
+        """Whether a result tells the class as its argument does."""
+        whole = not result.is_floating_point()
+        if self.name in ("max", "topk"):
+            return x.tells and whole  # the indices, and not the values
+        if self.name == "argmax":
+            return x.tells
+        if result.numel() == x.numel():
+            return x.tells and (not whole or not x.is_floating_point())
+        second = self.name == "select" and self.args[1:] in ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        first = (*self.args[1:3],) in ((1, 0), (-1, 0))
+        of_two = second and x.shape[1:] == (2,) and x.signal.channels == 2
+        return x.tells and (of_two if x.is_floating_point() else first)
+
+    def _over_classes(self, x: _Tables) -> None:
+        """Check that a reader of scores compares those of one row, and looks for the highest."""
+        name = self.name.removeprefix("_")
+        alone = x.signal.channels == 1 and not x.behind
+        if alone and name not in ("sigmoid", "log_sigmoid_forward"):
+            raise ModelError(
+                f"{self.by}: one score is always the highest; return it alone, or two scores"
+            )
+        at = {"topk": 2, "max": 1, "argmax": 1, "softmax": 1, "log_softmax": 1}.get(name)
         over = self.args[at] if at is not None and len(self.args) > at else -1
-        everything = self.name in ("max", "argmax") and len(self.args) == 1
+        everything = name in ("max", "argmax") and len(self.args) == 1
         if everything or over not in (1, -1) or x.ndim > 2:
             raise ModelError(f"{self.by}: not over the classes; give it dim=1")
-        if self.name == "topk" and len(self.args) > 3 and not self.args[3]:
+        if name == "topk" and len(self.args) > 3 and not self.args[3]:
             raise ModelError(f"{self.by}: the smallest score wins; a BinaryModel takes the highest")
+
+    def _scores(self, x: _Tables) -> Any:
+        self._over_classes(x)
         if self.name in ("sigmoid", "log_sigmoid_forward") and x.signal.channels > 1:
             return self._elementwise(self.func, self.args, self.kwargs)
         if self.reading.scores is not None:
             raise ModelError(f"{self.by}: the scores are read twice; return them alone")
         self.reading.scores = x.signal
+        if self.name == "sigmoid":
+            made = self._elementwise(self.func, self.args, self.kwargs)
+            return _Tables(made.signal, x.shape, self.reading, made.dtype)
         return self._behind([x])
 
     def _product(self, x: Any, w: Any, bias: Any = None) -> _Tables:
         if not isinstance(x, _Tables) or isinstance(w, _Tables) or isinstance(bias, _Tables):
             raise ModelError(f"{self.by}: its weights depend on the input")
         bits = binary(x.signal, f"{self.by}")
-        weights = w.detach().numpy()
+        weights = self._array(w)
         if weights.ndim != 2 or len(weights) != x.signal.channels:
             raise ModelError(
                 f"{self.by}: takes {len(weights)} inputs, and {x.signal.channels} come"
@@ -379,8 +466,9 @@ class _Operator:
 
     def _batch_norm(self) -> Any:
         def values(x: Tensor, *rest: Any) -> Tensor:
-            result: Tensor = self.func(x, *rest, **self.kwargs)[0]
-            return result
+            result = self.func(x, *rest, **self.kwargs)
+            normed: Tensor = result if isinstance(result, Tensor) else result[0]
+            return normed
 
         training = next((a for a in self.args[5:6] if isinstance(a, bool)), False)
         if training or any(a is None for a in self.args[3:5]):
@@ -392,6 +480,8 @@ class _Operator:
         if (variance < 0).any():
             raise ModelError(f"{self.by}: a running variance is negative")
         normed = self._elementwise(values, self.args, {})
+        if self.name == "batch_norm":  # in inference mode it is one operator
+            return normed
         nothing = torch.empty(0)
         return (normed, nothing, nothing, *([nothing] if "legit" in self.name else []))
 
@@ -406,6 +496,8 @@ class _Operator:
 
     def _shaped(self, x: _Tables) -> _Tables:
         """A view of the same numbers; rows and channels stay."""
+        if any(isinstance(a, torch.dtype) for a in (*self.args, *self.kwargs.values())):
+            raise ModelError(f"{self.by}: reads the bits of a float; compare it, such as by x >= 0")
         plain = self.func(
             torch.empty(x.shape, device="meta"),
             *self.args[1:],
@@ -419,14 +511,24 @@ class _Operator:
                 f"{self.by}: a tensor of {channels} channels becomes one of the shape "
                 f"(batch, {', '.join(map(str, shape[1:]))}); a layer's output stays as it is"
             )
-        return _Tables(x.signal, shape, self.reading)
+        return _Tables(x.held, shape, self.reading)
+
+    def _array(self, tensor: Tensor) -> Array:
+        if tensor.dtype == torch.bfloat16:
+            raise ModelError(
+                f"{self.by}: computes in torch.bfloat16; let the module compute in torch.float32, "
+                "without autocast"
+            )
+        return np.asarray(tensor.detach().numpy())
 
     def _elementwise(
         self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _Tables:
         """Run an operator on the tables, which are batches with a row a popcount."""
         tables = [a for a in _flat((args, kwargs)) if isinstance(a, _Tables)]
-        shape = max((t.shape for t in tables), key=len)
+        shape = tables[0].shape
+        if any(t.shape != shape for t in tables):
+            raise ModelError(f"{self.by}: joins tensors of different shapes")
 
         def run(*rows: Array) -> Array:
             double = any(r.dtype == np.float64 for r in rows)
@@ -445,8 +547,7 @@ class _Operator:
                     if named["dtype"].is_floating_point
                     else {"dtype": named["dtype"]}
                 )
-            result = function(*full, **named)
-            return np.asarray(result.numpy())
+            return self._array(function(*full, **named))
 
         signals = [t.signal for t in tables]
         # An operator that writes in place gets rows of its own.
@@ -460,7 +561,10 @@ class _Operator:
             if not (constant == constant[:1]).all():
                 raise ModelError(f"{self.by}: a constant differs from row to row")
             constant = constant[0]
-        if constant.numel() not in (1, channels):
+        elif constant.ndim == like.ndim and constant.shape[0] == 1:
+            constant = constant[0]
+        fits = torch.broadcast_shapes(constant.shape, like.shape[1:]) == like.shape[1:]
+        if constant.numel() not in (1, channels) or not (fits or "batch_norm" in self.name):
             raise ModelError(
                 f"{self.by}: a constant of shape {tuple(constant.shape)} for {channels} channels"
             )
@@ -480,7 +584,10 @@ _ACTIVE = (
 _JOINS = "it joins or splits the channels of a layer; a BinaryModel is a chain of layers"
 _HINTS = {
     **dict.fromkeys(("convolution", "_convolution", "conv1d", "conv2d"), _CONVOLUTION),
-    **dict.fromkeys(("_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal"), _BRANCHES),
+    **dict.fromkeys(
+        ("_local_scalar_dense", "all", "any", "equal", "is_nonzero", "item", "nonzero"), _BRANCHES
+    ),
+    **dict.fromkeys(("bmm", "dot", "mv"), "write the layer as torch.nn.Linear"),
     **dict.fromkeys(
         ("bernoulli", "empty_like", "native_dropout", "rand_like", "randn_like"), _ACTIVE
     ),
@@ -551,11 +658,12 @@ def _compared(
     found: Scores,
     bits: Bits,
     values: tuple[float, float],
+    is_read: bool,
 ) -> str:
     """Compare the classes of module and model, and say on how many inputs they are equal."""
     classes = np.concatenate(
         [
-            _classes(module, bits[i : i + ROWS], values, scores.channels)
+            _classes(module, bits[i : i + ROWS], values, scores.channels, is_read)
             for i in range(0, len(bits), ROWS)
         ]
     )
@@ -572,12 +680,17 @@ def _compared(
     return f"{said}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else said
 
 
-def _classes(module: nn.Module, bits: Bits, values: tuple[float, float], channels: int) -> Array:
+def _classes(
+    module: nn.Module, bits: Bits, values: tuple[float, float], channels: int, is_read: bool
+) -> Array:
     seen = _Seen(len(bits), channels)
     rows = torch.from_numpy(np.where(bits, values[1], values[0])).to(_dtype(module))
-    with torch.no_grad(), seen:
-        result = module(rows)
-    scores = getattr(result, "value", result) if seen.scores is None else seen.scores
-    scores = scores.reshape(len(bits), -1).numpy()
+    try:
+        with torch.no_grad(), seen, _eager():
+            result = module(rows)
+        found = seen.scores if seen.scores is not None and is_read else result
+        scores = getattr(found, "value", found).detach().reshape(len(bits), -1).numpy()
+    except Exception as error:  # a module of anybody raises errors of any type
+        raise ModelError(f"the module cannot compute {len(bits)} rows: {_short(error)}") from error
     single = scores.shape[1] == 1
     return np.asarray(scores[:, 0] > 0 if single else scores.argmax(axis=1)).astype(np.int64)

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the graphs below ``graphs/``, which other tools made of networks, with their versions.
 
-``brevitas-*.onnx`` are of Brevitas' own QONNX exporter; ``qonnx-*.onnx`` are those after passes of
-the tool qonnx, such as FINN and hls4ml run before they read a graph. Each has the tools' versions
-in its metadata and what the network answers to 64 inputs beside it.
-
-No tool wrote ``larq-structure.onnx``: Larq needs TensorFlow and exports no ONNX. It is the
-structure that its documentation describes for ``QuantDense`` layers with ``ste_sign`` (a sign that
-is 1 at 0, batch norm without scale behind each layer but the last).
+``brevitas-*.onnx`` are of Brevitas' own QONNX exporter, or of its QCDQ exporter, which refuses
+weights of one bit (``qcdq``); ``qonnx-*.onnx`` are those after passes of the tool qonnx, such as
+FINN and hls4ml run before they read a graph. Each has the tools' versions in its metadata and what
+the network answers to 64 inputs beside it.
 """
 
 from __future__ import annotations
@@ -22,9 +19,13 @@ import numpy as np
 import onnx
 import torch
 from brevitas import nn as quantized
-from brevitas.export import export_qonnx
-from brevitas.quant import SignedBinaryActPerTensorConst, SignedBinaryWeightPerTensorConst
-from onnx import helper, numpy_helper
+from brevitas.export import export_onnx_qcdq, export_qonnx
+from brevitas.quant import (
+    SignedBinaryActPerTensorConst,
+    SignedBinaryWeightPerTensorConst,
+    SignedTernaryWeightPerTensorConst,
+)
+from onnx import helper
 from qonnx.core.modelwrapper import ModelWrapper
 from qonnx.transformation.batchnorm_to_affine import BatchNormToAffine
 from qonnx.transformation.fold_constants import FoldConstants
@@ -39,6 +40,12 @@ class Scaled(SignedBinaryWeightPerTensorConst):  # type: ignore[misc]
     """Weights of +-0.1."""
 
     scaling_const = 0.1
+
+
+class Ternary(SignedTernaryWeightPerTensorConst):  # type: ignore[misc]
+    """Weights of -0.5, 0 and 0.5."""
+
+    scaling_const = 0.5
 
 
 class Sign(SignedBinaryActPerTensorConst):  # type: ignore[misc]
@@ -78,6 +85,12 @@ def networks() -> dict[str, torch.nn.Module]:
             nn.QuantReLU(bit_width=2),
             nn.QuantLinear(8, 3, bias=True, weight_bit_width=3),
         ),
+        "qcdq": trained(
+            nn.QuantLinear(WIDTH, 8, bias=False, weight_quant=Ternary),
+            torch.nn.BatchNorm1d(8),
+            nn.QuantReLU(bit_width=2),
+            nn.QuantLinear(8, 3, bias=True, weight_bit_width=3),
+        ),
     }
 
 
@@ -98,40 +111,6 @@ def written(name: str, model: Any, answer: Any, made_by: str) -> None:
     onnx.save(model, FOLDER / f"{name}.onnx")
 
 
-def larq() -> Any:
-    """Two dense layers as Larq's documentation describes them, in standard operators."""
-    rng = np.random.default_rng(2)
-    sizes = [("w0", (WIDTH, 8)), ("w1", (8, 3))]
-    held = {n: np.where(rng.random(s) < 0.5, 1, -1).astype(np.float32) for n, s in sizes}
-    held |= {
-        "gamma": np.ones(8, np.float32),
-        "beta": rng.normal(0, 0.5, 8).astype(np.float32),
-        "mean": rng.normal(0, 2, 8).astype(np.float32),
-        "variance": rng.uniform(1, 9, 8).astype(np.float32),
-        "tenth": np.float32(0.1).reshape(1),
-    }
-    nodes = []
-    for layer, source in enumerate(("x", "normed")):
-        nodes += [  # 1 at 0: sign(sign(x) + 0.1)
-            helper.make_node("Sign", [source], [f"sign{layer}"]),
-            helper.make_node("Add", [f"sign{layer}", "tenth"], [f"above{layer}"]),
-            helper.make_node("Sign", [f"above{layer}"], [f"bits{layer}"]),
-            helper.make_node("MatMul", [f"bits{layer}", f"w{layer}"], [f"dot{layer}"]),
-        ]
-        if not layer:
-            names = ["dot0", "gamma", "beta", "mean", "variance"]
-            nodes.append(helper.make_node("BatchNormalization", names, ["normed"], epsilon=1e-3))
-    nodes.append(helper.make_node("Softmax", ["dot1"], ["y"], axis=-1))
-    graph = helper.make_graph(
-        nodes,
-        "larq",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", WIDTH])],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3])],
-        [numpy_helper.from_array(v, k) for k, v in held.items()],
-    )
-    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-
-
 def main() -> None:
     """Write all graphs."""
     FOLDER.mkdir(exist_ok=True)
@@ -144,22 +123,18 @@ def main() -> None:
 
         with TemporaryDirectory() as folder:
             path = f"{folder}/made.onnx"
-            export_qonnx(module, torch.sign(torch.randn(1, WIDTH)), path)
+            export = export_onnx_qcdq if name == "qcdq" else export_qonnx
+            export(module, torch.sign(torch.randn(1, WIDTH)), path)
             made = onnx.load(path)
         written(f"brevitas-{name}", made, answer, f"{tools['brevitas']}, {tools['torch']}")
+        if name == "qcdq":
+            continue
         passes = (InferShapes, BatchNormToAffine, FoldConstants, InferDataTypes)
         wrapped = ModelWrapper(made)
         for each in passes:
             wrapped = wrapped.transform(each())
         said = ", ".join((*tools.values(), *(p.__name__ for p in passes)))
         written(f"qonnx-{name}", wrapped.model, answer, said)
-
-    from onnx.reference import ReferenceEvaluator
-
-    graph = larq()
-    run = ReferenceEvaluator(graph)
-    said = f"the structure that Larq documents, {tools['onnx']}"
-    written("larq-structure", graph, lambda rows: run.run(None, {"x": rows})[0], said)
 
 
 if __name__ == "__main__":

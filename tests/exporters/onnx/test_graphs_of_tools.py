@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs that other tools wrote, of networks that they trained, are read and answer as those did.
 
-``make_graphs.py`` beside this file made them; each holds its tools' versions, inputs and answers.
+``make_graphs.py`` and ``make_keras_graphs.py`` beside this file made them; each holds its tools'
+versions, inputs and answers.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ PATHS = sorted((Path(__file__).parent / "graphs").glob("*.onnx"))
 
 
 def test_every_tool_has_a_graph():
-    assert {p.stem.partition("-")[0] for p in PATHS} == {"brevitas", "qonnx", "larq"}
+    assert {p.stem.partition("-")[0] for p in PATHS} == {"brevitas", "qonnx", "larq", "qkeras"}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
@@ -25,7 +26,7 @@ def test_it_answers_as_its_network(path):
     facts = {p.key: p.value for p in onnx.load(path).metadata_props}
     assert facts["made by"]
     model = read(path)
-    rows = np.array([*facts["rows"]], np.int64).reshape(64, -1).astype(np.bool_)
+    rows = np.array([*facts["rows"]], np.int64).reshape(len(facts["classes"]), -1).astype(np.bool_)
     found = [model.classes[c] for c in model.infer(pack(rows)).classes]
     assert found == [f"class{c}" for c in facts["classes"]]
     assert len({*found}) > 1

@@ -60,6 +60,18 @@ def in_place(x):
     return x.clone().ge_(0).mul_(2).sub_(1)
 
 
+def of_data(x):
+    out = x.clone()
+    out.data = out.data.sign()
+    return out
+
+
+def through_a_view(x):
+    out = x.clone()
+    out.detach().unsqueeze(1).sign_()
+    return out
+
+
 SIGNS = {
     "autograd": Sign.apply,
     "where": lambda x: torch.where(x >= 0, 1.0, -1.0),
@@ -71,6 +83,10 @@ SIGNS = {
     "in place": in_place,
     "hard": lambda x: torch.sign(nn.functional.hardtanh(x) + 1e-3),
     "new": lambda x: torch.where(x > 0, x.new_ones(x.shape), x.new_full(x.shape, -1.0)),
+    "data": of_data,
+    "view": through_a_view,
+    "sign bit": lambda x: 1 - 2 * torch.signbit(x).float(),
+    "leaky": lambda x: torch.sign(nn.functional.leaky_relu(x) + 1e-3),
     "two bits": lambda x: torch.clamp(torch.round(x), -2, 1),
 }
 
@@ -240,9 +256,10 @@ def test_one_score_is_two_classes():
         nn.LogSoftmax(dim=1),
         Step(lambda x: x.argmax(dim=1)),
         Step(lambda x: x.max(1).indices),
-        Step(lambda x: x.softmax(1).topk(1, 1).values),
+        Step(lambda x: x.softmax(1).topk(2, 1).indices[:, 0]),
+        Step(lambda x: 2 * x.softmax(1).argmax(1, keepdim=True).float()),
     ],
-    ids=["softmax", "log_softmax", "argmax", "max", "topk"],
+    ids=["softmax", "log_softmax", "argmax", "max", "topk", "number"],
 )
 def test_what_reads_the_scores_is_left_out(reader):
     torch.manual_seed(4)
@@ -250,6 +267,94 @@ def test_what_reads_the_scores_is_left_out(reader):
     model = decides_alike(network(*body), 8)
     found = n3ic.from_torch(network(*body, reader), 8)
     assert found.changed(provenance={}) == model.changed(provenance={})
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("how", ["gt", "ge", "lt", "le", "score", "round"])
+def test_one_score_is_compared_as_the_module_does(how, threshold):
+    decide = {
+        "score": lambda x: x > threshold,
+        "round": lambda x: torch.sigmoid(x).round(),
+    }.get(how, lambda x: getattr(torch.sigmoid(x), how)(threshold))
+    torch.manual_seed(4)
+    body = (BinaryLinear(8, 6), Step(SIGNS["where"]), BinaryLinear(6, 1, scale=0.5))
+    model = decides_alike(network(*body, Step(decide)), 8)
+    assert 0 < model.infer(pack(every(8))).classes.mean() < 1
+
+
+def test_the_probability_of_the_second_of_two_classes():
+    torch.manual_seed(4)
+    body = (BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 2))
+    found = n3ic.from_torch(network(*body, Step(lambda x: x.softmax(1)[:, 1])), 8)
+    assert found.changed(provenance={}) == decides_alike(network(*body), 8).changed(provenance={})
+
+
+class Replacing(nn.Linear):
+    """Writes signs over its weights and over its input, and keeps the floats beside."""
+
+    def __init__(self, inputs, outputs, *, first=False):
+        super().__init__(inputs, outputs)
+        self.first = first
+
+    def forward(self, x):
+        if not self.first:
+            x.data = x.data.sign()
+        if not hasattr(self.weight, "org"):
+            self.weight.org = self.weight.data.clone()
+        self.weight.data = self.weight.org.sign()
+        out = nn.functional.linear(x, self.weight)
+        out += self.bias.view(1, -1).expand_as(out)
+        return out
+
+
+def test_layers_that_replace_their_data():
+    torch.manual_seed(4)
+    rng = np.random.default_rng(1)
+    decides_alike(
+        network(
+            Replacing(9, 6, first=True),
+            norm(6, rng),
+            nn.Hardtanh(),
+            Replacing(6, 5),
+            Replacing(5, 3),
+        ),
+        9,
+    )
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.enable_grad])
+def test_modes_within_forward(mode):
+    torch.manual_seed(4)
+    body = network(
+        BinaryLinear(8, 5),
+        norm(5, np.random.default_rng(1)),
+        Step(SIGNS["where"]),
+        nn.Dropout(0.9),
+        BinaryLinear(5, 3),
+        nn.Softmax(dim=1),
+    )
+
+    class Within(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = body
+
+        def forward(self, x):
+            with mode():
+                return self.body(x)
+
+    expected = decides_alike(body, 8)
+    assert n3ic.from_torch(Within(), 8).changed(provenance={}) == expected.changed(provenance={})
+
+
+@pytest.mark.slow  # the compiler takes seconds to load
+def test_compiled_modules_run_as_they_were_written():
+    torch.manual_seed(4)
+    body = network(BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 3))
+    expected = decides_alike(body, 8)
+    assert n3ic.from_torch(torch.compile(body), 8) == expected
+    body[0].compile()
+    assert n3ic.from_torch(body, 8) == expected
 
 
 def test_the_input_may_be_made_signs_by_the_module():
@@ -380,6 +485,63 @@ REFUSED = {
         lambda: Forward(lambda m, x: m.last(x).topk(1, 1, False).indices),
         "takes the highest",
     ),
+    "the highest score": (
+        lambda: Forward(lambda m, x: m.last(x).max(1).values),
+        "does not tell the class",
+    ),
+    "the second best": (
+        lambda: Forward(lambda m, x: m.last(x).topk(2, 1).indices[:, 1]),
+        "does not tell the class",
+    ),
+    "some of the classes": (
+        lambda: Forward(lambda m, x: m.first(x).softmax(1)[:, 1:]),
+        "does not tell the class",
+    ),
+    "weighted classes": (
+        lambda: Forward(lambda m, x: m.last(x).softmax(1) * torch.tensor([1.0, 9.0])),
+        "the last that a module may compute with",
+    ),
+    "a threshold of many classes": (
+        lambda: Forward(lambda m, x: m.first(x).argmax(1) > 2),
+        "the last that a module may compute with",
+    ),
+    "the best row": (
+        lambda: Forward(lambda m, x: m.last(x).softmax(1).argmax(0)),
+        "dim=1",
+    ),
+    "softmax of one": (
+        lambda: network(BinaryLinear(6, 1), nn.Softmax(dim=1)),
+        "one score is always the highest",
+    ),
+    "bfloat16": (
+        lambda: Forward(lambda m, x: m.last(torch.sign(m.first(x).bfloat16()).float())),
+        "torch.bfloat16; let the module compute in torch.float32",
+    ),
+    "bits of floats": (
+        lambda: Forward(lambda m, x: m.last((m.first(x).view(torch.int32) >= 0) * 2.0 - 1)),
+        "reads the bits of a float",
+    ),
+    "a column": (
+        lambda: Forward(lambda m, x: m.last(torch.sign(m.first(x) + torch.ones(6, 1)))),
+        r"a constant of shape \(6, 1\) for 6 channels",
+    ),
+    "two shapes": (
+        lambda: Forward(lambda m, x: m.first(x) + m.first(x).unsqueeze(2)),
+        "different shapes|joins different layers",
+    ),
+    "some rows": (lambda: Forward(lambda m, x: m.last(x)[:2]), "cannot compute 64 rows"),
+    "two types": (
+        lambda: Forward(lambda m, x: nn.functional.linear(x, m.last.weight.sign().double())),
+        "cannot compute 64 rows: .*same dtype",
+    ),
+    "asserts": (lambda: Forward(lambda m, x: m.last(x) if (x.abs() == 1).all() else x), "branches"),
+    "a vector": (lambda: Forward(lambda m, x: x @ m.last.weight[0].sign()), "torch.nn.Linear"),
+    "no values": (lambda: network(BinaryLinear(6, 2)).to("meta"), "cannot be copied to the CPU"),
+    "lazy": (lambda: network(nn.LazyLinear(2)), "run the module once"),
+    "scripted": (
+        lambda: torch.jit.trace(network(BinaryLinear(6, 2)), torch.ones(1, 6)),
+        "pass the Python module",
+    ),
     "numpy": (lambda: Forward(lambda m, x: torch.from_numpy(x.numpy())), "the module"),
     "its own error": (lambda: Forward(lambda m, x: 1 / 0), "division by zero"),
 }
@@ -422,5 +584,9 @@ def test_inputs_that_are_none(wrong):
         n3ic.from_torch(network(BinaryLinear(3, 2)), 3, "abc")
     with pytest.raises(ModelError, match="two different numbers"):
         n3ic.from_torch(network(BinaryLinear(3, 2)), 3, values=(1, 1))
+    with pytest.raises(ModelError, match=r"expected bits, 0 and 1"):
+        n3ic.from_torch(network(BinaryLinear(3, 2)), 3, rows=np.full((4, 3), -1))
+    with pytest.raises(ModelError, match=r"shape \(rows, 3\), got \(0, 3\)"):
+        n3ic.from_torch(network(BinaryLinear(3, 2)), 3, rows=np.zeros((0, 3)))
     with pytest.raises(ModelError, match=r"torch.nn.Module, got int"):
         n3ic.from_torch(3, 3)
