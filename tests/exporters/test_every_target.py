@@ -29,7 +29,7 @@ quickly = pytest.mark.usefixtures("quick_build")  # one of the edges is built as
 TARGETS = plugins.names("n3ic.exporters")
 
 # Building Verilog and interpreting P4 take seconds a network, so these targets draw fewer.
-EXAMPLES = {"netfpga": 2, "p4": 2, "p4-netfpga": 2}  # others: 3; the long tests draw two more
+EXAMPLES = {"netfpga": 2, "p4-netfpga": 2}  # others: 3; the long tests draw two more
 
 SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).flatmap(
     lambda head: st.integers(2, 4).map(lambda classes: (*head, classes))
