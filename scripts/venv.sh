@@ -31,7 +31,11 @@ apt_install() {
 
 # install VENV CONSTRAINTS ARGUMENT...: what `pip install` does with these arguments, by uv where
 # that can be had: it takes seconds, pip minutes. uv gets the indices that pip is set to use.
-install() {
+# One at a time: an editable installation writes into the folder of the sources.
+install() (
+    mkdir -p build
+    exec 9>build/.installing
+    ! command -v flock >/dev/null || flock 9
     local venv=$1 constraints=$2 set links more index cert quiet=--quiet
     shift 2
     ! [ -t 2 ] || quiet='' # a person sees what is downloaded, how much, and how far it is
@@ -50,7 +54,7 @@ install() {
     echo "uv did not install it; pip takes some minutes" >&2
     "$venv/bin/python" -m pip install $quiet --disable-pip-version-check \
         --constraint "$constraints" "$@"
-}
+)
 
 # installed EXTRAS: whether n3ic is in .venv with these extras, or with more.
 installed() {
@@ -90,7 +94,7 @@ make_venv() {
 
 # compile_once VENV: compilers that keep what they compiled in build/compiled come first on the PATH.
 compile_once() {
-    local name real folder=$PWD/build/compilers
+    local name real folder=$PWD/build/compilers/${1#.} # of each environment, for they run side by side
     mkdir -p "$folder"
     for name in cc gcc g++ clang; do
         real=$(PATH=${PATH//"$folder:"/} command -v "$name") || continue

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from n3ic.exporters.host import runner
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
 from n3ic.training.input_bits.boosted import boosted_trees
@@ -52,6 +54,28 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Makes a folder of a name for all processes of a run of the tests: the first one makes it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        folder = shared / name
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / ".made").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                (folder / ".made").touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
 def compiler() -> build.CCompiler:
     try:
         return build.find_compiler()
@@ -71,12 +95,13 @@ def browser() -> str:
 
 @pytest.fixture
 def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds that are not optimised, for tests that are not of the kernels themselves.
+    """Builds that are not optimised and timed once, for tests that are not of the kernels.
 
     They are clang's where it is installed: on vector intrinsics it takes half as long as gcc.
     """
     monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
     monkeypatch.setenv("CFLAGS", "-O0")
+    monkeypatch.setattr(runner, "REPEATS", 1)
     if "CC" not in os.environ and shutil.which("clang"):
         monkeypatch.setenv("CC", "clang")
 

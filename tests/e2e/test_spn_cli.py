@@ -17,9 +17,10 @@ pytestmark = pytest.mark.slow  # calls the command line many times
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spn")
-    small = "--family spn --min-rows 200 --leaf-cuts 5"
-    said = typed(f"train anomaly {small} --out run", folder).stdout
     typed("data generate unsw-nb15-synthetic --rows 300 --out flows.csv", folder)
+    typed("data generate unsw-nb15-synthetic --rows 6000 --out train.csv", folder)
+    small = "--family spn --data train.csv --min-rows 200 --leaf-cuts 5"
+    said = typed(f"train anomaly {small} --out run", folder).stdout
     return folder / "run", said
 
 
@@ -64,7 +65,8 @@ def test_commands_take_it(run, words):
 
 
 def test_the_other_task_learns_each_class(tmp_path):
-    small = "--family spn --spn-task classes --min-rows 300"
+    typed("data generate unsw-nb15-synthetic --rows 6000 --out train.csv", tmp_path)
+    small = "--family spn --data train.csv --spn-task classes --min-rows 300"
     found = json.loads(typed(f"train anomaly {small} --json --out run", tmp_path).stdout)
     model = n3ic.load(tmp_path / "run")
     assert isinstance(model, SpnModel)

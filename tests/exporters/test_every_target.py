@@ -25,11 +25,11 @@ from n3ic.targets.verification import verify_artefacts, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
 
-quickly = pytest.mark.usefixtures("quick_build")  # the edges are built as users build them
+quickly = pytest.mark.usefixtures("quick_build")  # one of the edges is built as users build it
 TARGETS = plugins.names("n3ic.exporters")
 
 # Building Verilog and interpreting P4 take seconds a network, so these targets draw fewer.
-EXAMPLES = {"netfpga": 3, "p4": 3, "p4-netfpga": 3}  # others: 5
+EXAMPLES = {"netfpga": 2, "p4-netfpga": 2}  # others: 3; the long tests draw two more
 
 SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).flatmap(
     lambda head: st.integers(2, 4).map(lambda classes: (*head, classes))
@@ -57,11 +57,17 @@ def assert_equal(model, target, folder, vectors=60, *, simplify=False):
     assert result.vectors >= vectors
 
 
+DRAWN = [
+    *((target, EXAMPLES.get(target, 3)) for target in TARGETS),
+    *(pytest.param(t, EXAMPLES.get(t, 3) + 2, marks=pytest.mark.slow) for t in TARGETS),
+]
+
+
 @quickly
-@pytest.mark.parametrize("target", TARGETS)
-def test_drawn_networks_score_the_same(target, tmp_path_factory):
+@pytest.mark.parametrize(("target", "examples"), DRAWN)
+def test_drawn_networks_score_the_same(target, examples, tmp_path_factory):
     @settings(
-        max_examples=EXAMPLES.get(target, 5),
+        max_examples=examples,
         deadline=None,
         database=None,
         derandomize=True,
@@ -79,11 +85,12 @@ def test_drawn_networks_score_the_same(target, tmp_path_factory):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_edges_score_the_same(target, tmp_path):
+def test_the_edges_score_the_same(target, tmp_path, request):
     """One layer alone, one neuron, thresholds 0 and K + 1, widths that are no whole words."""
     rng = np.random.default_rng(3)
     alone = random_model((33, 3), rng)
     assert_equal(alone, target, tmp_path / "alone")
+    request.getfixturevalue("quick_build")  # the first was built as users build it
     base = random_model((37, 1, 2), rng)
     for threshold in (0, 38):
         hidden = HiddenLayer(base.hidden[0].weights, thresholds=np.array([threshold]))

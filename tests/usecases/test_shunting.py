@@ -30,7 +30,7 @@ def flows(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(flows, tmp_path_factory):
+def run(flows, tmp_path_factory, small_baselines):
     pytest.importorskip("torch")
     out = tmp_path_factory.mktemp("runs") / "anomaly"
     return n3ic.train(

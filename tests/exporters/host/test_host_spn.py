@@ -65,6 +65,8 @@ def test_every_kernel_gives_the_scores_and_verdicts(
     assert found.verification.edges
     measured = {f.name for f in found.verification.figures if f.kind == "measured"}
     assert "throughput" in measured and any(name.startswith("time.") for name in measured)
+    if arithmetic is not ARITHMETICS[0]:  # one is enough to see that it repeats
+        return
     again = export(shunting(model), "host", tmp_path / "again")
     files = [p.relative_to(again.path) for p in again.path.rglob("*") if p.is_file()]
     assert Path("report.json") in files

@@ -56,7 +56,13 @@ def small(arithmetic: Arithmetic, classes: int, shunts: bool) -> SpnModel:
 
 
 @simulated
-@pytest.mark.parametrize(("arithmetic", "classes", "shunts"), CASES, ids=NAMES)
+@pytest.mark.parametrize(
+    ("arithmetic", "classes", "shunts"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] if case[1] == 1 else [])
+        for case, name in zip(CASES, NAMES, strict=True)
+    ],
+)
 def test_the_pipeline_takes_an_input_every_clock_and_gives_the_scores(
     tmp_path: Path, arithmetic: Arithmetic, classes: int, shunts: bool
 ) -> None:

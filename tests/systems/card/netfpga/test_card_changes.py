@@ -205,6 +205,7 @@ def test_what_a_card_cannot_be_changed_to_is_refused() -> None:
     assert operations_of(fixed, come, 400) == control.bring_graphs(fixed, [3], [], 400)
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     """Its region is reconfigured and its network loaded while the others' packets flow."""
