@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import io
 import os
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import IO, Any, Self
 from n3ic.data.files import DamagedError, unpack
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning
 
+STANDARD_INPUT = "-"
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
 _LAST = 2**63 - 1
@@ -33,7 +35,16 @@ _MAGICS = (
 
 
 def is_capture(path: str | Path) -> bool:
-    """Whether a regular file is a capture, plain or packed, by its first bytes."""
+    """Whether a regular file, or standard input (``-``), is a capture, by its first bytes.
+
+    It may be packed. Of bzip2 on standard input, too few bytes are at hand to tell: False.
+    """
+    if str(path) == STANDARD_INPUT:
+        head = sys.stdin.buffer.peek(1) if hasattr(sys.stdin.buffer, "peek") else b""
+        with suppress(ValueError):
+            first = head if head.startswith(_ZSTD) else next(_plain(io.BytesIO(head)), b"")
+            return first.startswith((*_MAGICS, _ZSTD))
+        return False
     file = Path(path)
     if not file.is_file():
         return False
@@ -75,7 +86,7 @@ class Capture:
 
     def __init__(self, path: str | Path, damaged: Callable[[str], object] | None = None) -> None:
         self._damaged = damaged or _warn
-        self.name = "standard input" if str(path) == "-" else str(path)
+        self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
         self._unpacking: list[str] = []  # reasons why the packed bytes end early
@@ -146,7 +157,7 @@ class Capture:
 
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
-        if str(path) == "-":
+        if str(path) == STANDARD_INPUT:
             stream: IO[bytes] = sys.stdin.buffer
         else:
             file = Path(path)
@@ -216,6 +227,8 @@ def _plain(stream: IO[bytes]) -> Iterator[bytes]:
 def plain_capture(path: str | Path, scratch: Path) -> Path:
     """The file of a plain capture; a packed one is unpacked into the folder ``scratch``.
 
+    Of a packed capture that is cut or damaged, it holds what comes before that.
+
     Raises:
         DataError: the capture cannot be read.
     """
@@ -224,8 +237,8 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
             if not _is_packed(stream):
                 return Path(path).absolute()
             with tempfile.NamedTemporaryFile(dir=scratch, delete=False) as out:
-                for piece in _plain(stream):
-                    out.write(piece)
+                with suppress(DamagedError):  # who reads the packets is told
+                    out.writelines(_plain(stream))
                 return Path(out.name)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error

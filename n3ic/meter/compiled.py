@@ -34,7 +34,7 @@ ENDS: tuple[End, ...] = (
     "capture",
 )
 ASIDE = (*REASONS, "flow cache full")
-STAMPS = ("back", "ahead")  # of ReferenceMeter
+STAMPS = ("back", "ahead", "steps")  # of Clock
 # A flow's key as the C has it; addresses lie in the first `address_bytes`.
 KEY = (
     ("source", np.uint8, 16),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from n3ic.meter.clock import FAR_NS
 from n3ic.meter.packet import LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
 from n3ic.model.metering import MeterSpec
 
@@ -45,37 +46,45 @@ def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapt
         packets: number of packets of each capture.
     """
     r = Random(seed)  # noqa: S311 - traffic, no secret
-    frames = tuple(fuzz_frames(r, packets, _steps(spec)))
+    frames = tuple(fuzz_frames(r, packets, *_steps(spec)))
     yield FuzzCapture(
         "ethernet.pcap", pcap(LINK_ETHERNET, frames, spec.tick_ns, "<"), LINK_ETHERNET, frames
     )
     raw = tuple(
         (frame[_ETHERNET_HEADER:], max(0, length - _ETHERNET_HEADER), time)
-        for frame, length, time in fuzz_frames(r, packets, _steps(spec))
+        for frame, length, time in fuzz_frames(r, packets, *_steps(spec))
     )
     yield FuzzCapture("raw.pcapng", pcapng(LINK_RAW, raw, spec.tick_ns, ">"), LINK_RAW, raw)
     cooked = tuple(
         (bytes(2) + frame, length + 2, time)
-        for frame, length, time in fuzz_frames(r, packets, _steps(spec))
+        for frame, length, time in fuzz_frames(r, packets, *_steps(spec))
     )
     cut = pcap(LINK_COOKED, cooked, spec.tick_ns, ">")[:-1]
     yield FuzzCapture("cut.pcap", cut, LINK_COOKED, cooked[:-1])
 
 
-def _steps(spec: MeterSpec) -> list[int]:
-    """Times between packets, in units: mostly short, some at the specification's limits or back."""
+def _steps(spec: MeterSpec) -> tuple[list[int], list[int]]:
+    """Times between packets, mostly short, some at limits or back; and errors of single stamps."""
     rule = spec.decision
     limits = [spec.idle_timeout, spec.active_timeout, rule.after]
     near = [step + d for limit in limits if limit for step in (limit, limit // 8) for d in (0, 1)]
-    return [0, 0, 1, 1, 2, 7, 60, -3] * (2 * len(near)) + near
+    far = FAR_NS // spec.tick_ns
+    near += [*(way * (far + d) for d in (0, 1, 60) for way in (1, -1)), 20 * far]
+    wrong = [way * years * 8766 * far for years in (1, 30) for way in (1, -1)]
+    return [0, 0, 1, 1, 2, 7, 60, -3] * (2 * len(near)) + near, wrong
 
 
-def fuzz_frames(r: Random, count: int, steps: Sequence[int]) -> Iterator[Frame]:
-    """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time."""
+def fuzz_frames(
+    r: Random, count: int, steps: Sequence[int], wrong: Sequence[int] = (0,)
+) -> Iterator[Frame]:
+    """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time.
+
+    One stamp in 32 is ``wrong`` by one of these numbers.
+    """
     time = 0
     for _ in range(count):
         time = max(0, time + r.choice(steps))
-        yield *fuzz_frame(r), time
+        yield *fuzz_frame(r), max(0, time + (r.choice(wrong) if r.random() < 1 / 32 else 0))
 
 
 def fuzz_frame(r: Random) -> tuple[bytes, int]:

@@ -34,6 +34,7 @@ from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
+from n3ic.meter.compiled import STAMPS
 from n3ic.meter.fuzz_traffic import fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
@@ -136,12 +137,15 @@ def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Pat
     assert header == flow_columns(model)
     assert [tuple(row) for row in rows] == list(want.flows)
     assert f"{len(frames)} packets, {len(rows)} flows decided" in said
-    names = ("packets", "late", "evicted", "back", "ahead")
+    names = ("packets", "late", "evicted", *STAMPS)
     for reason, count in want.counters.items():
         assert reason in names or f"{count} packets ({reason})" in said
-    back, ahead = (want.counters.get(name, 0) for name in ("back", "ahead"))
-    line = f"time stamps: {back} packets earlier than one before them, {ahead} more than a day"
-    assert (line if back or ahead else "flows decided") in said
+    back, ahead, steps = (want.counters.get(name, 0) for name in STAMPS)
+    line = (
+        f"time stamps: {back} packets earlier than one before them, {ahead} more than an hour "
+        f"ahead, {steps} times the clock was set back\n"
+    )
+    assert (line if back or ahead or steps else "flows decided") in said
     return len(rows)
 
 

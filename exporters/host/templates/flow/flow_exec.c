@@ -223,11 +223,11 @@ static void write_counters(const struct output *o, uint64_t lost) {
         fprintf(stderr, "%s: evicted: %" PRIu64 " flows, whose cache was full\n", program,
                 counters[COUNT_EVICTED]);
     }
-    if (counters[COUNT_BACK] || counters[COUNT_AHEAD]) {
+    if (counters[COUNT_BACK] || counters[COUNT_AHEAD] || counters[COUNT_STEPS]) {
         fprintf(stderr,
                 "%s: time stamps: %" PRIu64 " packets earlier than one before them, %" PRIu64
-                " more than a day later\n",
-                program, counters[COUNT_BACK], counters[COUNT_AHEAD]);
+                " more than an hour ahead, %" PRIu64 " times the clock was set back\n",
+                program, counters[COUNT_BACK], counters[COUNT_AHEAD], counters[COUNT_STEPS]);
     }
     if (lost) {
         fprintf(stderr, "%s: lost: %" PRIu64 " packets, which came too fast\n", program, lost);
