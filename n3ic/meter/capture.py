@@ -14,11 +14,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Self
 
 from n3ic.data.files import DamagedError, unpack
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning
+from n3ic.meter.packet import LINK_EACH
+from n3ic.meter.pcapng import ALIKE, SECTION, BlockError, needs_links, with_links
 
 STANDARD_INPUT = "-"
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
@@ -29,7 +32,7 @@ _ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece that contains the damage
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # zstd, gzip, bzip2, xz
 
 _MAGICS = (
-    b"\x0a\x0d\x0d\x0a",  # pcapng
+    SECTION,  # pcapng
     *(n.to_bytes(4, order) for n in (0xA1B2C3D4, 0xA1B23C4D) for order in ("little", "big")),
 )
 
@@ -77,7 +80,7 @@ class Capture:
 
     Attributes:
         name: what to call it in messages.
-        link: its link type (LINKTYPE_ numbers).
+        link: its link type (LINKTYPE_ numbers), or :data:`.packet.LINK_EACH`.
 
     Raises:
         DataError: the file cannot be read, or is not a capture.
@@ -90,6 +93,7 @@ class Capture:
         self._c = libpcap()
         self._stack = ExitStack()
         self._unpacking: list[str] = []  # reasons why the packed bytes end early
+        self._links = False  # whether a link type stands before each frame
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
             where = self._readable(path)
@@ -106,9 +110,8 @@ class Capture:
             said = [error.value.decode(errors="replace"), *self._unpacking]
             raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
-        self.link = int(self._c.pcap_datalink(self._pcap))
-        # Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6).
-        self.link = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}.get(self.link, self.link)
+        link = int(self._c.pcap_datalink(self._pcap))
+        self.link = LINK_EACH if self._links else ALIKE.get(link, link)
 
     def __enter__(self) -> Self:
         return self
@@ -164,16 +167,24 @@ class Capture:
             if file.is_dir():
                 raise IsADirectoryError(21, "is a folder; name a capture")
             stream = self._stack.enter_context(file.open("rb"))
-            if not _is_packed(stream):
+            if not _is_packed(stream) and not needs_links(file):
                 return str(file)
         # libpcap does not unpack, and reads files by name: a thread feeds a pipe that has one.
         readable, writable = os.pipe()
         self._stack.callback(os.close, readable)
         pump = threading.Thread(
-            target=_pump, args=(stream, writable, self._unpacking.append), daemon=True
+            target=_pump, args=(self._pieces(stream), writable, self._unpacking.append), daemon=True
         )
         pump.start()
         return f"/dev/fd/{readable}"
+
+    def _pieces(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Plain bytes for libpcap, which refuses some of the pcapng captures."""
+        pieces = _plain(stream)
+        first = next(pieces, b"")
+        pieces = chain([first], pieces)
+        self._links = first.startswith(SECTION)  # before the first byte, which libpcap waits for
+        yield from with_links(pieces) if self._links else pieces
 
 
 def _warn(line: str) -> None:
@@ -186,13 +197,15 @@ def _is_packed(stream: IO[bytes]) -> bool:
     return head.startswith(_PACKED)
 
 
-def _pump(stream: IO[bytes], writable: int, damaged: Callable[[str], object]) -> None:
-    """Write a stream's plain bytes into a pipe; damage is reported before the pipe is closed."""
+def _pump(pieces: Iterator[bytes], writable: int, damaged: Callable[[str], object]) -> None:
+    """Write bytes into a pipe; damage is reported before the pipe is closed."""
     # A reader that closes the pipe early is no error: it wanted only some packets.
     with suppress(BrokenPipeError), open(writable, "wb") as out:
         try:
-            for piece in _plain(stream):
+            for piece in pieces:
                 out.write(piece)
+        except BlockError as error:
+            damaged(str(error))
         except DamagedError as error:
             damaged(f"the packed file is cut or damaged ({error})")
         except BrokenPipeError:

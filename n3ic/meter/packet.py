@@ -32,6 +32,7 @@ REASONS: tuple[Reason, ...] = (
     "fragment without its first",
 )
 
+LINK_EACH = 1 << 30  # none of pcap's: each frame begins with the number of its own, 4 bytes
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
 _VLAN = (0x8100, 0x88A8, 0x9100)
 _MAX_TAGS = 2  # a bound that a data plane can unroll; so is that of the extension headers
@@ -91,6 +92,8 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
     Returns:
         The packet, or the reason why it is ignored.
     """
+    if link == LINK_EACH and len(frame) >= 4:
+        link, frame, length = _number(frame, 0, 4), frame[4:], max(0, length - 4)
     kind, start, outside = _link(link, frame)
     if isinstance(kind, str):
         return kind

@@ -71,6 +71,9 @@ static inline uint64_t meter_time(int64_t seconds, int64_t nanoseconds) {
 struct meter *meter_open(uint32_t link, const uint64_t secret[SECRET_WORDS]);
 void meter_close(struct meter *m);
 
+/* Frames that follow have that link type. */
+void meter_link(struct meter *m, uint32_t link);
+
 /*
  * Counts a frame of `captured` bytes that had `length` on the wire; where its time lies more than
  * an hour from those before, it is counted when the next one's time is known.

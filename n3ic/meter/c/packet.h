@@ -17,6 +17,7 @@
 #include <string.h>
 #endif
 
+enum { LINK_EACH = 1 << 30 }; /* each frame begins with the number of its own, 4 bytes */
 enum { LINK_NULL = 0, LINK_ETHERNET = 1, LINK_RAW = 101, LINK_COOKED = 113, LINK_COOKED_2 = 276 };
 enum { PROTO_TCP = 6, PROTO_UDP = 17 };
 enum { FLAG_FIN = 0x01, FLAG_SYN = 0x02, FLAG_RST = 0x04, FLAG_ACK = 0x10 };

@@ -3,7 +3,7 @@
  * Reads captures: pcap and pcapng, from a file or a pipe, in bounded memory.
  *
  * Nothing of a capture is trusted. What it refuses, and where a damaged capture ends, is as with
- * libpcap.
+ * libpcap, but that interfaces and sections of a pcapng capture may differ.
  */
 #ifndef CAPTURE_H
 #define CAPTURE_H
@@ -15,6 +15,7 @@
 struct captured {
     const uint8_t *bytes; /* until the next call */
     uint32_t captured, length;
+    uint32_t link; /* LINKTYPE_ numbers */
     int64_t seconds, nanoseconds;
 };
 
@@ -24,7 +25,7 @@ struct capture;
 struct capture *capture_open(int fd, const volatile sig_atomic_t *stop, const char **wrong);
 void capture_close(struct capture *c);
 
-/* The link type of all its frames (LINKTYPE_ numbers). */
+/* The link type of its first interface (LINKTYPE_ numbers). */
 uint32_t capture_link(const struct capture *c);
 
 /* Whether all that was read is used up: the next packet may take a while. */

@@ -295,6 +295,7 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
     }
     open_output(o, capture_link(c));
     for (uint64_t n = 1; n <= limit && (got = capture_next(c, &f, &wrong)) > 0; n++) {
+        meter_link(o->meter, f.link);
         count(o, &f);
         if (n % PACKETS_A_BATCH == 0 || capture_waits(c)) {
             write_flows(o);
