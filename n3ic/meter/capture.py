@@ -14,18 +14,18 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Self
 
 from n3ic.data.files import DamagedError, unpack
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning
 from n3ic.meter.packet import LINK_EACH
-from n3ic.meter.pcapng import ALIKE, SECTION, BlockError, needs_links, with_links
+from n3ic.meter.pcapng import ALIKE, SECTION, BlockError, begins_with_links, needs_links, with_links
 
 STANDARD_INPUT = "-"
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
+_HEAD = 1 << 16  # bytes of a stream in which all of its interfaces are expected
 _LAST = 2**63 - 1
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece that contains the damage
@@ -181,10 +181,23 @@ class Capture:
     def _pieces(self, stream: IO[bytes]) -> Iterator[bytes]:
         """Plain bytes for libpcap, which refuses some of the pcapng captures."""
         pieces = _plain(stream)
-        first = next(pieces, b"")
-        pieces = chain([first], pieces)
-        self._links = first.startswith(SECTION)  # before the first byte, which libpcap waits for
-        yield from with_links(pieces) if self._links else pieces
+        first: list[bytes] = []
+        damage: list[DamagedError] = []
+
+        def rest() -> Iterator[bytes]:
+            yield from first
+            if damage:
+                raise damage[0]
+            yield from pieces
+
+        try:
+            while sum(map(len, first)) < _HEAD and (piece := next(pieces, b"")):
+                first.append(piece)
+        except DamagedError as error:
+            damage.append(error)
+        # Set before the first byte is written, for which libpcap waits.
+        self._links = begins_with_links(iter(first))
+        yield from with_links(rest()) if self._links else rest()
 
 
 def _warn(line: str) -> None:

@@ -92,7 +92,8 @@ def fuzz_frame(r: Random) -> tuple[bytes, int]:
     protocol = r.choice([TCP, TCP, TCP, UDP, UDP, 1, 50])
     make, kind = (_ipv6, _IPV6) if r.random() < 0.3 else (_ipv4, _IPV4)
     tags = r.choice([b""] * 6 + [_VLAN, _QINQ, _VLAN * 3])
-    frame = bytes(12) + tags + kind + make(r, protocol, _transport(r, protocol))
+    link = bytes(12) + tags + (kind if r.random() < 0.85 else _wrapped(r, kind))
+    frame = link + make(r, protocol, _transport(r, protocol))
     length = r.choice([len(frame)] * 20 + [1, 2**32 - 3])  # a capture may lie about it
     if r.random() < 0.1:
         frame = frame[: r.randint(0, len(frame))]
@@ -102,6 +103,19 @@ def fuzz_frame(r: Random) -> tuple[bytes, int]:
             damaged[r.randrange(len(damaged))] = r.randrange(256)
         frame = bytes(damaged)
     return frame, length
+
+
+def _wrapped(r: Random, kind: bytes) -> bytes:
+    """PPPoE, MPLS, or both, before a packet of an EtherType."""
+    labels = b"\0\0\0\x40" * r.choice([0, 1, 6, 7, 8]) + b"\0\0\1\x40"
+    if r.random() < 0.4:
+        return b"\x88\x47" + labels
+    session = r.choice([b"\x11\0\0\1\0\0"] * 5 + [b"\x11\x09\0\1\0\0"])
+    number = b"\x21" if kind == _IPV4 else b"\x57"
+    inner = r.choice(
+        [b"\0" + number, number, b"\xff\3\0" + number, b"\2\x81" + labels, b"\xc0\x21"]
+    )
+    return b"\x88\x64" + session + inner
 
 
 def _transport(r: Random, protocol: int) -> bytes:

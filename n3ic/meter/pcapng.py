@@ -12,6 +12,7 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -43,21 +44,29 @@ def needs_links(path: str | Path) -> bool:
     try:
         with Path(path).open("rb") as file:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                head = _HEADS.get(data[8:12])
-                if data[:4] != SECTION or head is None:
+                if not _may_differ(data):
                     return False
-                if data.find(SECTION, 4) < 0 and len([*islice(head.finditer(data), 2)]) < 2:
-                    return False  # one section of one interface, as most are
-            found = {
-                (order, *struct.unpack_from(order + "H2xI", body))
-                for order, kind, body in _blocks(iter(partial(file.read, 1 << 20), b""))
-                if kind == _INTERFACE and len(body) >= 8
-            }
-    except BlockError:
-        return True  # the reader of such captures says what is wrong with it, or where
+            return begins_with_links(iter(partial(file.read, 1 << 20), b""))
     except (OSError, ValueError):  # an empty file cannot be mapped
         return False
+
+
+def begins_with_links(pieces: Iterator[bytes]) -> bool:
+    """The same of bytes, up to where they are damaged or end."""
+    found = set()
+    with suppress(BlockError):
+        for order, kind, body in _blocks(pieces):
+            if kind == _INTERFACE and len(body) >= 8:
+                found.add((order, *struct.unpack_from(order + "H2xI", body)))
     return len(found) > 1
+
+
+def _may_differ(data: mmap.mmap) -> bool:
+    """Whether a file may have more than one section or interface: most have not."""
+    head = _HEADS.get(data[8:12])
+    if data[:4] != SECTION or head is None:
+        return False
+    return data.find(SECTION, 4) >= 0 or len([*islice(head.finditer(data), 2)]) > 1
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,10 @@ def meter_stream(
                     )
                 while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
                     yield number, meter.records(), meter.counters()
-        if meter is not None:
-            yield number, meter.finish(), meter.counters()
+        left = meter is not None
+        while meter is not None and left:
+            left = meter.end(BATCH_PACKETS)
+            yield number, meter.records(), meter.counters()
 
 
 def left_out(counters: Mapping[str, int]) -> Iterator[str]:

@@ -34,8 +34,8 @@ struct trailer {
     uint32_t captured;
 };
 
-uint64_t touches;  /* packets of flows in replay */
-uint64_t numbers;  /* flows that were started, on all CPUs */
+uint64_t touches; /* packets of flows in replay */
+uint64_t numbers; /* flows that were started, on all CPUs */
 
 static const uint32_t zeroth = 0;
 

@@ -91,8 +91,11 @@ void meter_count(struct meter *m, size_t frames, const uint8_t *data, const uint
  */
 void meter_expire(struct meter *m, uint64_t time);
 
-/* Counts the packet that still waits, and ends the flows that are left, seen longest ago first. */
-void meter_finish(struct meter *m);
+/*
+ * Counts the packet that still waits, and ends so many of the flows that are left, seen longest ago
+ * first. Gives whether there are more, so that records need not take memory all at once.
+ */
+int meter_finish(struct meter *m, size_t most);
 
 /* The records since the last call, *n of them; they are the caller's to read until the next. */
 const struct record *meter_records(struct meter *m, size_t *n);

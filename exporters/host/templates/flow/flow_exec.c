@@ -265,7 +265,9 @@ static void open_output(struct output *o, uint32_t link) {
 }
 
 static void close_output(struct output *o, uint64_t lost) {
-    meter_finish(o->meter);
+    while (meter_finish(o->meter, PACKETS_A_BATCH)) {
+        write_flows(o);
+    }
     write_flows(o);
     flush();
     write_counters(o, lost);
