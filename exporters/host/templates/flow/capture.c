@@ -26,11 +26,11 @@ static const uint32_t magic_order = 0x1a2b3c4d;
 static const char damaged[] = "a block or packet is damaged";
 static const char no_capture[] = "no capture: pcap (version 2) or pcapng is expected";
 
-/* Its link type and largest frame; of its stamps units a second, and seconds to be added. */
+/* Where stamps of an interface come from: units a second, and seconds to be added. */
 struct interface {
     uint64_t resolution, offset;
-    uint32_t link, snapshot;
     int binary;
+    uint32_t link, snapshot; /* link type and largest frame: interfaces of a file may differ */
 };
 
 struct capture {

@@ -3,7 +3,7 @@
  * Reads captures: pcap and pcapng, from a file or a pipe, in bounded memory.
  *
  * Nothing of a capture is trusted. What it refuses, and where a damaged capture ends, is as with
- * libpcap, but that interfaces and sections of a pcapng capture may differ.
+ * libpcap.
  */
 #ifndef CAPTURE_H
 #define CAPTURE_H
@@ -15,7 +15,7 @@
 struct captured {
     const uint8_t *bytes; /* until the next call */
     uint32_t captured, length;
-    uint32_t link; /* LINKTYPE_ numbers */
+    uint32_t link; /* LINKTYPE_ numbers; libpcap refuses captures of several, this reader does not */
     int64_t seconds, nanoseconds;
 };
 
