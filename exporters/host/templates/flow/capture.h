@@ -15,7 +15,7 @@
 struct captured {
     const uint8_t *bytes; /* until the next call */
     uint32_t captured, length;
-    uint32_t link; /* LINKTYPE_ numbers; libpcap refuses captures of several, this reader does not */
+    uint32_t link; /* LINKTYPE_ numbers; several in a capture, which libpcap refuses */
     int64_t seconds, nanoseconds;
 };
 
