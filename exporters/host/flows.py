@@ -31,7 +31,8 @@ _COUNTERS = {
     r"after the end of their flow: (\d+) packets": "late",
     r"evicted: (\d+) flows, whose cache was full": "evicted",
     r"time stamps: (\d+) packets earlier .*": "back",
-    r"time stamps: .*, (\d+) more than a day later": "ahead",
+    r"time stamps: .*, (\d+) more than an hour ahead, .*": "ahead",
+    r"time stamps: .*, (\d+) times the clock was set back": "steps",
 }
 _ASIDE = re.compile(r"put aside: (\d+) packets \((.*)\)")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic, sleep
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import N3icError
 from n3ic.exporters.xdp.program import SHORTEST, MeterPrograms
+from n3ic.meter.clock import Clock
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
@@ -25,6 +26,7 @@ from n3ic.model.network import BinaryModel
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
 _IN_FLIGHT = 64  # frames sent before waiting for their arrival
 _PATIENCE_S = 10
+NEVER = 1 << 62  # a time at which every flow has been idle for too long
 HELD = 2048  # bytes kept of a frame, which include all headers
 
 
@@ -52,15 +54,13 @@ def replay(
         N3icError: a sent frame did not arrive.
     """
     events = []
-    clock = seen = sent = 0  # `seen`: last packet of the longest idle flow, when last looked up
-    for frame, length, time in frames:
-        if not isinstance(parse(LINK_ETHERNET, frame, length, time), str):
-            clock = max(clock, time)
-            # A sweep reads the whole table, so sweep only when some flow may have been idle too
-            # long.
-            if clock - seen > programs.spec.idle_timeout:
-                _arrived(programs, sent)
-                seen = programs.end_idle(clock)
+    seen = sent = 0  # `seen`: last packet of the longest idle flow, when last looked up
+    for frame, length, time, stepped_back in _timed(frames, programs.spec.tick_ns):
+        # A sweep reads the whole table, so sweep only when some flow may have been idle too long.
+        if stepped_back or time - seen > programs.spec.idle_timeout:
+            _arrived(programs, sent)
+            seen = programs.end_idle(NEVER if stepped_back else time)
+            seen = time if stepped_back else seen
         with_trailer = programs.replayed(frame, length, time)
         if send is None:
             programs.program.test_run(with_trailer)
@@ -73,6 +73,19 @@ def replay(
     _arrived(programs, sent)
     programs.end_all()
     return np.concatenate([*events, programs.events()])
+
+
+def _timed(frames: Iterable[Frame], tick_ns: int) -> Iterator[tuple[bytes, int, int, bool]]:
+    """Frames at the times of a capture's clock, and whether it went back before each."""
+    clock = Clock[tuple[bytes, int]](tick_ns)
+    for frame, length, time in frames:
+        if isinstance(parse(LINK_ETHERNET, frame, length, time), str):
+            yield frame, length, clock.now, False  # put aside: it moves no clock
+        else:
+            for item, stepped_back in clock.follow((frame, length), time):
+                yield *item, clock.now, stepped_back
+    for item, stepped_back in clock.finish():
+        yield *item, clock.now, stepped_back
 
 
 def _arrived(programs: MeterPrograms, sent: int) -> None:

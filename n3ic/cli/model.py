@@ -161,7 +161,7 @@ def predict(
         str,
         typer.Argument(
             metavar="FLOWS",
-            help="Flows to classify: CSV, Parquet, or a capture; - for a table on standard input.",
+            help="Flows to classify: CSV, Parquet, or a capture; - for standard input.",
         ),
     ],
     model: ModelOption = None,

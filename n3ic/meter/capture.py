@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import io
 import os
 import sys
 import tempfile
@@ -18,22 +19,35 @@ from typing import IO, Any, Self
 
 from n3ic.data.files import DamagedError, unpack
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning
+from n3ic.meter.packet import LINK_EACH
+from n3ic.meter.pcapng import ALIKE, SECTION, BlockError, begins_with_links, needs_links, with_links
 
+STANDARD_INPUT = "-"
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
+_HEAD = 1 << 16  # bytes of a stream in which all of its interfaces are expected
 _LAST = 2**63 - 1
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece that contains the damage
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # zstd, gzip, bzip2, xz
 
 _MAGICS = (
-    b"\x0a\x0d\x0d\x0a",  # pcapng
+    SECTION,  # pcapng
     *(n.to_bytes(4, order) for n in (0xA1B2C3D4, 0xA1B23C4D) for order in ("little", "big")),
 )
 
 
 def is_capture(path: str | Path) -> bool:
-    """Whether a regular file is a capture, plain or packed, by its first bytes."""
+    """Whether a regular file, or standard input (``-``), is a capture, by its first bytes.
+
+    It may be packed. Of bzip2 on standard input, too few bytes are at hand to tell: False.
+    """
+    if str(path) == STANDARD_INPUT:
+        head = sys.stdin.buffer.peek(1) if hasattr(sys.stdin.buffer, "peek") else b""
+        with suppress(ValueError):
+            first = head if head.startswith(_ZSTD) else next(_plain(io.BytesIO(head)), b"")
+            return first.startswith((*_MAGICS, _ZSTD))
+        return False
     file = Path(path)
     if not file.is_file():
         return False
@@ -66,7 +80,7 @@ class Capture:
 
     Attributes:
         name: what to call it in messages.
-        link: its link type (LINKTYPE_ numbers).
+        link: its link type (LINKTYPE_ numbers), or :data:`.packet.LINK_EACH`.
 
     Raises:
         DataError: the file cannot be read, or is not a capture.
@@ -75,10 +89,11 @@ class Capture:
 
     def __init__(self, path: str | Path, damaged: Callable[[str], object] | None = None) -> None:
         self._damaged = damaged or _warn
-        self.name = "standard input" if str(path) == "-" else str(path)
+        self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
         self._unpacking: list[str] = []  # reasons why the packed bytes end early
+        self._links = False  # whether a link type stands before each frame
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
             where = self._readable(path)
@@ -95,9 +110,8 @@ class Capture:
             said = [error.value.decode(errors="replace"), *self._unpacking]
             raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
-        self.link = int(self._c.pcap_datalink(self._pcap))
-        # Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6).
-        self.link = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}.get(self.link, self.link)
+        link = int(self._c.pcap_datalink(self._pcap))
+        self.link = LINK_EACH if self._links else ALIKE.get(link, link)
 
     def __enter__(self) -> Self:
         return self
@@ -146,23 +160,44 @@ class Capture:
 
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
-        if str(path) == "-":
+        if str(path) == STANDARD_INPUT:
             stream: IO[bytes] = sys.stdin.buffer
         else:
             file = Path(path)
             if file.is_dir():
                 raise IsADirectoryError(21, "is a folder; name a capture")
             stream = self._stack.enter_context(file.open("rb"))
-            if not _is_packed(stream):
+            if not _is_packed(stream) and not needs_links(file):
                 return str(file)
         # libpcap does not unpack, and reads files by name: a thread feeds a pipe that has one.
         readable, writable = os.pipe()
         self._stack.callback(os.close, readable)
         pump = threading.Thread(
-            target=_pump, args=(stream, writable, self._unpacking.append), daemon=True
+            target=_pump, args=(self._pieces(stream), writable, self._unpacking.append), daemon=True
         )
         pump.start()
         return f"/dev/fd/{readable}"
+
+    def _pieces(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Plain bytes for libpcap, which refuses some of the pcapng captures."""
+        pieces = _plain(stream)
+        first: list[bytes] = []
+        damage: list[DamagedError] = []
+
+        def rest() -> Iterator[bytes]:
+            yield from first
+            if damage:
+                raise damage[0]
+            yield from pieces
+
+        try:
+            while sum(map(len, first)) < _HEAD and (piece := next(pieces, b"")):
+                first.append(piece)
+        except DamagedError as error:
+            damage.append(error)
+        # Set before the first byte is written, for which libpcap waits.
+        self._links = begins_with_links(iter(first))
+        yield from with_links(rest()) if self._links else rest()
 
 
 def _warn(line: str) -> None:
@@ -175,13 +210,15 @@ def _is_packed(stream: IO[bytes]) -> bool:
     return head.startswith(_PACKED)
 
 
-def _pump(stream: IO[bytes], writable: int, damaged: Callable[[str], object]) -> None:
-    """Write a stream's plain bytes into a pipe; damage is reported before the pipe is closed."""
+def _pump(pieces: Iterator[bytes], writable: int, damaged: Callable[[str], object]) -> None:
+    """Write bytes into a pipe; damage is reported before the pipe is closed."""
     # A reader that closes the pipe early is no error: it wanted only some packets.
     with suppress(BrokenPipeError), open(writable, "wb") as out:
         try:
-            for piece in _plain(stream):
+            for piece in pieces:
                 out.write(piece)
+        except BlockError as error:
+            damaged(str(error))
         except DamagedError as error:
             damaged(f"the packed file is cut or damaged ({error})")
         except BrokenPipeError:
@@ -216,6 +253,8 @@ def _plain(stream: IO[bytes]) -> Iterator[bytes]:
 def plain_capture(path: str | Path, scratch: Path) -> Path:
     """The file of a plain capture; a packed one is unpacked into the folder ``scratch``.
 
+    Of a packed capture that is cut or damaged, it holds what comes before that.
+
     Raises:
         DataError: the capture cannot be read.
     """
@@ -224,8 +263,8 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
             if not _is_packed(stream):
                 return Path(path).absolute()
             with tempfile.NamedTemporaryFile(dir=scratch, delete=False) as out:
-                for piece in _plain(stream):
-                    out.write(piece)
+                with suppress(DamagedError):  # who reads the packets is told
+                    out.writelines(_plain(stream))
                 return Path(out.name)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error

@@ -34,7 +34,7 @@ ENDS: tuple[End, ...] = (
     "capture",
 )
 ASIDE = (*REASONS, "flow cache full")
-STAMPS = ("back", "ahead")  # of ReferenceMeter
+STAMPS = ("back", "ahead", "steps")  # of Clock
 # A flow's key as the C has it; addresses lie in the first `address_bytes`.
 KEY = (
     ("source", np.uint8, 16),
@@ -54,7 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_char_p]),
     "meter_close": (None, [ctypes.c_void_p]),
     "meter_count": (None, [ctypes.c_void_p, ctypes.c_size_t, _U8, _U64, _U32, _U32, _U64]),
-    "meter_finish": (None, [ctypes.c_void_p]),
+    "meter_finish": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t]),
     "meter_records": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
     "meter_record_bytes": (ctypes.c_size_t, []),
     "meter_counters": (None, [ctypes.c_void_p, _U64]),
@@ -198,8 +198,12 @@ class CompiledMeter:
 
     def finish(self) -> Records:
         """End the remaining flows and return their records."""
-        self.library.meter_finish(self._meter)
+        self.end(self.spec.cache_flows)
         return self.records()
+
+    def end(self, most: int) -> bool:
+        """End at most so many of the remaining flows; return whether there are more."""
+        return bool(self.library.meter_finish(self._meter, most))
 
     def records(self) -> Records:
         """Flows decided since the last call: array of :func:`record_type`.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.meter.capture import Capture, is_capture
+from n3ic.meter.capture import STANDARD_INPUT, Capture, is_capture
 from n3ic.meter.checkpoints import (
     PART_FILE,
     CaptureCheckpoint,
@@ -38,7 +38,6 @@ from n3ic.util.parallel import parallel_map
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STANDARD_INPUT = "-"
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
@@ -52,7 +51,8 @@ class TableExtraction:
         late: packets after the end of their flow.
         evicted: flows that ended because the flow cache was full.
         back: packets with an earlier time stamp than a packet before them.
-        ahead: packets stamped more than a day later than all before them.
+        ahead: packets stamped more than an hour ahead; see :class:`~n3ic.meter.clock.Clock`.
+        steps: times that the clock was set back.
         aside: packets that belong to no flow, by reason.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
         captures: number of captures named.
@@ -66,6 +66,7 @@ class TableExtraction:
     evicted: int
     back: int = 0
     ahead: int = 0
+    steps: int = 0
     aside: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     captures: int = 1
@@ -213,6 +214,7 @@ def extract(
             yield with_labels(table, labels, sources[number].name, outcomes)
 
     write_rows(tables(), out, spec)
+    _warn_of_stamps(counters, sources[0].name)
     return _extracted(flows, counters, outcomes, len(sources), damaged)
 
 
@@ -246,6 +248,9 @@ def _extract_parts(
         for table in part.tables()
     )
     flows = write_rows(tables, out, spec)
+    for file, source in wanted.items():
+        if file in found.parts:
+            _warn_of_stamps(found.parts[file].counters, source.name)
     damaged = [found.left_out.get(f) or found.parts[f].damage for f in wanted]
     return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], found.kept)
 
@@ -314,6 +319,11 @@ def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
     return ""
 
 
+def _warn_of_stamps(counters: Mapping[str, int], name: str) -> None:
+    for line in left_out({stamp: counters[stamp] for stamp in STAMPS}):
+        warnings.warn(f"{name}: {line}", N3icWarning, stacklevel=4)
+
+
 def _extracted(
     flows: int,
     counters: Mapping[str, int],
@@ -324,8 +334,6 @@ def _extracted(
 ) -> TableExtraction:
     for line in damaged:
         warnings.warn(line, N3icWarning, stacklevel=3)
-    for line in left_out({name: counters[name] for name in STAMPS}):
-        warnings.warn(line, N3icWarning, stacklevel=3)
     return TableExtraction(
         flows,
         counters["packets"],
@@ -333,6 +341,7 @@ def _extracted(
         counters["evicted"],
         counters["back"],
         counters["ahead"],
+        counters["steps"],
         aside={reason: counters[reason] for reason in ASIDE if counters[reason]},
         labels=dict(outcomes),
         captures=captures,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from n3ic.meter.clock import FAR_NS
 from n3ic.meter.packet import LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
 from n3ic.model.metering import MeterSpec
 
@@ -45,37 +46,45 @@ def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapt
         packets: number of packets of each capture.
     """
     r = Random(seed)  # noqa: S311 - traffic, no secret
-    frames = tuple(fuzz_frames(r, packets, _steps(spec)))
+    frames = tuple(fuzz_frames(r, packets, *_steps(spec)))
     yield FuzzCapture(
         "ethernet.pcap", pcap(LINK_ETHERNET, frames, spec.tick_ns, "<"), LINK_ETHERNET, frames
     )
     raw = tuple(
         (frame[_ETHERNET_HEADER:], max(0, length - _ETHERNET_HEADER), time)
-        for frame, length, time in fuzz_frames(r, packets, _steps(spec))
+        for frame, length, time in fuzz_frames(r, packets, *_steps(spec))
     )
     yield FuzzCapture("raw.pcapng", pcapng(LINK_RAW, raw, spec.tick_ns, ">"), LINK_RAW, raw)
     cooked = tuple(
         (bytes(2) + frame, length + 2, time)
-        for frame, length, time in fuzz_frames(r, packets, _steps(spec))
+        for frame, length, time in fuzz_frames(r, packets, *_steps(spec))
     )
     cut = pcap(LINK_COOKED, cooked, spec.tick_ns, ">")[:-1]
     yield FuzzCapture("cut.pcap", cut, LINK_COOKED, cooked[:-1])
 
 
-def _steps(spec: MeterSpec) -> list[int]:
-    """Times between packets, in units: mostly short, some at the specification's limits or back."""
+def _steps(spec: MeterSpec) -> tuple[list[int], list[int]]:
+    """Times between packets, mostly short, some at limits or back; and errors of single stamps."""
     rule = spec.decision
     limits = [spec.idle_timeout, spec.active_timeout, rule.after]
     near = [step + d for limit in limits if limit for step in (limit, limit // 8) for d in (0, 1)]
-    return [0, 0, 1, 1, 2, 7, 60, -3] * (2 * len(near)) + near
+    far = FAR_NS // spec.tick_ns
+    near += [*(way * (far + d) for d in (0, 1, 60) for way in (1, -1)), 20 * far]
+    wrong = [way * years * 8766 * far for years in (1, 30) for way in (1, -1)]
+    return [0, 0, 1, 1, 2, 7, 60, -3] * (2 * len(near)) + near, wrong
 
 
-def fuzz_frames(r: Random, count: int, steps: Sequence[int]) -> Iterator[Frame]:
-    """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time."""
+def fuzz_frames(
+    r: Random, count: int, steps: Sequence[int], wrong: Sequence[int] = (0,)
+) -> Iterator[Frame]:
+    """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time.
+
+    One stamp in 32 is ``wrong`` by one of these numbers.
+    """
     time = 0
     for _ in range(count):
         time = max(0, time + r.choice(steps))
-        yield *fuzz_frame(r), time
+        yield *fuzz_frame(r), max(0, time + (r.choice(wrong) if r.random() < 1 / 32 else 0))
 
 
 def fuzz_frame(r: Random) -> tuple[bytes, int]:
@@ -83,7 +92,8 @@ def fuzz_frame(r: Random) -> tuple[bytes, int]:
     protocol = r.choice([TCP, TCP, TCP, UDP, UDP, 1, 50])
     make, kind = (_ipv6, _IPV6) if r.random() < 0.3 else (_ipv4, _IPV4)
     tags = r.choice([b""] * 6 + [_VLAN, _QINQ, _VLAN * 3])
-    frame = bytes(12) + tags + kind + make(r, protocol, _transport(r, protocol))
+    link = bytes(12) + tags + (kind if r.random() < 0.85 else _wrapped(r, kind))
+    frame = link + make(r, protocol, _transport(r, protocol))
     length = r.choice([len(frame)] * 20 + [1, 2**32 - 3])  # a capture may lie about it
     if r.random() < 0.1:
         frame = frame[: r.randint(0, len(frame))]
@@ -93,6 +103,19 @@ def fuzz_frame(r: Random) -> tuple[bytes, int]:
             damaged[r.randrange(len(damaged))] = r.randrange(256)
         frame = bytes(damaged)
     return frame, length
+
+
+def _wrapped(r: Random, kind: bytes) -> bytes:
+    """PPPoE, MPLS, or both, before a packet of an EtherType."""
+    labels = b"\0\0\0\x40" * r.choice([0, 1, 6, 7, 8]) + b"\0\0\1\x40"
+    if r.random() < 0.4:
+        return b"\x88\x47" + labels
+    session = r.choice([b"\x11\0\0\1\0\0"] * 5 + [b"\x11\x09\0\1\0\0"])
+    number = b"\x21" if kind == _IPV4 else b"\x57"
+    inner = r.choice(
+        [b"\0" + number, number, b"\xff\3\0" + number, b"\2\x81" + labels, b"\xc0\x21"]
+    )
+    return b"\x88\x64" + session + inner
 
 
 def _transport(r: Random, protocol: int) -> bytes:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse frames to packets as a meter sees them, or give the reason to ignore them.
 
-Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), IPv4 and IPv6, TCP, UDP and ICMP.
-Tunnels are not opened. Frames are not trusted: every length is checked before it is used.
+Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), PPP, PPPoE and MPLS before IPv4
+and IPv6, TCP, UDP and ICMP. Tunnels are not opened. Frames are not trusted: every length is checked
+before it is used.
 """
 
 from __future__ import annotations
@@ -32,9 +33,15 @@ REASONS: tuple[Reason, ...] = (
     "fragment without its first",
 )
 
+LINK_EACH = 1 << 30  # none of pcap's: each frame begins with the number of its own, 4 bytes
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
+LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO = 9, 50, 51, 104
 _VLAN = (0x8100, 0x88A8, 0x9100)
-_MAX_TAGS = 2  # a bound that a data plane can unroll; so is that of the extension headers
+_MPLS = (0x8847, 0x8848)
+_PPPOE, _PPP = 0x8864, 0x10000  # a session; what no EtherType is
+_PPP_KINDS = {0x21: 0x0800, 0x57: 0x86DD, 0x281: 0x8847, 0x283: 0x8848}
+_MAX_TAGS = 2  # bounds that a data plane can unroll; so is that of the extension headers
+_MAX_LABELS = 8
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
@@ -91,7 +98,11 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
     Returns:
         The packet, or the reason why it is ignored.
     """
+    if link == LINK_EACH and len(frame) >= 4:
+        link, frame, length = _number(frame, 0, 4), frame[4:], max(0, length - 4)
     kind, start, outside = _link(link, frame)
+    if not isinstance(kind, str):
+        kind, start, outside = _opened(frame, kind, start, outside)
     if isinstance(kind, str):
         return kind
     if kind == _IPV4:
@@ -111,8 +122,12 @@ def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
             return "link header cut short", 0, 0
         # The family number differs between systems, IP's version does not.
         return {4: _IPV4, 6: _IPV6}.get(frame[4] >> 4, 0), 4, 4
+    if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE):
+        return _PPPOE if link == LINK_PPPOE else _PPP, 0, 0
     if link == LINK_ETHERNET:
         at, outside = 12, 0
+    elif link == LINK_CISCO:
+        at, outside = 2, 4
     elif link == LINK_COOKED:
         at, outside = 14, 16
     elif link == LINK_COOKED_2:
@@ -129,6 +144,33 @@ def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
             return kind, at + 2, outside
         at += 4
     return 0, at, outside  # more tags than a meter opens
+
+
+def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int | Reason, int, int]:
+    """EtherType behind PPPoE, PPP and MPLS, or a reason; the rest as of :func:`_link`."""
+    begins = at == 0  # with PPP or PPPoE, which are the capture's link layer then
+    if kind == _PPPOE:
+        if len(frame) < at + 6:
+            return "link header cut short", 0, 0
+        # version 1, type 1, code 0: data of a session (RFC 2516)
+        kind, at = _PPP if _number(frame, at, 2) == 0x1100 else 0, at + 6
+    if kind == _PPP:
+        if len(frame) < at + 4:
+            return "link header cut short", 0, 0
+        at += 2 if _number(frame, at, 2) == 0xFF03 else 0  # address and control may be left out
+        size = 1 if frame[at] & 1 else 2  # an odd byte ends the number (RFC 1661)
+        kind, at = _PPP_KINDS.get(_number(frame, at, size), 0), at + size
+    outside = at if begins else outside
+    if kind in _MPLS:
+        for _ in range(_MAX_LABELS):
+            if len(frame) < at + 4:
+                return "link header cut short", 0, 0
+            at += 4
+            if frame[at - 2] & 1:  # the bottom of the stack
+                version = frame[at] >> 4 if len(frame) > at else 0
+                return {4: _IPV4, 6: _IPV6}.get(version, 0), at, outside
+        return 0, at, outside
+    return kind, at, outside
 
 
 def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet | Reason:

@@ -66,8 +66,10 @@ def meter_stream(
                     )
                 while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
                     yield number, meter.records(), meter.counters()
-        if meter is not None:
-            yield number, meter.finish(), meter.counters()
+        left = meter is not None
+        while meter is not None and left:
+            left = meter.end(BATCH_PACKETS)
+            yield number, meter.records(), meter.counters()
 
 
 def left_out(counters: Mapping[str, int]) -> Iterator[str]:
@@ -83,9 +85,9 @@ def left_out(counters: Mapping[str, int]) -> Iterator[str]:
         yield f"after the end of their flow: {counters['late']:,} packets"
     if counters.get("evicted"):
         yield f"evicted: {counters['evicted']:,} flows, whose cache was full"
-    back, ahead = (counters.get(name, 0) for name in STAMPS)
-    if back or ahead:
+    back, ahead, steps = (counters.get(name, 0) for name in STAMPS)
+    if back or ahead or steps:
         yield (
-            f"time stamps: {back:,} packets earlier than one before them, "
-            f"{ahead:,} more than a day later"
+            f"time stamps: {back:,} packets earlier than one before them, {ahead:,} more than an "
+            f"hour ahead, {steps:,} times the clock was set back"
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference meter: plain and slow; every other meter must equal it register by register.
 
-The clock never runs backwards: a packet stamped earlier than its predecessor gets the predecessor's
-time. Before a packet is counted, flows that exceed the idle timeout end, the longest idle first.
+The clock follows the packets' time stamps as far as they agree (:mod:`n3ic.meter.clock`). Before a
+packet is counted, flows that exceed the idle timeout end, the longest idle first.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from n3ic.meter.clock import Clock
 from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
 from n3ic.model.metering import UINT32_MAX, Guard, MeteredFeature, MeterSpec, Register, Step
 
 End = Literal["packets", "after", "fin", "rst", "idle", "active", "evicted", "capture"]
 MAX_FRAGMENTS = 4096  # fragmented datagrams that are tracked, which bounds memory
-JUMP_NS = 86_400 * 10**9  # larger gaps are counted, because a stamp may be wrong
 
 
 @dataclass(frozen=True, order=True)
@@ -93,20 +93,19 @@ class ReferenceMeter:
         aside: packets that belong to no flow, by reason.
         evicted: flows that ended because the cache was full.
         late: packets after the end of their flow, which are not counted to it.
-        back: packets with an earlier time stamp than a packet before them.
-        ahead: packets stamped more than a day later than all before them.
+        clock: the clock, with the counts of time stamps that go back or jump.
     """
 
     def __init__(self, spec: MeterSpec) -> None:
         self.spec = spec
         self.aside: Counter[str] = Counter()
         self.evicted = 0
-        self.late = self.back = self.ahead = 0
+        self.late = 0
+        self.clock = Clock[Packet](spec.tick_ns)
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()  # least recently seen first
         self._fragments: OrderedDict[tuple[bytes, bytes, int, int], tuple[int, int]] = OrderedDict()
         self._rings = [deque[tuple[object, ...]](maxlen=w.flows) for w in spec.windows]
         self._counts: list[Counter[tuple[object, ...]]] = [Counter() for _ in spec.windows]
-        self._clock = 0
         self._started = 0
 
     def run(self, packets: Iterable[Packet | Reason]) -> Iterator[FlowRecord]:
@@ -120,11 +119,14 @@ class ReferenceMeter:
         if isinstance(packet, str):
             self.aside[packet] += 1
             return
-        self._compare(packet.time)
-        # A clock that never goes back keeps the cache ordered by time, so that expiry looks at
-        # the front alone and no gap is negative.
-        self._clock = now = max(self._clock, packet.time)
-        yield from self._expire(now)
+        for ready, stepped_back in self.clock.follow(packet, packet.time):
+            yield from self._count(ready, stepped_back)
+
+    def _count(self, packet: Packet, stepped_back: bool) -> Iterator[FlowRecord]:
+        now = self.clock.now
+        # The cache is ordered by time, so that expiry looks at the front alone and no gap is
+        # negative: flows of before a step back end.
+        yield from self._end_all("idle") if stepped_back else self._expire(now)
         joined = self._join_fragment(packet)
         if joined is None:
             self.aside["fragment without its first"] += 1
@@ -156,14 +158,14 @@ class ReferenceMeter:
         yield from self._decide(flow, packet, forward, now)
 
     def finish(self) -> Iterator[FlowRecord]:
-        """End the remaining flows, the longest unseen first."""
-        for flow in list(self._flows.values()):
-            yield from self._end(flow, "capture")
+        """Count the packet that still waits and end the remaining flows, longest unseen first."""
+        for packet, stepped_back in self.clock.finish():
+            yield from self._count(packet, stepped_back)
+        yield from self._end_all("capture")
 
-    def _compare(self, time: int) -> None:
-        """Count a time stamp that goes back or jumps; before the first one the clock is 0."""
-        self.back += time < self._clock
-        self.ahead += bool(self._clock) and time - self._clock > JUMP_NS // self.spec.tick_ns
+    def _end_all(self, why: End) -> Iterator[FlowRecord]:
+        for flow in list(self._flows.values()):
+            yield from self._end(flow, why)
 
     # --- the flow cache ----------------------------------------------------------------------
 

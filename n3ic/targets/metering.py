@@ -190,7 +190,7 @@ def reference_flows(
         for i, flow in enumerate(flows)
     )
     counters = {**total, "late": meter.late, "evicted": meter.evicted, **meter.aside}
-    counters |= {name: getattr(meter, name) for name in STAMPS}
+    counters |= {name: getattr(meter.clock, name) for name in STAMPS}
     return MeteredCapture(rows, {name: n for name, n in counters.items() if n or name == "packets"})
 
 

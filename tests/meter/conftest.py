@@ -3,7 +3,7 @@
 
 import pytest
 
-from n3ic.meter.compiled import ASIDE, ENDS, CompiledMeter
+from n3ic.meter.compiled import ASIDE, ENDS, STAMPS, CompiledMeter
 from n3ic.meter.packet import parse
 from n3ic.meter.reference import ReferenceMeter
 
@@ -18,8 +18,8 @@ def reference_rows(spec, link, frames):
         )
         for r in meter.run(parse(link, *frame) for frame in frames)
     ]  # fmt: skip
-    names = ("late", "evicted", "back", "ahead")
-    counters = {name: getattr(meter, name) for name in names}
+    counters = {"late": meter.late, "evicted": meter.evicted}
+    counters |= {name: getattr(meter.clock, name) for name in STAMPS}
     return rows, counters | {reason: meter.aside[reason] for reason in ASIDE}
 
 

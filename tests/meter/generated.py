@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random specifications and random traffic for them, the hostile kind included."""
 
+from n3ic.meter.clock import FAR_NS
 from n3ic.meter.fuzz_traffic import fuzz_frames
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 
@@ -105,9 +106,12 @@ def large_spec(r, key, *, registers, features, windows, flows):
     )
 
 
-def random_frames(r, count):
-    """Frames with their lengths and times, which go back now and then."""
-    return list(fuzz_frames(r, count, [0, 0, 1, 1, 2, 7, 60, -3]))
+def random_frames(r, count, tick_ns=1):
+    """Frames with their lengths and times, which go back now and then, also very far."""
+    hour, years = FAR_NS // tick_ns, 10**18 // tick_ns
+    far = [way * (hour + d) for d in (-1, 0, 1, 60) for way in (1, -1)]
+    steps = [0, 0, 1, 1, 2, 7, 60, -3] * 8 + [*far, 20 * hour]
+    return list(fuzz_frames(r, count, steps, [*far, years, -years]))
 
 
 def edge_frames():

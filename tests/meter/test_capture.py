@@ -175,13 +175,27 @@ FAR = 2_120_000_000 - START  # seconds, to the year 2037
 @pytest.mark.parametrize("captures", [1, 2])
 def test_time_stamps_that_go_back_or_jump_are_counted_and_warned_of(tmp_path, captures):
     far, early = (FAR, PACKETS[0][1]), (0.25, PACKETS[1][1])
-    (tmp_path / "c.pcap").write_bytes(pcap([*PACKETS[:2], early, far, *PACKETS[2:]]))
+    bad, good = [*PACKETS[:2], early, far, *PACKETS[2:]], [*PACKETS[:2], PACKETS[1], *PACKETS[1:]]
+    paths = [tmp_path / f"{i}.pcap" for i in range(captures)]
+    for path in paths:
+        path.write_bytes(pcap(bad))
     with pytest.warns(N3icWarning) as said:
-        found = extract([tmp_path / "c.pcap"] * captures, tmp_path / "f.csv", SPEC)
-    assert (found.back, found.ahead) == (3 * captures, captures)
-    (line,) = (str(w.message) for w in said)
-    assert f"{3 * captures} packets earlier" in line
-    assert f"{captures} more than a day later" in line
+        found = extract(paths, tmp_path / "f.csv", SPEC)
+    assert (found.back, found.ahead, found.steps) == (captures, captures, 0)
+    assert [str(w.message) for w in said] == [
+        f"{p.name}: time stamps: 1 packets earlier than one before them, 1 more than an hour "
+        "ahead, 0 times the clock was set back"
+        for p in paths
+    ]
+    for path in paths:
+        path.write_bytes(pcap(good))
+    extract(paths, tmp_path / "g.csv", SPEC)
+    assert times_and_counts(tmp_path / "f.csv") == times_and_counts(tmp_path / "g.csv")
+
+
+def times_and_counts(table):
+    rows = pyarrow.csv.read_csv(table, pyarrow.csv.ReadOptions(skip_rows=1))
+    return rows.select(["source_port", "first_us", "last_us", "decided"]).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -321,8 +335,10 @@ def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):
     (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
     one = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
     monkeypatch.setattr("n3ic.meter.records.BATCH_PACKETS", 1)
-    many = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
+    batches = [records for records, _ in meter_capture(tmp_path / "c.pcap", SPEC)]
+    many = [r.tobytes() for records in batches for r in records]
     assert many == one
+    assert max(map(len, batches)) < 3  # those left at the end do not come all at once
     assert len(one) == 3
 
 

@@ -6,11 +6,13 @@ import random
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from generated import edge_frames, random_frames, random_spec
 
+from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.source import FOLDER, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
@@ -33,7 +35,7 @@ def test_every_link_type(equal):
     r = random.Random(1)
     spec = random_spec(r)
     frames = random_frames(r, 200)
-    for link in (0, 1, 101, 113, 276, 7):
+    for link in (0, 1, 9, 50, 51, 101, 104, 113, 276, 7):
         equal(spec, link, frames)
         equal(spec, link, [(frame[14:], max(0, n - 14), t) for frame, n, t in frames])
 
@@ -87,6 +89,19 @@ def test_a_register_beside_itself_makes_no_comparison_that_compilers_refuse(equa
     assert "s->r0 > (uint64_t)s->r0" not in meter_source(spec)["flow.h"]
     r = random.Random(0)
     assert {row[-1] for row in equal(spec, 1, random_frames(r, 100))} >= {(2, 0, 1, 1)}
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+def test_memory_is_that_of_the_flows_and_not_of_the_cache():
+    spec = replace(standard_spec(), cache_flows=1 << 24)  # of 4 GiB
+    before = resident()
+    with CompiledMeter(spec, 1) as meter:
+        meter.count(random_frames(random.Random(0), 100))
+        assert resident() - before < 512 << 20
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")

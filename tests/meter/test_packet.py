@@ -8,10 +8,14 @@ import pytest
 
 from n3ic.meter import packet
 from n3ic.meter.packet import (
+    LINK_CISCO,
     LINK_COOKED,
     LINK_COOKED_2,
     LINK_ETHERNET,
+    LINK_HDLC,
     LINK_NULL,
+    LINK_PPP,
+    LINK_PPPOE,
     LINK_RAW,
     TCP,
     UDP,
@@ -78,6 +82,17 @@ def test_each_field_is_read_from_its_place():
         (LINK_ETHERNET, bytes(12) + b"\x88\xa8\0\2\x81\0\0\1\x08\0", 22),
         (LINK_ETHERNET, bytes(12) + b"\x91\0\0\2\x81\0\0\1\x08\0", 22),
         (LINK_COOKED, bytes(14) + b"\x81\0\0\1\x08\0", 4),
+        (LINK_CISCO, b"\x0f\0\x08\0", 0),
+        (LINK_PPP, b"\0\x21", 0),
+        (LINK_HDLC, b"\xff\3\0\x21", 0),
+        (LINK_PPP, b"\xff\3\x21", 0),
+        (LINK_PPPOE, b"\x11\0\0\1\0\x21\0\x21", 0),
+        (LINK_ETHERNET, bytes(12) + b"\x88\x64\x11\0\0\1\0\x21\0\x21", 22),
+        (LINK_ETHERNET, bytes(12) + b"\x81\0\0\1\x88\x64\x11\0\0\1\0\x21\x21", 25),
+        (LINK_ETHERNET, bytes(12) + b"\x88\x47\0\0\0\x40\0\0\1\x40", 22),
+        (LINK_ETHERNET, bytes(12) + b"\x88\x48" + b"\0\0\0\x40" * 7 + b"\0\0\1\x40", 46),
+        (LINK_PPP, b"\2\x81\0\0\1\x40", 4),
+        (LINK_COOKED_2, b"\x88\x47" + bytes(18) + b"\0\0\1\x40", 4),
     ],
 )
 def test_a_link_header_is_skipped_and_what_no_wire_has_is_not_counted(link, header, on_the_wire):
@@ -90,8 +105,14 @@ def test_a_link_header_is_skipped_and_what_no_wire_has_is_not_counted(link, head
             assert said == "ports cut short"
         elif link == LINK_RAW:
             assert said == ("IP header cut short" if captured else "not IP")
+        elif header[-4:] == b"\0\0\1\x40" and captured == len(header):
+            assert said == "not IP"  # the version would tell
         else:
+            session = header.find(b"\x88\x64")
+            ppp = {LINK_PPP: 0, LINK_HDLC: 0, LINK_PPPOE: 6}.get(link, session + 8)
             least = 5 if link == LINK_NULL else len(header)
+            if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE) or session >= 0:
+                least = max(least, ppp + 4)  # as many as the longest header of PPP has
             assert said == f"{'link' if captured < least else 'IP'} header cut short"
 
 
@@ -100,6 +121,24 @@ def test_without_an_ethertype_the_version_tells(link, start):
     assert isinstance(read(start + ipv6(udp()), link=link), Packet)
     for version in (0, 5, 7, 15):
         assert read(start + bytes([version << 4]) + bytes(60), link=link) == "not IP"
+
+
+def test_of_ppp_and_mpls_only_ip_is_opened():
+    ip = ipv4(udp())
+    session = b"\x88\x64\x11\0\0\1\0\0"
+    for header in (
+        b"\x88\x63" + session[2:] + b"\0\x21",  # discovery
+        session[:3] + b"\xa7" + session[4:] + b"\0\x21",  # a code
+        session[:2] + b"\x21" + session[3:] + b"\0\x21",  # another version
+        session + b"\xc0\x21",  # the link's own control
+        b"\x88\x47" + b"\0\0\0\x40" * 8 + b"\0\0\1\x40",  # nine labels
+    ):
+        assert read(bytes(12) + header + ip) == "not IP"
+    assert read(bytes(12) + b"\x88\x47\0\0\1\x40" + bytes(60)) == "not IP"  # a pseudowire
+    assert read(bytes(12) + b"\x88\x47\0\0\1\x40" + ipv6(tcp(), TCP)) == replace(
+        TCP6, wire_length=87
+    )
+    assert read(bytes(12) + session + b"\x57" + ipv6(tcp(), TCP)) == replace(TCP6, wire_length=90)
 
 
 def test_what_is_no_ip_is_put_aside():
@@ -233,4 +272,5 @@ def test_numbers_of_protocols_flags_and_links_are_those_of_the_registries():
     """IANA's protocol numbers, RFC 9293's flags, the link types of pcap."""
     assert (packet.TCP, packet.UDP) == (6, 17)
     assert (packet.FIN, packet.SYN, packet.RST, packet.PUSH, packet.ACK) == (1, 2, 4, 8, 16)
+    assert (LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO) == (9, 50, 51, 104)
     assert (LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2) == (0, 1, 101, 113, 276)

@@ -18,6 +18,8 @@ from n3ic.model.metering import (
     Window,
 )
 
+HOUR = 3600 * 10**6
+YEAR = 8766 * HOUR
 A, B, C = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), bytes([10, 0, 0, 3])
 
 
@@ -213,11 +215,39 @@ def test_the_clock_does_not_run_backwards():
 
 
 def test_time_stamps_that_go_back_or_jump_are_counted():
-    day = 86_400 * 10**6
-    times = (50, 20, 49, 50, day + 50, 2 * day + 51, 60, 2 * day + 51)
+    times = (50, 20, 49, 50, HOUR + 50, 2 * HOUR + 51, 60, 70, 2 * HOUR + 51)
     meter = ReferenceMeter(spec(*N))
     list(meter.run(packet(time) for time in times))
-    assert (meter.back, meter.ahead) == (3, 1)
+    assert (meter.clock.back, meter.clock.ahead, meter.clock.steps) == (4, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("times", "counted", "counts"),
+    [  # times of packets, the flows they make (first, last, packets), back, ahead, steps
+        # one wrong stamp gets the time of the clock, wherever it stands
+        ((YEAR, YEAR + 9, 2 * YEAR, YEAR + 20), [(YEAR, YEAR + 20, 4)], (0, 1, 0)),
+        ((YEAR, YEAR + 9, 0, YEAR + 20), [(YEAR, YEAR + 20, 4)], (1, 0, 0)),
+        ((YEAR, 2 * YEAR, 0, YEAR + 20), [(YEAR, YEAR + 20, 4)], (1, 1, 0)),
+        ((2 * YEAR, YEAR, YEAR + 9), [(2 * YEAR, 2 * YEAR, 1), (YEAR, YEAR + 9, 2)], (0, 0, 1)),
+        ((0, YEAR, YEAR + 9), [(0, 0, 1), (YEAR, YEAR + 9, 2)], (0, 0, 0)),
+        # two that agree are believed, and so is what comes back
+        (
+            (YEAR, 2 * YEAR, 2 * YEAR + 5, YEAR + 9, YEAR + 10),
+            [(YEAR, YEAR, 1), (2 * YEAR, 2 * YEAR + 5, 2), (YEAR + 9, YEAR + 10, 2)],
+            (0, 0, 1),
+        ),
+        # a pause is a pause: at its end nothing is lost, and small steps back stay small
+        ((5, HOUR + 6, HOUR + 3), [(5, 5, 1), (HOUR + 6, HOUR + 6, 2)], (1, 0, 0)),
+        ((5, HOUR + 5, 1), [(5, 5, 1), (HOUR + 5, HOUR + 5, 2)], (1, 0, 0)),
+        # of the last packet nobody can tell
+        ((5, HOUR + 6), [(5, 5, 1), (HOUR + 6, HOUR + 6, 1)], (0, 1, 0)),
+        ((YEAR, 5), [(YEAR, YEAR, 2)], (1, 0, 0)),
+    ],
+)
+def test_the_clock_follows_stamps_as_far_as_they_agree(times, counted, counts):
+    records, meter = run(spec(*N), [packet(time) for time in times])
+    assert [(r.first, r.last, r.packets) for r in records] == counted
+    assert (meter.clock.back, meter.clock.ahead, meter.clock.steps) == counts
 
 
 def test_keys_of_hosts():

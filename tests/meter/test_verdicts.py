@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a capture to verdicts: the same by every way, row for row."""
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import shutil
+import sys
 import warnings
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from generated import random_frames, random_spec
@@ -19,13 +23,14 @@ from metered_models import metered_network
 from traffic import labelled_capture, pcap
 
 import n3ic
+from n3ic.cli.model import predict
 from n3ic.data.dataset import data_set_of
 from n3ic.data.flows import read_features
 from n3ic.data.streaming import predict_stream
 from n3ic.data.table_meter import meter_file, meter_of
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
-from n3ic.meter.capture import Capture, is_capture, libpcap
+from n3ic.meter.capture import Capture, is_capture, libpcap, plain_capture
 from n3ic.meter.extract import extract
 from n3ic.meter.labels import read_labels
 from n3ic.meter.standard import standard_spec
@@ -95,12 +100,12 @@ def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_
     check_every_way(metered_network(standard_spec(packets=packets)), tmp_path / "c.pcap", tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:time stamps")
+@pytest.mark.filterwarnings("ignore:.* time stamps")
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])
 def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_every_way):
     r = random.Random(seed)
     spec = replace(random_spec(r), tick_ns=1000, when_full="evict-oldest")
-    packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400)]
+    packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400, 1000)]
     (tmp_path / "c.pcap").write_bytes(pcap(packets))
     check_every_way(metered_network(spec, seed), tmp_path / "c.pcap", tmp_path)
 
@@ -108,6 +113,46 @@ def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_e
 def test_so_does_the_meter_of_a_data_set(tmp_path, quick_build, check_every_way):
     (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
     check_every_way(metered_network(one_tap(windows=True)), tmp_path / "c.pcap", tmp_path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, bz2.compress])
+def test_a_capture_comes_from_standard_input(tmp_path, monkeypatch, pack):
+    model, data = metered_network(standard_spec()), labelled_capture(5)[0]
+    model.save(tmp_path / "m.n3ic")
+    (tmp_path / "c.pcap").write_bytes(data)
+    (tmp_path / "given").write_bytes(pack(data))
+    with (tmp_path / "given").open("rb") as given:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        predict("-", tmp_path / "m.n3ic", str(tmp_path / "got.csv"))
+        given.seek(0)
+        extract(["-"], tmp_path / "flows.csv", model.meter)
+    predict_capture(model, tmp_path / "c.pcap", tmp_path / "want.csv")
+    assert (tmp_path / "got.csv").read_bytes() == (tmp_path / "want.csv").read_bytes()
+    extract([tmp_path / "c.pcap"], tmp_path / "want_flows.csv", model.meter)
+    want, flows = (
+        pyarrow.csv.read_csv(tmp_path / name, pyarrow.csv.ReadOptions(skip_rows=1))
+        for name in ("want_flows.csv", "flows.csv")
+    )
+    assert flows.drop("capture") == want.drop("capture")
+
+
+@pytest.mark.parametrize("head", [b"", b"f1,f2\n1,2\n", gzip.compress(b"f1,f2\n"), b"\x1f\x8b\x08"])
+def test_standard_input_that_is_no_capture_stays_a_table(monkeypatch, head):
+    stream = io.BufferedReader(io.BytesIO(head))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
+    assert not is_capture("-")
+    assert stream.read() == head  # nothing was taken from it
+
+
+def test_a_cut_packed_capture_is_unpacked_up_to_the_cut(tmp_path):
+    data = labelled_capture(5)[0]
+    (tmp_path / "c.pcap.gz").write_bytes(gzip.compress(data)[:-20])
+    held = plain_capture(tmp_path / "c.pcap.gz", tmp_path).read_bytes()
+    assert len(data) / 2 < len(held) < len(data)
+    assert data.startswith(held)
+    with pytest.warns(N3icWarning, match="is cut"):
+        found = predict_capture(metered_network(standard_spec()), tmp_path / "c.pcap.gz", None)
+    assert found.rows > 2
 
 
 def test_a_model_without_a_meter_says_what_to_do(tmp_path):
@@ -120,8 +165,6 @@ def test_a_model_without_a_meter_says_what_to_do(tmp_path):
 
 
 def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
-    from n3ic.cli.model import predict
-
     capture, model = tmp_path / "c.pcap", metered_network(standard_spec())
     capture.write_bytes(labelled_capture(5)[0])
     model.save(tmp_path / "m.n3ic")
@@ -270,7 +313,7 @@ def test_every_specification_has_a_catalogue():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:time stamps")
+@pytest.mark.filterwarnings("ignore:.* time stamps")
 def test_a_network_trained_on_real_captures_meters_them_itself(real_data, tmp_path, reference):
     from n3ic.runs.experiment import train
 

@@ -31,7 +31,7 @@ int main(void) {
         records += n;
         free(frame);
     }
-    meter_finish(m);
+    meter_finish(m, SIZE_MAX);
     meter_records(m, &n);
     printf("%llu\n", (unsigned long long)(records + n));
     meter_close(m);

@@ -23,7 +23,8 @@ enum {
     COUNT_EVICTED,
     COUNT_FAILED,
     COUNT_BACK,  /* stamped earlier than a packet before them */
-    COUNT_AHEAD, /* stamped more than a day later than all packets before them */
+    COUNT_AHEAD, /* stamped more than an hour later than all before them, and than the next */
+    COUNT_STEPS, /* times that the clock went back */
     COUNT_ASIDE
 };
 enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };
@@ -70,7 +71,13 @@ static inline uint64_t meter_time(int64_t seconds, int64_t nanoseconds) {
 struct meter *meter_open(uint32_t link, const uint64_t secret[SECRET_WORDS]);
 void meter_close(struct meter *m);
 
-/* Counts a frame of `captured` bytes that had `length` on the wire. */
+/* Frames that follow have that link type. */
+void meter_link(struct meter *m, uint32_t link);
+
+/*
+ * Counts a frame of `captured` bytes that had `length` on the wire; where its time lies more than
+ * an hour from those before, it is counted when the next one's time is known.
+ */
 void meter_frame(struct meter *m, const uint8_t *frame, uint32_t captured, uint32_t length,
                  uint64_t time);
 
@@ -84,8 +91,11 @@ void meter_count(struct meter *m, size_t frames, const uint8_t *data, const uint
  */
 void meter_expire(struct meter *m, uint64_t time);
 
-/* Ends the flows that are left, the one seen longest ago first. */
-void meter_finish(struct meter *m);
+/*
+ * Counts the packet that still waits, and ends so many of the flows that are left, seen longest ago
+ * first. Gives whether there are more, so that records need not take memory all at once.
+ */
+int meter_finish(struct meter *m, size_t most);
 
 /* The records since the last call, *n of them; they are the caller's to read until the next. */
 const struct record *meter_records(struct meter *m, size_t *n);

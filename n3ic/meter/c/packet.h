@@ -17,7 +17,10 @@
 #include <string.h>
 #endif
 
+enum { LINK_EACH = 1 << 30 }; /* each frame begins with the number of its own, 4 bytes */
 enum { LINK_NULL = 0, LINK_ETHERNET = 1, LINK_RAW = 101, LINK_COOKED = 113, LINK_COOKED_2 = 276 };
+enum { LINK_PPP = 9, LINK_HDLC = 50, LINK_PPPOE = 51, LINK_CISCO = 104 };
+enum { KIND_PPPOE = 0x8864, KIND_PPP = 0x10000, MAX_LABELS = 8 };
 enum { PROTO_TCP = 6, PROTO_UDP = 17 };
 enum { FLAG_FIN = 0x01, FLAG_SYN = 0x02, FLAG_RST = 0x04, FLAG_ACK = 0x10 };
 
@@ -84,6 +87,15 @@ static inline int holds(struct frame f, uint32_t count) {
 }
 
 #define OUT_OF_LINE __attribute__((noinline)) /* what a usual packet does not need */
+
+/*
+ * A value below 256 by way of a byte of memory: the verifier forgets which it is, and follows what
+ * comes behind link headers of all sizes once.
+ */
+static inline uint32_t any_byte(uint8_t *byte, uint32_t value) {
+    *(volatile uint8_t *)byte = (uint8_t)value;
+    return *(volatile uint8_t *)byte;
+}
 #else
 struct frame { /* its captured bytes */
     const uint8_t *data;
@@ -113,6 +125,11 @@ static inline int holds(struct frame f, uint32_t count) {
 }
 
 #define OUT_OF_LINE inline
+
+static inline uint32_t any_byte(uint8_t *byte, uint32_t value) {
+    (void)byte;
+    return value;
+}
 #endif
 
 static inline uint32_t at_least_0(int64_t value) {
@@ -227,6 +244,62 @@ static inline enum aside parse_ipv6(struct frame f, uint32_t at, int64_t length,
     return parse_transport(f, start, p);
 }
 
+/* EtherType of IP by its version, behind what does not name it. */
+static inline uint32_t kind_of(const uint8_t *ip) {
+    return !ip ? 0 : *ip >> 4 == 4 ? 0x0800 : *ip >> 4 == 6 ? 0x86dd : 0;
+}
+
+/*
+ * EtherType behind PPPoE, PPP and MPLS, and where its packet begins; 0 where they are cut short.
+ * A header of PPP or PPPoE that begins the frame lies outside of it.
+ */
+static inline int open_link(struct frame f, uint32_t *kind, uint32_t *at, uint32_t *outside) {
+    const uint8_t *bytes;
+    const int begins = *at == 0;
+
+    if (*kind == KIND_PPPOE) {
+        bytes = held(f, *at, 6);
+        if (!bytes)
+            return 0;
+        *kind = be16(bytes) == 0x1100 ? KIND_PPP : 0; /* data of a session (RFC 2516) */
+        *at += 6;
+    }
+    if (*kind == KIND_PPP) {
+        uint32_t number;
+
+        bytes = held(f, *at, 4);
+        if (!bytes)
+            return 0;
+        if (be16(bytes) == 0xff03) { /* address and control may be left out */
+            bytes += 2;
+            *at += 2;
+        }
+        number = bytes[0] & 1 ? bytes[0] : be16(bytes); /* an odd byte ends it (RFC 1661) */
+        *at += bytes[0] & 1 ? 1 : 2;
+        *kind = number == 0x21    ? 0x0800
+                : number == 0x57  ? 0x86dd
+                : number == 0x281 ? 0x8847
+                : number == 0x283 ? 0x8848
+                                  : 0;
+    }
+    if (begins)
+        *outside = *at;
+    if (*kind == 0x8847 || *kind == 0x8848) {
+        *kind = 0;
+        for (int i = 0; i < MAX_LABELS; i++) {
+            bytes = held(f, *at, 4);
+            if (!bytes)
+                return 0;
+            *at += 4;
+            if (bytes[2] & 1) { /* the bottom of the stack */
+                *kind = kind_of(held(f, *at, 1));
+                break;
+            }
+        }
+    }
+    return 1;
+}
+
 /* Reads a captured frame that had `length` bytes on the wire. */
 static OUT_OF_LINE enum aside parse_any(uint32_t link, const struct frame *frame, uint32_t length,
                                         struct packet *p) {
@@ -240,19 +313,20 @@ static OUT_OF_LINE enum aside parse_any(uint32_t link, const struct frame *frame
         bytes = held(f, at, 1);
         if (link == LINK_NULL && !bytes)
             return ASIDE_LINK_SHORT;
-        kind = bytes ? bytes[0] >> 4 : 0;
-        kind = kind == 4 ? 0x0800 : kind == 6 ? 0x86dd : 0;
+        kind = kind_of(bytes);
+    } else if (link == LINK_PPP || link == LINK_HDLC || link == LINK_PPPOE) {
+        kind = link == LINK_PPPOE ? KIND_PPPOE : KIND_PPP;
     } else if (link == LINK_COOKED_2) {
         bytes = held(f, 0, 20);
         if (!bytes)
             return ASIDE_LINK_SHORT;
         kind = be16(bytes);
         at = outside = 20;
-    } else if (link == LINK_ETHERNET || link == LINK_COOKED) {
+    } else if (link == LINK_ETHERNET || link == LINK_COOKED || link == LINK_CISCO) {
         int tags;
 
-        at = link == LINK_ETHERNET ? 12 : 14;
-        outside = link == LINK_ETHERNET ? 0 : 16;
+        at = link == LINK_ETHERNET ? 12 : link == LINK_COOKED ? 14 : 2;
+        outside = link == LINK_ETHERNET ? 0 : at + 2;
         for (tags = 0; tags < 3; tags++, at += 4) {
             bytes = held(f, at, 2);
             if (!bytes)
@@ -267,6 +341,9 @@ static OUT_OF_LINE enum aside parse_any(uint32_t link, const struct frame *frame
     } else {
         return ASIDE_LINK_TYPE;
     }
+    if (!open_link(f, &kind, &at, &outside))
+        return ASIDE_LINK_SHORT;
+    at = any_byte(&p->ttl, at);
     if (kind == 0x0800)
         return parse_ipv4(f, at, length, outside, p);
     if (kind == 0x86dd)

@@ -66,7 +66,7 @@ def pcapng(r):
         return block(0x0A0D0D0A, body + (options() if r.random() < 0.2 else b""))
 
     def interface():
-        link = links[r.random() > 0.95]
+        link = links[r.random() > 0.8]
         size = snapshot if r.random() < 0.97 else 65535
         return block(1, struct.pack(order + "HHI", link, 0, size) + options())
 
@@ -89,8 +89,9 @@ def pcapng(r):
 
     out = section(order) + (interface() if r.random() < 0.95 else b"")
     for _ in range(r.randint(0, 10)):
-        if r.random() < 0.02:
-            out += section(r.choice("<>")) + interface()
+        if r.random() < 0.05:
+            order = r.choice("<>")
+            out += section(order) + interface()
             continue
         kind = r.choice([6] * 8 + [2, 3, 3, 1, 1, 5, 0xBAD, 10])
         out += interface() if kind == 1 else packet(kind)

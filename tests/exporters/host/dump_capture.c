@@ -18,14 +18,14 @@ static void dump(int fd) {
         printf("refused\n");
         return;
     }
-    printf("link %" PRIu32 "\n", capture_link(c));
+    puts("opened");
     while ((got = capture_next(c, &f, &wrong)) > 0) {
         uint32_t sum = 0;
         for (uint32_t i = 0; i < f.captured; i++) {
             sum = sum * 31 + f.bytes[i];
         }
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRId64 " %" PRId64 "\n", f.captured,
-               f.length, sum, f.seconds, f.nanoseconds);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRId64 " %" PRId64 "\n", f.link,
+               f.captured, f.length, sum, f.seconds, f.nanoseconds);
     }
     printf("%s\n", got ? "early" : "end");
     capture_close(c);

@@ -34,7 +34,9 @@ from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
-from n3ic.meter.fuzz_traffic import fuzz_captures, fuzz_frames, pcap, pcapng
+from n3ic.meter.compiled import STAMPS
+from n3ic.meter.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
+from n3ic.meter.packet import LINK_EACH
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
@@ -136,12 +138,15 @@ def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Pat
     assert header == flow_columns(model)
     assert [tuple(row) for row in rows] == list(want.flows)
     assert f"{len(frames)} packets, {len(rows)} flows decided" in said
-    names = ("packets", "late", "evicted", "back", "ahead")
+    names = ("packets", "late", "evicted", *STAMPS)
     for reason, count in want.counters.items():
         assert reason in names or f"{count} packets ({reason})" in said
-    back, ahead = (want.counters.get(name, 0) for name in ("back", "ahead"))
-    line = f"time stamps: {back} packets earlier than one before them, {ahead} more than a day"
-    assert (line if back or ahead else "flows decided") in said
+    back, ahead, steps = (want.counters.get(name, 0) for name in STAMPS)
+    line = (
+        f"time stamps: {back} packets earlier than one before them, {ahead} more than an hour "
+        f"ahead, {steps} times the clock was set back\n"
+    )
+    assert (line if back or ahead or steps else "flows decided") in said
     return len(rows)
 
 
@@ -156,7 +161,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     assert ends > 300
 
 
-@pytest.mark.parametrize("link", [0, 1, 101, 113, 276, 7])
+@pytest.mark.parametrize("link", [0, 1, 9, 51, 101, 104, 113, 276, 7])
 def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     r = random.Random(link)
     frames = list(fuzz_frames(r, 200, [0, 1, 100]))
@@ -221,18 +226,20 @@ def listed(capture: Path) -> list[str]:
         warnings.simplefilter("always")
         try:
             with Capture(capture) as opened:
-                out.append(f"link {opened.link}")
+                out.append("opened")
                 for data, length, stamp in opened.packets():
-                    total = 0
+                    link, total = opened.link, 0
+                    if link == LINK_EACH:
+                        link, data, length = int.from_bytes(data[:4], "big"), data[4:], length - 4
                     for byte in data:
                         total = (total * 31 + byte) & 0xFFFFFFFF
-                    out.append(f"{len(data)} {length} {total} {stamp}")
+                    out.append(f"{link} {len(data)} {length} {total} {stamp}")
         except DataError:
             return ["refused"]
     return [*out, "early" if warned else "end"]
 
 
-def test_the_reader_is_libpcaps_equal_on_damaged_files(dump: Path, tmp_path: Path) -> None:
+def test_the_readers_are_equal_on_damaged_files(dump: Path, tmp_path: Path) -> None:
     paths = []
     for seed in range(600):
         paths.append(tmp_path / f"{seed}.pcap")
@@ -241,15 +248,68 @@ def test_the_reader_is_libpcaps_equal_on_damaged_files(dump: Path, tmp_path: Pat
     assert code == 0, said
     found: list[list[str]] = []
     for line in out.decode().splitlines():
-        if line == "refused" or line.startswith("link"):
+        if line in ("refused", "opened"):
             found.append([])
         numbers = line.split()
-        if len(numbers) == 5:
-            stamp = int(numbers[3]) * 10**9 + int(numbers[4])
-            line = " ".join([*numbers[:3], str(min(max(0, stamp), 2**63 - 1))])
+        if len(numbers) == 6:
+            stamp = int(numbers[4]) * 10**9 + int(numbers[5])
+            line = " ".join([*numbers[:4], str(min(max(0, stamp), 2**63 - 1))])
         found[-1].append(line)
     for path, got in zip(paths, found, strict=True):
         assert got == listed(path), path
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_interfaces_of_two_links_and_sections_of_two_orders(
+    small: Path, tmp_path: Path, order: str
+) -> None:
+    frames = list(fuzz_frames(random.Random(3), 80, [0, 1, 100]))
+    bare = [(f[14:], max(0, n - 14), t) for f, n, t in frames]
+    other = "><"[order == ">"]
+    data = b"".join(
+        pcapng(link, some, 1000, each)
+        for link, some, each in (
+            (ETHERNET, frames[:20], order),
+            (101, bare[20:40], order),
+            (ETHERNET, frames[40:60], other),
+            (228, bare[60:], other),
+        )
+    )
+    for data_of, packets in ((data, 80), (interleaved(frames, bare, order), 80), (data[:-3], 79)):
+        (tmp_path / "c.pcapng").write_bytes(data_of)
+        assert check_capture(small, SMALL, tmp_path / "c.pcapng", tmp_path) > 20
+        assert f"{packets} packets" in run(small, tmp_path / "c.pcapng")[2]
+        packed = tmp_path / "c.pcapng.gz"
+        packed.write_bytes(gzip.compress(data_of))
+        want = run(small, tmp_path / "c.pcapng")[1]
+        assert predicted(SMALL, packed, tmp_path / "p.csv") == want
+    one_link = [(f[14:] if i % 2 else f, n, t) for i, (f, n, t) in enumerate(frames)]
+    (tmp_path / "one.pcapng").write_bytes(pcapng(ETHERNET, one_link, 1000, order))
+    assert run(small, tmp_path / "one.pcapng")[1] != want
+
+
+def interleaved(ethernet: list[Frame], raw: list[Frame], order: str) -> bytes:
+    """A section of an Ethernet interface and one of raw IP, whose packets take turns."""
+    first, second = (
+        blocks(pcapng(link, some, 1000, order))
+        for link, some in ((ETHERNET, ethernet[::2]), (101, raw[1::2]))
+    )
+    one = struct.pack(order + "I", 1)  # the second interface
+    turns = [
+        x for a, b in zip(first[2:], second[2:], strict=True) for x in (a, b[:8] + one + b[12:])
+    ]
+    return b"".join([first[0], first[1], second[1], *turns])
+
+
+def blocks(data: bytes) -> list[bytes]:
+    """The blocks of a pcapng section."""
+    order = "<" if data[8:12] == b"\x4d\x3c\x2b\x1a" else ">"
+    out = []
+    while data:
+        (size,) = struct.unpack_from(order + "I", data, 4)
+        out.append(data[:size])
+        data = data[size:]
+    return out
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

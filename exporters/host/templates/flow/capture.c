@@ -30,6 +30,7 @@ static const char no_capture[] = "no capture: pcap (version 2) or pcapng is expe
 struct interface {
     uint64_t resolution, offset;
     int binary;
+    uint32_t link, snapshot; /* link type and largest frame: interfaces of a file may differ */
 };
 
 struct capture {
@@ -38,7 +39,7 @@ struct capture {
     uint8_t *data; /* bytes [at, end) are read and not yet used */
     size_t at, end;
     const char *wrong;
-    int swapped, blocks, nanoseconds, has_link;
+    int swapped, blocks, nanoseconds;
     uint32_t minor, link, snapshot;
     struct interface *interfaces;
     uint32_t n_interfaces, room;
@@ -183,6 +184,7 @@ static int next_pcap(struct capture *c, struct captured *f) {
     if (f->captured > c->snapshot) {
         f->captured = c->snapshot;
     }
+    f->link = link_of(c->link);
     return 1;
 }
 
@@ -204,16 +206,12 @@ static int section(struct capture *c, int first) {
     if (!head) {
         return cut(c);
     }
-    const int before = c->swapped;
     c->swapped = 0;
     if (number32(c, head + 4) != magic_order) {
         c->swapped = 1;
         if (number32(c, head + 4) != magic_order) {
             return refuse(c, first ? no_capture : damaged);
         }
-    }
-    if (!first && c->swapped != before) {
-        return refuse(c, "its sections have different byte orders");
     }
     const uint32_t total = number32(c, head);
     if (!sound(total, 28)) {
@@ -316,12 +314,8 @@ static int add_interface(struct capture *c, const struct block *b) {
     if (b->size < 8 || !options(c, b->body + 8, b->size - 8, &i)) {
         return refuse(c, damaged);
     }
-    const uint32_t type = number16(c, b->body);
-    const uint32_t link = type == LINK_RAW_OLD ? LINK_RAW : type;
-    const uint32_t snapshot = snapshot_of(number32(c, b->body + 4));
-    if (c->has_link && (link != c->link || snapshot != c->snapshot)) {
-        return refuse(c, "its interfaces have different link types or snapshot lengths");
-    }
+    i.link = number16(c, b->body);
+    i.snapshot = snapshot_of(number32(c, b->body + 4));
     if (c->n_interfaces == c->room) {
         const uint32_t room = c->room ? 2 * c->room : 16;
         struct interface *more =
@@ -333,9 +327,6 @@ static int add_interface(struct capture *c, const struct block *b) {
         c->room = room;
     }
     c->interfaces[c->n_interfaces++] = i;
-    c->link = link;
-    c->snapshot = snapshot;
-    c->has_link = 1;
     return 0;
 }
 
@@ -355,7 +346,11 @@ static int open_blocks(struct capture *c) {
             return refuse(c, "a packet comes before its interface");
         }
     } while (b.type != BLOCK_INTERFACE);
-    return add_interface(c, &b);
+    if (add_interface(c, &b) < 0) {
+        return -1;
+    }
+    c->link = c->interfaces[0].link;
+    return 0;
 }
 
 static void stamp(struct captured *f, const struct interface *i, uint64_t units) {
@@ -390,15 +385,22 @@ static int packet(struct capture *c, const struct block *b, struct captured *f) 
             return refuse(c, damaged);
         }
         f->length = number32(c, b->body);
-        f->captured = f->length < c->snapshot ? f->length : c->snapshot;
     } else {
         return 0;
     }
-    if (interface >= c->n_interfaces || f->captured > c->snapshot || f->captured > b->size - at) {
+    if (interface >= c->n_interfaces) {
+        return refuse(c, damaged);
+    }
+    const struct interface *i = &c->interfaces[interface];
+    if (b->type == BLOCK_SIMPLE) {
+        f->captured = f->length < i->snapshot ? f->length : i->snapshot;
+    }
+    if (f->captured > i->snapshot || f->captured > b->size - at) {
         return refuse(c, damaged);
     }
     f->bytes = b->body + at;
-    stamp(f, &c->interfaces[interface], units);
+    f->link = link_of(i->link);
+    stamp(f, i, units);
     return 1;
 }
 

@@ -15,6 +15,7 @@
 struct captured {
     const uint8_t *bytes; /* valid until the next call */
     uint32_t captured, length;
+    uint32_t link; /* LINKTYPE_ numbers; several in a capture, which libpcap refuses */
     int64_t seconds, nanoseconds;
 };
 
@@ -24,7 +25,7 @@ struct capture;
 struct capture *capture_open(int fd, const volatile sig_atomic_t *stop, const char **wrong);
 void capture_close(struct capture *c);
 
-/* The link type of all its frames (LINKTYPE_ numbers). */
+/* The link type of its first interface (LINKTYPE_ numbers). */
 uint32_t capture_link(const struct capture *c);
 
 /* Whether no byte is left that was read: capture_next() may have to wait for more. */

@@ -224,11 +224,11 @@ static void write_counters(const struct output *o, uint64_t lost) {
         fprintf(stderr, "%s: evicted: %" PRIu64 " flows, whose cache was full\n", program,
                 counters[COUNT_EVICTED]);
     }
-    if (counters[COUNT_BACK] || counters[COUNT_AHEAD]) {
+    if (counters[COUNT_BACK] || counters[COUNT_AHEAD] || counters[COUNT_STEPS]) {
         fprintf(stderr,
                 "%s: time stamps: %" PRIu64 " packets earlier than one before them, %" PRIu64
-                " more than a day later\n",
-                program, counters[COUNT_BACK], counters[COUNT_AHEAD]);
+                " more than an hour ahead, %" PRIu64 " times the clock was set back\n",
+                program, counters[COUNT_BACK], counters[COUNT_AHEAD], counters[COUNT_STEPS]);
     }
     if (lost) {
         fprintf(stderr, "%s: lost: %" PRIu64 " packets, which came too fast\n", program, lost);
@@ -267,7 +267,9 @@ static void open_output(struct output *o, uint32_t link) {
 }
 
 static void close_output(struct output *o, uint64_t lost) {
-    meter_finish(o->meter);
+    while (meter_finish(o->meter, PACKETS_A_BATCH)) {
+        write_flows(o);
+    }
     write_flows(o);
     flush();
     write_counters(o, lost);
@@ -297,6 +299,7 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
     }
     open_output(o, capture_link(c));
     for (uint64_t n = 1; n <= limit && (got = capture_next(c, &f, &wrong)) > 0; n++) {
+        meter_link(o->meter, f.link);
         count(o, &f);
         if (n % PACKETS_A_BATCH == 0 || capture_waits(c)) {
             write_flows(o);

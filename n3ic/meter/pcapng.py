@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pcapng captures that libpcap refuses: interfaces of several link types, sections of both orders.
+
+They become a stream of one section and one interface that libpcap reads, in which each frame begins
+with the number of its link type, 32 bits, the first byte first (:data:`~.packet.LINK_EACH`).
+Formats: draft-ietf-opsawg-pcapng.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from n3ic.data.files import DamagedError
+
+SECTION = b"\x0a\x0d\x0d\x0a"  # the same in both orders
+_INTERFACE, _OLD_PACKET, _SIMPLE, _PACKET = 1, 2, 3, 6
+_OPTION_RESOLUTION, _OPTION_OFFSET = 9, 14
+_MAX_BLOCK, _MAX_INTERFACES, _SNAPSHOT = 1 << 24, 1 << 16, 1 << 18
+_LAST = 2**63 - 1
+# What may be an interface, anywhere in a file, by the order of its section.
+_HEADS = {
+    b"\x4d\x3c\x2b\x1a": re.compile(rb"\x01\0\0\0(?!\0\0)..\0\0..\0\0", re.DOTALL),
+    b"\x1a\x2b\x3c\x4d": re.compile(rb"\0\0\0\x01\0\0(?!\0\0)....\0\0", re.DOTALL),
+}
+# Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6), loopback two.
+ALIKE = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}
+_WRITTEN = 0xFFFF  # link type of the stream; that of frames stands before each
+
+
+class BlockError(DamagedError):
+    """A block or packet is damaged, or the capture ends inside of one."""
+
+
+def needs_links(path: str | Path) -> bool:
+    """Whether a plain file is pcapng with several link types, snapshot lengths or byte orders."""
+    try:
+        with Path(path).open("rb") as file:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                if not _may_differ(data):
+                    return False
+            return begins_with_links(iter(partial(file.read, 1 << 20), b""))
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return False
+
+
+def begins_with_links(pieces: Iterator[bytes]) -> bool:
+    """The same of bytes, up to where they are damaged or end."""
+    found = set()
+    with suppress(BlockError):
+        for order, kind, body in _blocks(pieces):
+            if kind == _INTERFACE and len(body) >= 8:
+                found.add((order, *struct.unpack_from(order + "H2xI", body)))
+    return len(found) > 1
+
+
+def _may_differ(data: mmap.mmap) -> bool:
+    """Whether a file may have more than one section or interface: most have not."""
+    head = _HEADS.get(data[8:12])
+    if data[:4] != SECTION or head is None:
+        return False
+    return data.find(SECTION, 4) >= 0 or len([*islice(head.finditer(data), 2)]) > 1
+
+
+@dataclass(frozen=True)
+class _Interface:
+    link: bytes
+    snapshot: int
+    resolution: int = 10**6
+    offset: int = 0
+
+    def time(self, units: int) -> int:
+        """Nanoseconds since 1970; before that 0, and what does not fit 63 bits is the last."""
+        seconds = (units // self.resolution + self.offset) % 2**64
+        part = units % self.resolution * 10**9
+        if not self.resolution & (self.resolution - 1):
+            part %= 2**64  # as libpcap computes with powers of two
+        part //= self.resolution
+        return 0 if seconds >= 2**63 else min(seconds * 10**9 + part, _LAST)
+
+
+def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A pcapng stream that libpcap reads, of the bytes of any pcapng stream.
+
+    Raises:
+        BlockError: where the stream is damaged or cut short, after all that came before.
+    """
+    interfaces: list[_Interface] = []
+    begun = False
+    for order, kind, body in _blocks(pieces):
+        if kind == SECTION[0]:
+            interfaces = []
+        elif kind == _INTERFACE:
+            interfaces.append(_interface(order, body))
+            if len(interfaces) > _MAX_INTERFACES:
+                raise BlockError("it has too many interfaces")
+            if not begun:
+                yield _block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+                yield _block(_INTERFACE, struct.pack("<HHIHHB3xHH", _WRITTEN, 0, 0, 9, 1, 9, 0, 0))
+            begun = True
+        elif kind in (_PACKET, _OLD_PACKET, _SIMPLE):
+            yield _packet(order, kind, body, interfaces)
+    if not begun:
+        raise BlockError("it names no interface")
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    body += bytes(-len(body) % 4)
+    size = struct.pack("<I", len(body) + 12)
+    return struct.pack("<I", kind) + size + body + size
+
+
+def _packet(order: str, kind: int, body: bytes, interfaces: list[_Interface]) -> bytes:
+    start = 4 if kind == _SIMPLE else 20
+    if len(body) < start:
+        raise BlockError("a block or packet is damaged")
+    number = high = low = captured = 0
+    if kind == _SIMPLE:
+        (length,) = struct.unpack_from(order + "I", body)
+    else:
+        form = "IIIII" if kind == _PACKET else "H2xIIII"
+        number, high, low, captured, length = struct.unpack_from(order + form, body)
+    if number >= len(interfaces):
+        raise BlockError("a block or packet is damaged")
+    interface = interfaces[number]
+    captured = min(length, interface.snapshot) if kind == _SIMPLE else captured
+    if captured > min(interface.snapshot, len(body) - start):
+        raise BlockError("a block or packet is damaged")
+    time = interface.time(high << 32 | low)
+    data = body[start : start + min(captured, _SNAPSHOT - 4)]
+    sizes = len(data) + 4, min(length + 4, 2**32 - 1)
+    head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *sizes)
+    return _block(_PACKET, head + interface.link + data)
+
+
+def _interface(order: str, body: bytes) -> _Interface:
+    if len(body) < 8:
+        raise BlockError("a block or packet is damaged")
+    link, said = struct.unpack_from(order + "H2xI", body)
+    values: dict[int, int] = {}
+    at = 8
+    while at < len(body):
+        code, size = struct.unpack_from(order + "HH", body, at)
+        value, at = body[at + 4 : at + 4 + size], at + 4 + (size + 3) // 4 * 4
+        wanted = {0: 0, _OPTION_RESOLUTION: 1, _OPTION_OFFSET: 8}.get(code, size)
+        if at > len(body) or size != wanted or code in values:
+            raise BlockError("a block or packet is damaged")
+        if code == 0:
+            break
+        if code in (_OPTION_RESOLUTION, _OPTION_OFFSET):
+            values[code] = int.from_bytes(value, "little" if order == "<" else "big")
+    resolution = values.get(_OPTION_RESOLUTION, 6)
+    base, exponent = (2, resolution & 127) if resolution & 128 else (10, resolution)
+    if exponent > (63 if base == 2 else 19):
+        raise BlockError("a block or packet is damaged")
+    return _Interface(
+        struct.pack(">I", ALIKE.get(link, link)),
+        said if 0 < said < 2**31 else _SNAPSHOT,
+        base**exponent,
+        values.get(_OPTION_OFFSET, 0),
+    )
+
+
+class _Taken:
+    """Bytes from pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._data, self._at = pieces, b"", 0
+
+    def take(self, size: int, *, may_end: bool = False) -> bytes:
+        """The next bytes; none at the end, where that may come."""
+        while len(self._data) - self._at < size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                if may_end and self._at == len(self._data):
+                    return b""
+                raise BlockError("it is cut short")
+            self._data, self._at = self._data[self._at :] + piece, 0
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+
+def _blocks(pieces: Iterator[bytes]) -> Iterator[tuple[str, int, bytes]]:
+    """Order, type and body of each block; a section has the type 10 and no body."""
+    taken = _Taken(pieces)
+    order = ""
+    while head := taken.take(4, may_end=True):
+        if head == SECTION:
+            order = _section(taken, first=not order)
+            yield order, SECTION[0], b""
+            continue
+        if not order:
+            raise BlockError("no pcapng capture")
+        (total,) = struct.unpack(order + "I", size := taken.take(4))
+        if not 12 <= total <= _MAX_BLOCK or total % 4:
+            raise BlockError("a block or packet is damaged")
+        body = taken.take(total - 8)
+        if body[-4:] != size:
+            raise BlockError("a block or packet is damaged")
+        (kind,) = struct.unpack(order + "I", head)
+        yield order, kind if kind != SECTION[0] else -1, body[:-4]
+
+
+def _section(taken: _Taken, *, first: bool) -> str:
+    """The order of a section's bytes."""
+    head = taken.take(8)
+    order = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}.get(head[4:])
+    total = struct.unpack(f"{order}I", head[:4])[0] if order else 0
+    if not order or not 28 <= total <= _MAX_BLOCK or total % 4:
+        raise BlockError("a block or packet is damaged")
+    rest = taken.take(total - 12)
+    major, minor = struct.unpack_from(order + "HH", rest)
+    if major != 1 or (first and minor not in (0, 2)) or (not first and rest[-4:] != head[:4]):
+        raise BlockError("a section is damaged, or of another version")
+    return order
