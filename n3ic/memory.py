@@ -164,7 +164,7 @@ def _selected(table: Any, taken: list[int], names: list[str]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """The columns of a table: :class:`~n3ic.data.delimited.Memory`.
+    """The columns of a table: :class:`~n3ic.data.delimited.TableInMemory`.
 
     Attributes:
         source: a pandas, Polars or PyArrow table.

@@ -52,7 +52,7 @@ _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-class Memory(Protocol):
+class TableInMemory(Protocol):
     """A table in memory: its cells as they are read from the text that its library writes."""
 
     @property
@@ -97,7 +97,7 @@ class Sheet:
     continued: bool = False
     zeek: bool = False
     row: str = "line"
-    memory: Memory | None = None
+    memory: TableInMemory | None = None
 
     def __str__(self) -> str:
         return self.name
