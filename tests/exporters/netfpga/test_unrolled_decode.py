@@ -19,7 +19,9 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     LinearForm,
     Undecidable,
     _agree,
+    _comparison,
     _fixed,
+    _known,
     _lead,
     _shunt_of_margin,
     _sums,
@@ -277,6 +279,34 @@ def test_sums_of_some_coefficients():
 )
 def test_modules_of_fixed_function(name, bits, outputs):
     assert tuple(_fixed(name, i, bits) for i in range(len(outputs))) == outputs
+
+
+def test_a_bit_that_does_not_vary_is_no_input_of_a_layer():
+    assert _known([(3, 0), (5, 1)]) == {3, 5}
+    for bits in ([(0, 0), (5, 0)], [(3, 0), (3, 1)]):
+        with pytest.raises(Undecidable):
+            _known(bits)
+
+
+def test_a_constant_reaches_the_bound_0_or_1():
+    inputs = ((1, 0), (2, 0))
+    for bit, bound in (((0, 0), 1), ((0, 1), 0)):
+        row, found = _comparison(Solved(), bit, inputs)
+        assert (row.tolist(), found) == ([0, 0], bound)
+    assert _comparison(Solved(), (9, 0), inputs) is None
+    row, found = _comparison(Solved({1: 1, 2: -3}, 2), (9, 0), ((1, 0), (2, 1)))
+    assert (row.tolist(), found) == ([1, 3], 5)  # x - 3 y, where the second wire is not y
+
+
+def test_a_bit_that_is_added_twice_is_left_out_of_a_parity():
+    """x + y + z, and y + z once more: the sum bit is x, and no new variable."""
+    module = Module("n3ic_add3", 3, {})
+    x, y, z = (((f"in_bits[{i}]"), 0) for i in range(3))
+    first = ParsedInstance(module, (x, y, z), {"s": "s", "k": "k"})
+    again = ParsedInstance(module, (("s", 0), y, ("in_bits[2]", 1)), {"s": "t", "k": "l"})
+    system = EquationSystem(ParsedCore(3, (first, again), {}))
+    variable, inverted = system.bit(x)
+    assert system.bit(("t", 0)) == (variable, inverted ^ 1)
 
 
 def adder(first: Literal) -> EquationSystem:

@@ -186,6 +186,26 @@ def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path:
     assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime.json"))
 
 
+def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path) -> None:
+    model = drawn()
+    out = written(P4, model, tmp_path)
+    lines = (out / "commands.txt").read_text().split("\n")
+    lines[4] += " "
+    (out / "commands.txt").write_text("\n".join(lines))
+    said = "commands.txt, line 5: not a table_set_default with its data"
+    assert complaint(P4, model, out) == said
+
+
+@pytest.mark.parametrize("change", [{"default_action": False}, {"priority": 1}])
+def test_an_entry_that_is_no_default_action_is_refused(tmp_path: Path, change) -> None:
+    model = drawn()
+    out = written(P4, model, tmp_path)
+    data = json.loads((out / "runtime.json").read_text())
+    data["table_entries"][3] |= change
+    (out / "runtime.json").write_text(json.dumps(data))
+    assert complaint(P4, model, out).endswith("is not given a default action")
+
+
 def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:
     model = drawn()
     out = written(NETFPGA, model, tmp_path)
