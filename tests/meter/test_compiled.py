@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from generated import edge_frames, random_frames, random_spec
 
+from n3ic.meter.compiled import Frames
 from n3ic.meter.source import FOLDER, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
@@ -27,6 +28,14 @@ def test_random_specifications_on_random_traffic(seed, equal):
     r = random.Random(seed)
     spec = random_spec(r)
     assert equal(spec, 1, random_frames(r, 600))
+
+
+def test_the_first_frames_are_those_in_front():
+    frames = [(bytes([i]) * (i + 1), 100 + i, 1000 * i) for i in range(5)]
+    first, alone = Frames.of(frames).first(3), Frames.of(frames[:3])
+    assert bytes(first.data[:6]) == bytes(alone.data)
+    for name in ("offset", "captured", "length", "time"):
+        assert np.array_equal(getattr(first, name), getattr(alone, name)), name
 
 
 def test_every_link_type(equal):

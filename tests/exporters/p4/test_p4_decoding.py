@@ -186,6 +186,15 @@ def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path:
     assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime.json"))
 
 
+@pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
+def test_a_shunting_threshold_is_read_back(target: Exporter, tmp_path: Path) -> None:
+    model = drawn((9, 40, 2)).with_shunt(27)
+    out = written(target, model, tmp_path)
+    assert complaint(target, model, out) == ""
+    found = target.decode(out, model, target.parse_options({}))
+    assert {each.shunt for each in found} == {27}
+
+
 def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path) -> None:
     model = drawn()
     out = written(P4, model, tmp_path)
