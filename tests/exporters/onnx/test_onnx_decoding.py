@@ -290,7 +290,7 @@ def test_another_verdict_is_refused(change):
 SPEC = InputSpec(
     (Field.thermometer("a", (3, 70)), Field("b", "binary", 3, 6), Field.binary("a", 1))
 )
-STAGE = {
+STAGE: dict[str, list[int]] = {
     "index": [0, 0, 1, 1, 1, 0],
     "clamp": [SPEC.fields[0].clamp] * 2 + [6] * 3 + [SPEC.fields[2].clamp],
     "thermometer": [True, True, False, False, False, False],

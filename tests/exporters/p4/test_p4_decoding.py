@@ -10,6 +10,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER as P4
+from n3ic.exporters.p4.shared.decoding import held_digest
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -56,6 +57,7 @@ def test_what_is_written_is_read_back(target: Exporter, tmp_path: Path, shape, d
         found = target.decode(out, model, target.parse_options({}))
         assert [each.artefact for each in found] == [n for t, n in ARTEFACTS if t is target]
         assert complaint(target, model, out) == ""
+        assert {each.digest for each in found} == {model.digest}
         assert all(each.weight_bits == sum(w.weights.size for w in model.layers) for each in found)
 
 
@@ -193,6 +195,13 @@ def test_a_shunting_threshold_is_read_back(target: Exporter, tmp_path: Path) -> 
     assert complaint(target, model, out) == ""
     found = target.decode(out, model, target.parse_options({}))
     assert {each.shunt for each in found} == {27}
+
+
+def test_a_digest_is_told_by_its_first_eight_digits() -> None:
+    model = drawn()
+    start = int(model.digest[:8], 16)
+    assert held_digest([start, start], model) == model.digest
+    assert held_digest([start, 5], model) == "00000005"
 
 
 def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path) -> None:
