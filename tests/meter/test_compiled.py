@@ -12,7 +12,7 @@ import pytest
 from generated import edge_frames, random_frames, random_spec
 
 from n3ic.meter.compiled import Frames
-from n3ic.meter.source import FOLDER, meter_source, state_members
+from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
 
@@ -36,6 +36,14 @@ def test_the_first_frames_are_those_in_front():
     assert bytes(first.data[:6]) == bytes(alone.data)
     for name in ("offset", "captured", "length", "time"):
         assert np.array_equal(getattr(first, name), getattr(alone, name)), name
+
+
+def test_steps_that_count_are_those_that_the_last_one_reads():
+    of_others, nothing = Step("add", "a", "b"), Step("sub", "$0", "$0")
+    assert _steps_read((of_others, of_others, Step("max", "$0", "b"))) == {0, 2}
+    assert _steps_read((of_others, nothing)) == {1}
+    assert _steps_read((of_others, nothing, Step("add", "$1", "a"))) == {1, 2}
+    assert _steps_read((of_others, Step("add", "$0", "a"), of_others)) == {2}
 
 
 def test_every_link_type(equal):

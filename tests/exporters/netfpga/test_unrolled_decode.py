@@ -290,12 +290,17 @@ def test_a_bit_that_does_not_vary_is_no_input_of_a_layer():
 
 def test_a_constant_reaches_the_bound_0_or_1():
     inputs = ((1, 0), (2, 0))
+
+    def compared(solved, bit, inputs):
+        found = _comparison(solved, bit, inputs)
+        assert found is not None
+        return found[0].tolist(), found[1]
+
     for bit, bound in (((0, 0), 1), ((0, 1), 0)):
-        row, found = _comparison(Solved(), bit, inputs)
-        assert (row.tolist(), found) == ([0, 0], bound)
+        assert compared(Solved(), bit, inputs) == ([0, 0], bound)
     assert _comparison(Solved(), (9, 0), inputs) is None
-    row, found = _comparison(Solved({1: 1, 2: -3}, 2), (9, 0), ((1, 0), (2, 1)))
-    assert (row.tolist(), found) == ([1, 3], 5)  # x - 3 y, where the second wire is not y
+    # x - 3 y, where the second wire is not y
+    assert compared(Solved({1: 1, 2: -3}, 2), (9, 0), ((1, 0), (2, 1))) == ([1, 3], 5)
 
 
 def test_a_bit_that_is_added_twice_is_left_out_of_a_parity():

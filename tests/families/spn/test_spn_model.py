@@ -125,6 +125,14 @@ def test_its_summary_counts_its_parts():
     assert rows["arithmetic"] == "log, 6 bits behind the point"
 
 
+def test_random_vectors_have_every_bin_alike():
+    model = random_spn(np.random.default_rng(7), features=3, cuts=3)
+    bins = model.bins(spn_vectors(model, 4000))
+    for field, f in enumerate(model.input.fields):
+        # Half of the random rows draw a bin; the others are bits that no input stage gives.
+        assert np.bincount(bins[:, field], minlength=f.width + 1).min() > 1500 / (f.width + 1)
+
+
 def test_a_file_of_another_family_is_refused_by_name(tmp_path):
     random_spn(np.random.default_rng(0)).save(tmp_path / "spn.n3ic")
     random_model((8, 2), np.random.default_rng(0)).save(tmp_path / "bnn.n3ic")
