@@ -10,9 +10,10 @@ changed: a process of its own gets the mutant in place of the file that it impor
     python scripts/mutants.py --list               name the mutants, run nothing
 
 First each test runs once, to learn which lines it executes and how long it takes; that is kept in
-build/mutants/ until a mutated file or the test's file changes. Each mutant then meets the tests of
-its line, the fastest first. Tests marked slow or long, and tests that take more than two seconds,
-take no part. ``mutants_equivalent.toml`` names the mutants that compute the same and says why.
+build/mutants/ until the test's file changes, or a mutated file that it imports. Each mutant then
+meets the tests of its line, the fastest first. Tests marked slow or long, and tests that take more
+than two seconds, take no part. ``mutants_equivalent.toml`` names the mutants that compute the same
+and says why. The last line has the seed, the numbers and the share.
 """
 
 from __future__ import annotations
@@ -66,6 +67,13 @@ MUTATED = (
     "families/binary/coverage.py",
     "families/binary/family.py",
     "families/binary/fold.py",
+    "families/spn/arithmetic.py",
+    "families/spn/family.py",
+    "families/spn/fold.py",
+    "families/spn/network.py",
+    "families/spn/nodes.py",
+    "families/spn/operations.py",
+    "families/spn/vectors.py",
     "n3ic/evaluation/*.py",
     "n3ic/meter/*.py",
     "datasets/upc_aau/extract_stream.py",
@@ -455,8 +463,8 @@ class Learn:
         if report.when == "call" and report.passed:
             self.good.add(report.nodeid)
 
-    def write(self, path: Path) -> None:
-        """Write what was learnt: for each test, its seconds and the lines of each file."""
+    def write(self, path: Path, digests: Mapping[str, str]) -> None:
+        """Write what was learnt: the files imported; each test's seconds and lines of each file."""
         data = self.coverage.get_data()
         lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for file in data.measured_files():
@@ -472,7 +480,11 @@ class Learn:
                     covered[name].update(found)
             named = {name: sorted(found) for name, found in covered.items()}
             tests.append({"test": test, "seconds": self.seconds[test], "lines": named})
-        path.write_text(json.dumps(tests))
+        imported = {str(Path(file).relative_to(ROOT)) for file in data.measured_files()}
+        read = {f for f in digests for start, by in TEXT_READ_BY.items()
+                if f.startswith(start) and by in imported}  # fmt: skip
+        files = {file: digests[file] for file in sorted(imported | read)}
+        path.write_text(json.dumps({"files": files, "tests": tests}))
 
 
 class Chosen:
@@ -496,12 +508,12 @@ class Chosen:
 def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
     """Each fast test, with its seconds and the lines that it executes, the fastest first."""
     tests = list(dict.fromkeys(test for glob in TESTS for test in sorted(_named([glob]))))
-    code = _digest(files)
-    kept = {test: KEPT / f"{code[:16]}-{_digest([test])[:16]}.json" for test in tests}
+    digests = {file: _digest([file]) for file in files}
+    names = hashlib.sha256("\0".join(files).encode()).hexdigest()[:8]
+    kept = {test: KEPT / f"{names}-{_digest([test])[:16]}.json" for test in tests}
     KEPT.mkdir(parents=True, exist_ok=True)
-    for old in KEPT.glob("*-*.json"):
-        if not old.name.startswith(code[:16]):
-            old.unlink()
+    for old in {*KEPT.glob("*-*.json")} - {*kept.values()}:
+        old.unlink()
 
     def task(test: str) -> Callable[[Path], int]:
         def run(folder: Path) -> int:
@@ -509,21 +521,33 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
             plugin.coverage.start()
             status = _pytest(folder, [test], plugin)
             plugin.coverage.stop()
-            plugin.write(folder / "learnt.json")
+            plugin.write(folder / "learnt.json", digests)
             return status
 
         return run
 
-    missing = [(t, task(t), 120.0) for t in tests if not kept[t].exists()]
+    known = {test: _learnt(path, digests) for test, path in kept.items()}
+    missing = [(t, task(t), 120.0) for t in tests if known[t] is None]
     for i, (test, status, folder) in enumerate(run_forked(missing, jobs)):
         print(f"\rlearning {i + 1}/{len(missing)} {test:70}", end="", file=sys.stderr, flush=True)
         if status in (0, 1, 5):  # all tests passed, some failed, there are none
             shutil.move(folder / "learnt.json", kept[test])
+            known[test] = _learnt(kept[test], digests)
         if status not in (0, 5):
             log = (folder / "log").read_text(errors="replace")[-2000:]
             print(f"\nfails without a mutant, and is left out:\n{log}", file=sys.stderr)
-    found = [t for p in kept.values() if p.exists() for t in json.loads(p.read_text())]
+    found = [t for some in known.values() for t in some or ()]
     return sorted((t for t in found if t["seconds"] <= SLOWEST), key=lambda t: t["seconds"])
+
+
+def _learnt(path: Path, digests: Mapping[str, str]) -> list[dict[str, Any]] | None:
+    """What a file of tests is known to execute; None if it is unknown or a file has changed."""
+    if not path.exists():
+        return None
+    record = json.loads(path.read_text())
+    same = all(digests[file] == digest for file, digest in record["files"].items())
+    found: list[dict[str, Any]] = record["tests"]
+    return found if same else None
 
 
 def _digest(files: Sequence[str]) -> str:
@@ -628,8 +652,8 @@ def is_equivalent(m: Mutant, table: Sequence[Mapping[str, str]]) -> bool:
     return any(all(entry[key] == value for key, value in own.items()) for entry in table)
 
 
-def report(outcomes: Sequence[Outcome], seconds: float, jobs: int) -> bool:
-    """Print killed and total of each file, then the survivors; whether enough were killed."""
+def report(outcomes: Sequence[Outcome], seed: int) -> bool:
+    """Print killed and total of each file, the survivors and the share; whether it is enough."""
     table = equivalents()
     same = [o for o in outcomes if o.killer is None and is_equivalent(o.mutant, table)]
     alive = [o for o in outcomes if o.killer is None and o not in same]
@@ -645,14 +669,13 @@ def report(outcomes: Sequence[Outcome], seconds: float, jobs: int) -> bool:
     killed, all_of_them = len(outcomes) - len(alive) - len(same), len(outcomes)
     counted = all_of_them - len(same)
     share = killed / counted if counted else 1.0
-    print(
-        f"{killed} of {counted} killed ({100 * share:.1f} %), {len(same)} equivalent, "
-        f"{seconds:.0f} s in {jobs} processes"
-    )
-    if len(same) > EQUIVALENTS * all_of_them:
+    if too_many := len(same) > EQUIVALENTS * all_of_them:
         print(f"more than {100 * EQUIVALENTS:.0f} % are argued to be equivalent")
-        return False
-    return share >= NEEDED
+    print(
+        f"seed {seed}: {all_of_them} mutants, {len(same)} equivalent, {len(alive)} survived, "
+        f"{killed} of {counted} killed: {100 * share:.1f} %"
+    )
+    return share >= NEEDED and not too_many
 
 
 def _named(globs: Sequence[str]) -> set[str]:
@@ -686,14 +709,19 @@ def main() -> None:
     for module in WARM:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    tests = learn(files, given.jobs)
     start = time.monotonic()
+    tests = learn(files, given.jobs)
     outcomes = measure(chosen, tests, given.jobs)
     print(file=sys.stderr)
     if given.kills:
         for o in outcomes:
             print(f"{o.killer or 'alive'}: {o.mutant}")
-    sys.exit(0 if report(outcomes, time.monotonic() - start, given.jobs) else 1)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"{time.monotonic() - start:.0f} s in {given.jobs} processes, "
+        f"{used.ru_utime + used.ru_stime:.0f} s of a processor"
+    )
+    sys.exit(0 if report(outcomes, given.seed) else 1)
 
 
 if __name__ == "__main__":

@@ -58,13 +58,19 @@ def test_of_other_flows_all_rows():
     assert len(held.rows) == 300 and held.origin == "300 rows of other flows of flows"
     other = replace(table, sha256="other")
     assert known_split(model, other) == ("random", 0, False)
-    assert known_split(model.changed(provenance={}), other)[1:] == (0, False)
+    by_time = {"data_sha256": "sha", "protocol": "time", "seed": "3"}
+    timed = replace(other, time_order=True)
+    assert known_split(model.changed(provenance=by_time), timed) == ("time", 0, False)
+    assert known_split(model.changed(provenance={}), other) == ("random", 0, False)
 
 
 def test_a_model_that_does_not_say_its_split_is_refused():
     model, table = made()
     with pytest.raises(UsageError, match="does not say on which of them"):
         held_out(model.changed(provenance={"data_sha256": "sha"}), table)
+    for lacking in ({"protocol": "random"}, {"seed": "3"}, {"protocol": "time", "seed": "3"}):
+        with pytest.raises(UsageError, match="does not say on which of them"):
+            known_split(model.changed(provenance={"data_sha256": "sha"} | lacking), table)
 
 
 def test_classes_are_told_by_name():
@@ -84,6 +90,32 @@ def test_a_roc_where_a_class_is_to_be_found(classes, positive, there):
     assert (held.roc is not None) == there
     if there:
         assert held.roc.positives == (held.label == held.positive).sum()
+
+
+def test_features_are_permuted_by_seed_0_if_nothing_else_is_said():
+    model, table = made()
+    graded = random_model((20, 8, 2), np.random.default_rng(3), extremes=False)
+    graded = graded.changed(input=model.input, classes=model.classes)
+    assert len(np.unique(graded.infer(graded.encode(table.features)).classes)) == 2
+    held = held_out(graded, table)
+    assert held.importance(1) == held.importance(1, 0) != held.importance(1, 1)
+
+
+def test_rows_of_one_kind_have_no_roc():
+    model, table = made()
+    other = replace(table, sha256="other", label=np.ones(300, np.int64))
+    held = held_out(model, other)
+    assert held.positive == 1 and held.roc is None
+
+
+def test_a_row_is_right_where_the_found_class_is_its_label():
+    model, table = made()
+    found = model.infer(model.encode(table.features)).classes
+    held = held_out(model, replace(table, sha256="other", label=found.astype(np.int64)))
+    assert held.right.all()
+    turned = np.where(np.arange(300) < 7, 1 - found, found).astype(np.int64)
+    held = held_out(model, replace(table, sha256="other", label=turned))
+    assert held.right.tolist() == [False] * 7 + [True] * 293
 
 
 def test_it_shows_a_line_and_how_often_it_is_right():

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from n3ic.evaluation.metrics import evaluate
 from n3ic.evaluation.shunting import (
     TwoStageRows,
     point_for_accuracy,
@@ -43,6 +44,17 @@ def test_points_by_hand():
     nothing = points[10]
     assert nothing.accuracy is None and nothing.accuracy_unseen is None
     assert nothing.end_to_end == pytest.approx(3 / 5)  # the host alone
+
+
+def test_figures_are_those_of_each_stage_on_its_rows():
+    figures = stage_figures(STAGES, 4, 2, positive=0)
+    assert figures["card"] == evaluate(LABEL, CARD, None, 2, unseen=UNSEEN, positive=0)
+    decided = [0, 1, 2]
+    assert figures["decided"] == evaluate(
+        LABEL[decided], CARD[decided], None, 2, unseen=UNSEEN[decided], positive=0
+    )
+    assert figures["shunted_host"].confusion == ((0, 1), (0, 1))
+    assert figures["card"].confusion == ((2, 0), (2, 1))
 
 
 def test_a_threshold_for_an_accuracy_decides_as_many_rows_as_it_can():

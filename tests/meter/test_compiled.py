@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from generated import edge_frames, random_frames, random_spec
 
-from n3ic.meter.compiled import CompiledMeter
-from n3ic.meter.source import FOLDER, meter_source, state_members
+from n3ic.meter.compiled import CompiledMeter, Frames
+from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
 
@@ -29,6 +29,22 @@ def test_random_specifications_on_random_traffic(seed, equal):
     r = random.Random(seed)
     spec = random_spec(r)
     assert equal(spec, 1, random_frames(r, 600))
+
+
+def test_the_first_frames_are_those_in_front():
+    frames = [(bytes([i]) * (i + 1), 100 + i, 1000 * i) for i in range(5)]
+    first, alone = Frames.of(frames).first(3), Frames.of(frames[:3])
+    assert bytes(first.data[:6]) == bytes(alone.data)
+    for name in ("offset", "captured", "length", "time"):
+        assert np.array_equal(getattr(first, name), getattr(alone, name)), name
+
+
+def test_steps_that_count_are_those_that_the_last_one_reads():
+    of_others, nothing = Step("add", "a", "b"), Step("sub", "$0", "$0")
+    assert _steps_read((of_others, of_others, Step("max", "$0", "b"))) == {0, 2}
+    assert _steps_read((of_others, nothing)) == {1}
+    assert _steps_read((of_others, nothing, Step("add", "$1", "a"))) == {1, 2}
+    assert _steps_read((of_others, Step("add", "$0", "a"), of_others)) == {2}
 
 
 def test_every_link_type(equal):

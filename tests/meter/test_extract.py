@@ -162,6 +162,14 @@ def test_pieces_of_one_capture_go_on_and_others_end_with_their_file(tmp_path):
         extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True)
 
 
+def test_a_capture_alone_is_read_once(tmp_path, monkeypatch):
+    """It may be standard input, which cannot be read for its first time stamp before."""
+    monkeypatch.setattr(module, "_first_time", lambda source: pytest.fail("it is read before"))
+    (tmp_path / "c.pcap").write_bytes(questions(0, 1))
+    extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC, one_stream=True)
+    assert [r["n"] for r in rows(tmp_path / "f.parquet")] == [2]
+
+
 def test_a_table_does_not_show_how_its_rows_came(tmp_path, monkeypatch):
     (tmp_path / "c.pcap").write_bytes(labelled_capture(40)[0])
     monkeypatch.setattr("n3ic.meter.rows.ROW_GROUP", 7)

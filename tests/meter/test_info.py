@@ -58,6 +58,12 @@ def test_a_damaged_line_is_refused_with_a_reason(line, reason):
     assert parse_info(line) == reason
 
 
+def test_a_line_may_have_64_kib():
+    line = GOOD + "x" * (65536 - len(GOOD))
+    assert parse_info(line).key == parse_info(GOOD).key
+    assert parse_info(line + "x") == "longer than 64 KiB"
+
+
 def test_a_protocol_that_nobody_knows_stays_open():
     assert parse_info(GOOD.replace("UDP", "?")).key[1] == 0
     assert parse_info(GOOD, protocol_field=99).key[1] == 0

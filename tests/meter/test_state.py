@@ -76,6 +76,31 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
     assert not work.exists()
 
 
+def test_an_extraction_may_be_stopped_more_than_once(tmp_path, monkeypatch):
+    capture, work = tmp_path / "c.pcap", tmp_path / "work"
+    capture.write_bytes(labelled_capture(60)[0])
+    spec = standard_spec(packets=5)
+    extract([capture], tmp_path / "want.parquet", spec)
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 20)
+    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 100)
+    real, left = extract_stream.flow_table, [0]
+
+    def stopped(*given):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(extract_stream, "flow_table", stopped)
+    for _ in range(2):
+        left[0] = 8  # the sixth batch begins a second step
+        with pytest.raises(KeyboardInterrupt):
+            extract_stream.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+    found = extract_stream.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+    assert found.passed == 200
+    assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
+
+
 def test_another_capture_begins_anew(tmp_path, monkeypatch):
     capture, work = tmp_path / "c.pcap", tmp_path / "work"
     capture.write_bytes(labelled_capture(60)[0])

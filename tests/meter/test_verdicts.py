@@ -27,6 +27,7 @@ from n3ic.cli.model import predict
 from n3ic.data.dataset import data_set_of
 from n3ic.data.flows import read_features
 from n3ic.data.streaming import predict_stream
+from n3ic.data.table import SourceFile
 from n3ic.data.table_meter import meter_file, meter_of
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
@@ -40,6 +41,7 @@ from n3ic.model.metering import UINT32_MAX
 from n3ic.model.network import BinaryModel
 from n3ic.runs.preparation import Experiment
 from n3ic.training.recipe import Recipe, Training
+from n3ic.util.files import sha256_file
 
 try:
     libpcap()
@@ -247,6 +249,11 @@ def test_a_table_names_its_meter_and_so_does_the_network(tmp_path, name):
     assert {f.name for f in table.catalogue if f.leaks} == {"sttl", "dttl"}
     assert table.feature("dbytes").unit == "byte"
     assert "last 100 flows have the same source" in table.feature("ct_src").meaning
+    meaning = (
+        "how many of the last 100 flows have the same source and protocol and destination port"
+    )
+    assert table.feature("ct_src_service").meaning == meaning
+    assert table.sources == (SourceFile(str(path), sha256_file(path), 120, "metered flows"),)
     assert len(np.unique(table.conversation)) == 120
     metered = data_set_of(path)
     assert metered.name == table.name

@@ -197,6 +197,18 @@ def test_raw_fields_have_up_to_32_bits(bits, widths):
     assert spec.features == tuple(f"x{i}" for i in range(len(widths)))
 
 
+def test_a_view_has_a_row_for_each_field():
+    fields = [Field.thermometer(f"f{i}", (3, 70), unit="us") for i in range(5)]
+    view = InputSpec((*fields, Field.binary("b", 4))).view()
+    assert view.line == "14 bits of 6 features (f0, f1, f2, f3 and 2 more), 40 bytes of cuts"
+    (table,) = view.tables
+    assert (table.title, len(table.head), table.left) == ("input bits", 6, 3)
+    assert table.rows[4:] == (
+        ("f4", "thermometer", "us", "8 to 9", "2", "3 to 70"),
+        ("b", "binary", "", "10 to 13", "4", "0 to 15"),
+    )
+
+
 def test_an_input_has_a_largest_size():
     assert MAX_INPUT_BITS == 65_536
     fields = (Field.binary("a", 32),) * (MAX_INPUT_BITS // 32)

@@ -177,6 +177,8 @@ def features_of(count):
         (Register("r", "or", "tcp_flags"), 2**32 - 1, 255, 255),
         (Register("r", "last", "tcp_window"), 2**32 - 1, 65535, 65535),
         (Register("r", "max", "payload_length"), 2**32 - 1, 2**17 - 1, 2**17 - 1),
+        (Register("r", "max", "ip_length"), 2**32 - 1, 2**17 - 1, 2**17 - 1),
+        (Register("r", "max", "gap", width=64), 2**64 - 1, 2**48 - 1, 2**48 - 1),
         (Register("r", "max", "protocol"), 2**32 - 1, 255, 255),
     ],
 )

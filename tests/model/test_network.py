@@ -78,6 +78,26 @@ def test_the_papers_thresholds_cost_nothing():
     assert BinaryModel(InputSpec.raw(7), (moved,), output, ("a", "b")).threshold_bytes == 9
 
 
+def test_thresholds_take_as_many_bytes_as_the_largest():
+    hidden = HiddenLayer(np.ones((3, 300), bool), thresholds=np.array([1, 300, 2]))
+    output = OutputLayer(np.ones((2, 3), bool), bias=np.zeros(2, np.int32))
+    assert BinaryModel(InputSpec.raw(300), (hidden,), output, ("a", "b")).threshold_bytes == 6
+
+
+def test_a_layer_has_65536_inputs_at_most():
+    OutputLayer(np.ones((2, 65536), bool), bias=np.zeros(2, np.int32))
+    with pytest.raises(ModelError, match="at most 65536 inputs and outputs"):
+        OutputLayer(np.ones((2, 65537), bool), bias=np.zeros(2, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("bias", "size"), [([0, 0], 0), ([5, -127], 2), ([128, 5], 4), ([5, -200], 4), ([0, 32768], 8)]
+)
+def test_biases_take_as_many_bytes_as_the_largest_and_its_sign(bias, size):
+    output = OutputLayer(np.ones((2, 7), bool), bias=np.array(bias, np.int32))
+    assert BinaryModel(InputSpec.raw(7), (), output, ("a", "b")).threshold_bytes == size
+
+
 def test_thresholds_0_and_k_plus_1_always_and_never_fire():
     layer = HiddenLayer(np.ones((2, 5), bool), thresholds=np.array([0, 6]))
     x = pack(np.random.default_rng(0).random((50, 5)) < 0.5)

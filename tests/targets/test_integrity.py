@@ -15,7 +15,7 @@ from n3ic.model.random_models import random_model
 from n3ic.targets import artefacts
 from n3ic.targets.directory import export
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.integrity import _report, trusted_copy
+from n3ic.targets.integrity import _report, difference, trusted_copy
 from n3ic.targets.report import REPORT
 from n3ic.targets.verification import verify_directory
 from n3ic.util.files import sha256_file
@@ -95,10 +95,39 @@ def test_what_building_makes_is_no_failure_and_not_compared(path, toy, model, mo
     (path / "build" / "a.o").touch()
     (path / "toy-exec").touch()
     result = verify_directory(path)
-    assert result.ok and "not compared: build/a.o, toy-exec" in str(result)
+    assert result.ok and str(result).endswith("; not compared: build/a.o, toy-exec")
+    for i in range(11):
+        (path / "build" / f"b{i:02}.o").touch()
+    named = ", ".join(["build/a.o", *(f"build/b{i:02}.o" for i in range(9))])
+    assert verify_directory(path).note == f"not compared: {named} and 3 more"
     export(model, "toy", path, replace=True)
     (path / "other-exec").touch()
     assert not verify_directory(path).ok
+
+
+def test_of_many_added_files_ten_are_named(path):
+    for i in range(10):
+        (path / f"x{i:02}").touch()
+    named = [f"x{i:02} is no part of the export" for i in range(10)]
+    assert verify_directory(path).failures == (*named,)
+    (path / "x\nb").touch()
+    (path / "y").touch()
+    named = ["x\\nb is no part of the export", *named[:9], "nor are 2 more files"]
+    assert verify_directory(path).failures == (*named,)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("text", ""), ("texT", "not what"), ("tex", "not what"), ("text\n", "not what")],
+)
+def test_a_file_is_equal_if_each_byte_is(tmp_path, content, said):
+    (tmp_path / "written").write_text("text")
+    (tmp_path / "found").write_text(content)
+    found = difference(tmp_path / "found", tmp_path / "written", "that")
+    assert found == (said and "not what n3ic writes for that")
+    (tmp_path / "found").unlink()
+    (tmp_path / "found").mkdir()
+    assert difference(tmp_path / "found", tmp_path / "written", "that").startswith("not to be read")
 
 
 def test_a_link_is_no_file_of_an_export(path, tmp_path):
@@ -119,6 +148,7 @@ def test_a_link_is_no_file_of_an_export(path, tmp_path):
         (lambda m: m | {"exported": {}}, "manifest.json: exported"),
         (lambda m: m | {"device": "another"}, "manifest.json: device"),
         (lambda m: m | {"more": 1}, "manifest.json: more"),
+        (lambda m: m | {"version": 1.0}, "manifest.json: version"),
         (lambda m: m | {"options": {"limit": 9_000}}, "manifest.json: options"),
         (lambda m: m | {"model": m["model"] | {"sha256": "0" * 64}}, "manifest.json: model"),
         (lambda m: dict(reversed(m.items())), "not written as n3ic writes it"),
@@ -158,6 +188,12 @@ def test_another_version_says_so(path, monkeypatch):
     (path / "artefact.bin").write_bytes(b"")
     result = verify_directory(path, record=False)
     assert result.failures[0].startswith("manifest.json: written by n3ic 0")
+    assert len(result.failures) == 3  # the file, and that nothing was run
+    manifest = json.loads((path / "manifest.json").read_text()) | {"more": 1}
+    (path / "manifest.json").write_text(json_text(manifest))
+    assert verify_directory(path, record=False).failures[2:-1] == (
+        "manifest.json: more is not what n3ic writes",
+    )
 
 
 def test_a_verdict_that_cannot_be_recorded_is_not_lost(path):

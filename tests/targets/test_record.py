@@ -71,3 +71,15 @@ def test_all_files_together_have_a_limit(folder, monkeypatch):
     monkeypatch.setattr(verification_record, "MAX_BYTES", size - 1)
     with pytest.raises(ExportError, match="cannot be read"):
         state(folder)
+
+
+def test_an_export_may_have_a_gibibyte_and_no_more(folder, monkeypatch):
+    asked = []
+
+    def digest(path, most):
+        asked.append(most)
+        return "digest", 1000
+
+    monkeypatch.setattr(verification_record, "_digest", digest)
+    state(folder)
+    assert asked == [1 << 30, (1 << 30) - 1000]

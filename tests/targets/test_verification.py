@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from n3ic.errors import VerifyError
+from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.model.bits import pack
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
@@ -14,7 +14,13 @@ from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded, DecodedLayer
-from n3ic.targets.verification import Verification, _beside_threshold, verify_artefacts
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.verification import (
+    Verification,
+    _beside_threshold,
+    _not_run,
+    verify_artefacts,
+)
 
 SPEC = InputSpec((Field.thermometer("a", (3, 70, 900), unit="us"), Field.binary("b", 31)))
 MODEL = replace(
@@ -67,6 +73,21 @@ def test_a_target_that_computes_the_same_is_equal(tmp_path):
     assert found.to_dict()["ok"] is True
 
 
+def test_as_many_vectors_as_asked_for_are_those_of_seed_0(tmp_path):
+    class Seen(Honest):
+        def run(self, directory, model, options, words):
+            self.words = words
+            return super().run(directory, model, options, words)
+
+    def words(**more):
+        tool = Seen()
+        assert verify(tool, tmp_path, vectors=1000, **more).vectors == len(tool.words) == 1000
+        return tool.words
+
+    assert np.array_equal(words(), words(seed=0))
+    assert not np.array_equal(words(), words(seed=1))
+
+
 def test_given_rows_are_run_and_counted(tmp_path):
     rows = {"a": np.array([3, 69, 5]), "b": np.array([1, 2, 3]), "other": np.array([9])}
     found = verify(Honest(), tmp_path, rows=rows)
@@ -79,6 +100,21 @@ def test_given_rows_are_run_and_counted(tmp_path):
     found = verify(Bare(), tmp_path, rows=rows)
     assert (found.rows, found.encoded, found.edges) == (3, 0, 0)
     assert found.ok
+
+
+def test_of_several_wrong_bits_the_first_is_named(tmp_path):
+    class Wrong(Honest):
+        def encode(self, directory, model, options, features):
+            words = super().encode(directory, model, options, features)
+            words[1:, 0] ^= np.uint32(1 << 2 | 1 << 7)
+            words[1:, 1] ^= np.uint32(1)
+            self.asked = int(features["a"][1])
+            return words
+
+    tool = Wrong()
+    network = replace(NETWORK, model=MODEL, source=MODEL, kept=tuple(range(34)))
+    (said,) = verify(tool, tmp_path, network).failures
+    assert said.startswith(f"input stage: a = {tool.asked}, {SPEC.explain(2)}: ")
 
 
 @pytest.mark.parametrize("bit", [0, 2, 3, 31, 33])
@@ -102,17 +138,26 @@ def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit):
 
 
 def test_a_pad_bit_and_another_shape_are_told(tmp_path):
+    first = NETWORK.model.input.n_bits
+
     class Padded(Honest):
+        bit = 63
+
         def encode(self, directory, model, options, features):
             words = super().encode(directory, model, options, features)
-            words[2, -1] |= np.uint32(1 << 31)
+            words[2, -1] |= np.uint32(1 << self.bit % 32)
             return words
+
+    class PaddedFirst(Padded):
+        bit = first
 
     class Narrow(Honest):
         def encode(self, directory, model, options, features):
             return super().encode(directory, model, options, features)[:, :1]
 
     assert verify(Padded(), tmp_path).failures == ("input stage: row 2, pad bit 63 is not 0",)
+    said = f"input stage: row 2, pad bit {first} is not 0"
+    assert verify(PaddedFirst(), tmp_path).failures == (said,)
     (said,) = verify(Narrow(), tmp_path).failures
     assert said.startswith("input stage: shape (") and said.endswith(", 1)")
 
@@ -148,8 +193,69 @@ def test_artefacts_that_cannot_be_read_back_fail(tmp_path):
             raise VerifyError("a.bin: damaged")
 
     found = verify(Damaged(), tmp_path)
-    assert found.failures == ("a.bin: damaged",)
-    assert not found.ok and found.vectors == 0
+    assert found == Verification("honest", "", 0, failures=("a.bin: damaged",))
+    assert not found.ok
+
+
+def test_what_was_not_counted_is_0():
+    counts = Verification("host", "gcc", 5).to_dict()
+    numbers = {name: n for name, n in counts.items() if isinstance(n, int) and n is not True}
+    assert {name for name, n in numbers.items() if n} == {"vectors"}
+    assert len(numbers) == 12
+
+
+def test_what_lacks_a_tool_is_not_run(tmp_path):
+    class Lacking(Honest):
+        def run(self, directory, model, options, words):
+            raise MissingDependencyError("no gcc")
+
+    found = verify(Lacking(), tmp_path)
+    assert found == Verification("honest", "", 0, missing="no gcc")
+    assert not found.ok and str(found) == "honest: not run: no gcc"
+
+
+def test_what_differs_is_read_back_and_not_run(tmp_path):
+    class Damaged(Honest):
+        def decode(self, directory, model, options):
+            raise VerifyError("a.bin: damaged")
+
+    class Lacking(Honest):
+        def decode(self, directory, model, options):
+            raise MissingDependencyError("no onnx")
+
+    changed = "what n3ic would not write itself was not run (--run-changed runs it)"
+    for tool, failures, decoded in (
+        (Honest(), (changed,), ("a.bin",)),
+        (Damaged(), ("a.bin: damaged", changed), ()),
+        (Lacking(), (changed,), ()),
+    ):
+        found = _not_run(tmp_path, tool, NETWORK.model, {})
+        assert found == Verification("honest", "", 0, failures=failures, decoded=decoded)
+
+
+def test_a_view_has_the_counts_above_0_and_what_a_reader_needs():
+    figure = Figure("latency", 5, "us", "measured", "source")
+    found = replace(
+        GOOD, rows=5000, weight_bits=3, decided_bits=2, decoded=("a", "b"), undecided=("one",),
+        note="n", figures=(figure,),
+    )  # fmt: skip
+    view = found.view()
+    assert view.line == str(found) and view.notes == ("one", "n")
+    assert view.tables[0].title == "verification"
+    assert view.tables[0].rows == (
+        ("outcome", "equal"),
+        ("executor", "gcc"),
+        ("vectors", "1,234"),
+        ("rows of a table", "5,000"),
+        ("weight bits that the vectors decide", "2"),
+        ("weight bits of the model", "3"),
+        ("read back and compared", "a, b"),
+    )
+    assert view.tables[1:] == (Report((figure,)).table,)
+    for change, outcome in (({"failures": ("a",)}, "failed"), ({"missing": "a"}, "not run")):
+        view = replace(GOOD, **change).view()
+        assert (view.tables[0].rows[0], view.notes) == (("outcome", outcome), ("a",))
+        assert len(view.tables) == 1
 
 
 def test_an_artefact_of_a_shunting_model_holds_a_threshold(tmp_path):

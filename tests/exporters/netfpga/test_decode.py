@@ -108,6 +108,60 @@ def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None
         assert wrong in said(tmp_path, model, options)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        (".PART(256),", "", "layer 0 lacks parameters"),
+        (', .THRESHOLDS("layer0_thresholds.mem")', "", "layer 0 lacks parameters"),
+        (', .BIASES("layer1_biases.mem")', "", "layer 1 lacks parameters"),
+        (") rows1 (", ") rows3 (", "its layers are not numbered from 0"),
+    ],
+)
+def test_an_executor_of_other_layers_is_told(
+    tmp_path: Path, old: str, new: str, wrong: str
+) -> None:
+    model, options = made(tmp_path, (300, 6, 3), None, {})
+    file = tmp_path / "rtl" / "n3ic_executor.v"
+    assert file.read_text().count(old) == 1
+    file.write_text(file.read_text().replace(old, new))
+    assert said(tmp_path, model, options) == f"rtl/n3ic_executor.v: {wrong}"
+
+
+def test_memory_files_have_their_form(tmp_path: Path) -> None:
+    model, options = made(tmp_path, (40, 6, 3), None, {})
+    name = "layer0_weights"
+    rows = (tmp_path / "mem" / f"{name}.mem").read_text()
+    digits = rows.index("\n")
+    table = (tmp_path / "mem" / f"{name}.coe").read_text()
+
+    def wrong(name: str, text: str) -> str:
+        file = tmp_path / "mem" / name
+        whole = file.read_text()
+        file.write_text(text)
+        found = said(tmp_path, model, options)
+        file.write_text(whole)
+        return found
+
+    assert "its last line is cut off" in wrong(f"{name}.mem", rows[:-1])
+    count = rows.count("\n")
+    more = f"{count + 1} rows, its memory has {count}"
+    assert more in wrong(f"{name}.mem", rows + "0" * digits + "\n")
+    assert f"row 0: not {digits} hex" in wrong(f"{name}.mem", rows[1:])
+    assert f"row 1: not {digits} hex" in wrong(
+        f"{name}.mem", rows[: digits + 1] + rows[digits + 2 :]
+    )
+    assert "row 0: not" in wrong(f"{name}.mem", "g" + rows[1:])
+    assert "not a memory of radix 16" in wrong(f"{name}.coe", table.replace("16", "10"))
+    assert "not a memory of radix 16" in wrong(f"{name}.coe", table[:-1])
+    for bank in (0, 1):
+        row = (bank + 1) * count // 2 - 1  # a bank has more rows than neurons
+        last = [*rows.split("\n")]
+        last[row] = "0" * (digits - 1) + "1"
+        assert f"{name}.mem, bank {bank}: a row that no neuron uses" in wrong(
+            f"{name}.mem", "\n".join(last)
+        )
+
+
 SPEC = InputSpec(
     (
         Field.thermometer("a", (1, 7, 30, 2**31, 2**32 - 1)),

@@ -19,7 +19,9 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     LinearForm,
     Undecidable,
     _agree,
+    _comparison,
     _fixed,
+    _known,
     _lead,
     _shunt_of_margin,
     _sums,
@@ -277,6 +279,80 @@ def test_sums_of_some_coefficients():
 )
 def test_modules_of_fixed_function(name, bits, outputs):
     assert tuple(_fixed(name, i, bits) for i in range(len(outputs))) == outputs
+
+
+def test_a_bit_that_does_not_vary_is_no_input_of_a_layer():
+    assert _known([(3, 0), (5, 1)]) == {3, 5}
+    for bits in ([(0, 0), (5, 0)], [(3, 0), (3, 1)]):
+        with pytest.raises(Undecidable):
+            _known(bits)
+
+
+def test_a_constant_reaches_the_bound_0_or_1():
+    inputs = ((1, 0), (2, 0))
+
+    def compared(solved, bit, inputs):
+        found = _comparison(solved, bit, inputs)
+        assert found is not None
+        return found[0].tolist(), found[1]
+
+    for bit, bound in (((0, 0), 1), ((0, 1), 0)):
+        assert compared(Solved(), bit, inputs) == ([0, 0], bound)
+    assert _comparison(Solved(), (9, 0), inputs) is None
+    # x - 3 y, where the second wire is not y
+    assert compared(Solved({1: 1, 2: -3}, 2), (9, 0), ((1, 0), (2, 1))) == ([1, 3], 5)
+
+
+def test_a_bit_that_is_added_twice_is_left_out_of_a_parity():
+    """x + y + z, and y + z once more: the sum bit is x, and no new variable."""
+    module = Module("n3ic_add3", 3, {})
+    x, y, z = (((f"in_bits[{i}]"), 0) for i in range(3))
+    first = ParsedInstance(module, (x, y, z), {"s": "s", "k": "k"})
+    again = ParsedInstance(module, (("s", 0), y, ("in_bits[2]", 1)), {"s": "t", "k": "l"})
+    system = EquationSystem(ParsedCore(3, (first, again), {}))
+    variable, inverted = system.bit(x)
+    assert system.bit(("t", 0)) == (variable, inverted ^ 1)
+
+
+def test_a_sum_of_several_adders_is_solved_by_the_lowest():
+    """x + y + z at once leaves one carry; x + y first, and then z, leaves two."""
+    module = Module("n3ic_add3", 3, {})
+    x, y, z = ((f"in_bits[{i}]", 0) for i in range(3))
+    cells = (
+        ParsedInstance(module, (x, y, ("", 0)), {"s": "p", "k": "k0"}),
+        ParsedInstance(module, (("p", 0), z, ("", 0)), {"s": "t", "k": "k1"}),
+        ParsedInstance(module, (x, y, z), {"s": "u", "k": "k2"}),
+    )
+    system = EquationSystem(ParsedCore(3, cells, {}))
+    known = {system.bit(bit)[0] for bit in (x, y, z)}
+    assert system.bit(("t", 0)) == system.bit(("u", 0))
+    form = system.solve([(system.bit(("t", 0)), Fraction(1))], known)
+    assert form == LinearForm(
+        dict.fromkeys(known, Fraction(1)), Fraction(0), Fraction(-2), Fraction(0)
+    )
+
+
+def test_an_equation_is_above_all_that_solve_its_inputs():
+    """The sum of x, y and z is read before a higher adder gives it once more."""
+    module = Module("n3ic_add3", 3, {})
+    x, y, z, a = ((f"in_bits[{i}]", 0) for i in range(4))
+    cells = (
+        ParsedInstance(module, (x, y, z), {"s": "t", "k": "k0"}),
+        ParsedInstance(module, (("t", 0), a, ("", 0)), {"s": "e", "k": "k1"}),
+        ParsedInstance(module, (x, y, ("", 0)), {"s": "p", "k": "k2"}),
+        ParsedInstance(module, (("p", 0), z, ("", 0)), {"s": "u", "k": "k3"}),
+    )
+    system = EquationSystem(ParsedCore(4, cells, {}))
+    assert system.levels == [1, 3, 1, 2]
+
+
+def test_only_an_adder_has_a_sum_bit_and_only_a_comparison_a_bound():
+    module = Module("n3ic_parity6", 6, {})
+    inputs = tuple((f"in_bits[{i}]", i & 1) for i in range(6))
+    system = EquationSystem(ParsedCore(6, (ParsedInstance(module, inputs, {"s": "s"}),), {}))
+    (found,) = system.equations
+    assert (found.kind, found.total, found.bound, found.formula) == ("parity", (0, 0), 0, "")
+    assert found.inputs == tuple(((i + 1, i & 1), 1) for i in range(6))
 
 
 def adder(first: Literal) -> EquationSystem:

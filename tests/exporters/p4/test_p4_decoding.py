@@ -10,6 +10,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER as P4
+from n3ic.exporters.p4.shared.decoding import held_digest
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -56,6 +57,7 @@ def test_what_is_written_is_read_back(target: Exporter, tmp_path: Path, shape, d
         found = target.decode(out, model, target.parse_options({}))
         assert [each.artefact for each in found] == [n for t, n in ARTEFACTS if t is target]
         assert complaint(target, model, out) == ""
+        assert {each.digest for each in found} == {model.digest}
         assert all(each.weight_bits == sum(w.weights.size for w in model.layers) for each in found)
 
 
@@ -184,6 +186,42 @@ def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path:
     out = written(P4, model, tmp_path)
     (out / name).write_text(text)
     assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime.json"))
+
+
+@pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
+def test_a_shunting_threshold_is_read_back(target: Exporter, tmp_path: Path) -> None:
+    model = drawn((9, 40, 2)).with_shunt(27)
+    out = written(target, model, tmp_path)
+    assert complaint(target, model, out) == ""
+    found = target.decode(out, model, target.parse_options({}))
+    assert {each.shunt for each in found} == {27}
+
+
+def test_a_digest_is_told_by_its_first_eight_digits() -> None:
+    model = drawn()
+    start = int(model.digest[:8], 16)
+    assert held_digest([start, start], model) == model.digest
+    assert held_digest([start, 5], model) == "00000005"
+
+
+def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path) -> None:
+    model = drawn()
+    out = written(P4, model, tmp_path)
+    lines = (out / "commands.txt").read_text().split("\n")
+    lines[4] += " "
+    (out / "commands.txt").write_text("\n".join(lines))
+    said = "commands.txt, line 5: not a table_set_default with its data"
+    assert complaint(P4, model, out) == said
+
+
+@pytest.mark.parametrize("change", [{"default_action": False}, {"priority": 1}])
+def test_an_entry_that_is_no_default_action_is_refused(tmp_path: Path, change) -> None:
+    model = drawn()
+    out = written(P4, model, tmp_path)
+    data = json.loads((out / "runtime.json").read_text())
+    data["table_entries"][3] |= change
+    (out / "runtime.json").write_text(json.dumps(data))
+    assert complaint(P4, model, out).endswith("is not given a default action")
 
 
 def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:

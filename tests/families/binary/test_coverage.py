@@ -148,7 +148,11 @@ def test_lines_name_twenty_neurons_and_count_their_bits():
     assert found.lines(model) == [
         f"layer 0: 24 of 220 weight bits not decided, in neurons {named}, ..."
     ]
-    known[0][20:, 1] = True
+    known[0][21, 1] = True
+    assert Coverage(tuple(known), 286).lines(model) == [
+        f"layer 0: 23 of 220 weight bits not decided, in neurons {named}, ..."
+    ]
+    known[0][20, 1] = True
     assert Coverage(tuple(known), 286).lines(model) == [
         f"layer 0: 22 of 220 weight bits not decided, in neurons {named}"
     ]

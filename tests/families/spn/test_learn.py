@@ -9,6 +9,7 @@ from n3ic.errors import UsageError
 from n3ic.families.spn.fold import fold_spn
 from n3ic.families.spn.learn import learn_spn
 from n3ic.families.spn.learner import SpnTraining
+from n3ic.families.spn.network import CONSTANT
 from n3ic.families.spn.train import bin_fields, threshold_for, train_spn
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
@@ -27,6 +28,10 @@ def mixture_rows(rows, seed):
         out[:, j] = np.where(kind, drawn[1], drawn[0])
     log = [sum(np.log2(c[j])[out[:, j]] for j in range(len(SIZES))) for c in chances]
     return out, np.logaddexp2(log[0] + np.log2(0.7), log[1] + np.log2(0.3))
+
+
+def columns(rows):
+    return {f"x{j}": rows[:, j] for j in range(len(SIZES))}
 
 
 def test_the_likelihood_of_a_mixture_is_found():
@@ -87,11 +92,30 @@ def test_the_error_that_was_asked_for_is_kept(arithmetic, error):
     spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
     network = learn_spn(rows, SIZES, settings)
     model = fold_spn([network], [1.0], spec, ("a", "b"), settings, name="m", provenance={})
-    values = {f"x{j}": rows[:, j] for j in range(len(SIZES))}
-    scores = model.scores(model.encode(values))[:, 0].astype(np.int64)
+    scores = model.scores(model.encode(columns(rows)))[:, 0].astype(np.int64)
     real = network.log2(rows) if arithmetic == "log" else np.exp2(network.log2(rows))
     assert np.abs(model.arithmetic.real(scores) - real).max() <= (error or 1e-7)
     assert model.error_bound * 2.0**-model.arithmetic.fraction <= (error or 1e-7)
+
+
+@pytest.mark.parametrize("arithmetic", ["log", "linear"])
+def test_one_network_scores_against_a_threshold_and_several_against_each_other(arithmetic):
+    rows, _ = mixture_rows(500, 6)
+    settings = SpnTraining(arithmetic=arithmetic, error=1.0 if arithmetic == "log" else 0.01)
+    spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
+    network = learn_spn(rows, SIZES, settings)
+    alone = fold_spn([network], [0.25], spec, "ab", settings, name="m", provenance={})
+    assert (alone.roots, alone.bias.tolist()) == ((len(alone.nodes) - 1, CONSTANT), [0, 0])
+    both = fold_spn([network, network], [0.25, 0.75], spec, "ab", settings, name="m", provenance={})
+    scores = both.arithmetic.real(both.scores(both.encode(columns(rows))).astype(np.int64))
+    if arithmetic == "log":
+        assert len(both.nodes) == 2 * len(alone.nodes)
+        assert (
+            np.unique(scores[:, 0] - scores[:, 1]).size == 1 and (scores[:, 0] < scores[:, 1]).all()
+        )
+    else:
+        assert both.bias.tolist() == [0, 0] and len(both.nodes) == 2 * len(alone.nodes) + 2
+        assert (scores[:, 0] <= scores[:, 1]).all() and (scores[:, 0] < scores[:, 1]).any()
 
 
 def test_an_error_that_no_width_keeps_is_refused():

@@ -15,6 +15,7 @@ from n3ic.families.spn.random_models import random_spn
 from n3ic.families.spn.vectors import bits_of_bins, spn_coverage, spn_vectors
 from n3ic.model.bits import pack
 from n3ic.model.families import load_model
+from n3ic.model.family import family
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -113,6 +114,30 @@ def test_a_file_gives_the_same_model(tmp_path, arithmetic):
     assert (found.scores(words) == model.scores(words)).all()
 
 
+def test_its_summary_counts_its_parts():
+    model = random_spn(np.random.default_rng(7), features=3, arithmetic=LogArithmetic.of(6))
+    table, notes = family(model.family).summary_of(model)
+    assert (table.title, table.head, notes) == (model.name, ("sum-product network", ""), ())
+    rows = dict(table.rows)
+    of_kind = [sum(isinstance(n, kind) for n in model.nodes) for kind in (Leaf, Product, Sum)]
+    assert rows["input"].startswith("3 features, ")
+    assert [int(rows[name].split(",")[0]) for name in ("leaves", "products", "sums")] == of_kind
+    assert rows["arithmetic"] == "log, 6 bits behind the point"
+
+
+def test_random_vectors_are_half_of_bins_each_as_often():
+    model = random_spn(np.random.default_rng(7), features=3, cuts=3)
+    chosen = len(spn_vectors(model, 0))
+    words = spn_vectors(model, chosen + 2000)
+    assert len(words) == chosen + 2000
+    bins = model.bins(words)
+    as_coded = (pack(bits_of_bins(model.input, bins)) == words).all(axis=1)[chosen:]
+    assert as_coded[:1000].all() and not as_coded[1000:].all()
+    for field, f in enumerate(model.input.fields):
+        drawn = np.bincount(bins[chosen : chosen + 1000, field], minlength=f.width + 1)
+        assert np.allclose(drawn, 1000 / (f.width + 1), rtol=0.3)
+
+
 def test_a_file_of_another_family_is_refused_by_name(tmp_path):
     random_spn(np.random.default_rng(0)).save(tmp_path / "spn.n3ic")
     random_model((8, 2), np.random.default_rng(0)).save(tmp_path / "bnn.n3ic")
@@ -154,6 +179,16 @@ def test_scores_whose_margin_no_32_bits_hold_are_refused():
     with pytest.raises(ModelError, match="margins exceed 32 bits"):
         SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [-(2**30), 2**30], ("x", "y"))
     SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 2**30 - 1], ("x", "y"))
+
+
+@pytest.mark.parametrize("arithmetic", [LogArithmetic.of(0), LinearArithmetic(30)])
+@pytest.mark.parametrize("bias", [[0, 2**30 + 1], [-(2**30) - 1, 0]])
+def test_a_bias_above_30_bits_is_refused(arithmetic, bias):
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    leaf = Leaf(0, [0, 0])
+    with pytest.raises(ModelError, match="scores leave 32 bits"):
+        SpnModel(spec, (leaf,), arithmetic, (0, -1), bias, ("x", "y"))
+    SpnModel(spec, (leaf,), arithmetic, (0, -1), np.clip(bias, -(2**30), 2**30), ("x", "y"))
 
 
 def test_weights_of_fixed_point_add_to_one_at_most():

@@ -104,7 +104,7 @@ def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"input", "b", "guard"', '"b", "guard", "input"', "input 'beta/input' behind policy"),
+        ('"input", "b", "guard"', '"b", "guard", "input"', "input 'beta/input' after policy"),
         ('kind = "input"\nmodel = "b.n3ic"', cards.VERILOG, "target host has no verilog task"),
         ('model = "a2.n3ic"', 'model = "b.n3ic"', "fields of"),
         ('classes = ["class1"]', 'classes = ["no"]', "no network before it has a class 'no'"),

@@ -180,7 +180,7 @@ def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> 
             r"not confirmed; all, some or none of it may have been made: 2 of 5 differ; "
             r"table_dump_entry turns 1: expected keys 0x4 0x0, no_turn, got .*: take_last_turn - ",
         ),
-        ("forget", "load", r"not confirmed, .* differ; table_dump_entry"),
+        ("forget", "load", r"not confirmed; .* differ; table_dump_entry"),
     ],
 )
 def test_a_switch_that_does_not_do_it_is_told(stand_ins, card, spoil, verb, said) -> None:
@@ -253,7 +253,7 @@ def test_no_switch_and_no_tool_are_told(stand_ins, card, monkeypatch) -> None:
     [
         ("4-remove.txt", " =>", "", P4Error, "crashes simple_switch_CLI"),
         ("4-remove.txt", "turns no_turn 1", "turns no_turn 0", VerifyError, "b/g answers after"),
-        ("4.txt", "take_last_turn 1 0x1 0x2", "take_last_turn 1 0x1 0x1", VerifyError, "another"),
+        ("4.txt", "take_last_turn 1 0x1 0x2", "take_last_turn 1 0x1 0x1", VerifyError, "b/g differs"),
     ],
 )
 def test_files_of_changes_are_verified(card, tmp_path, name, old, new, error, said) -> None:
