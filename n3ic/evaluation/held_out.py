@@ -17,7 +17,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.calibration import MarginGroup, calibration, calibration_table
 from n3ic.evaluation.importance import REPEATS, FeatureImportance, permutation_importance
-from n3ic.evaluation.metrics import against_rest, counted_class
+from n3ic.evaluation.metrics import against_rest, counted_class, evaluate
 from n3ic.evaluation.roc import RocCurve, roc_curve
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier, Inference
@@ -65,6 +65,25 @@ class HeldOut(Displayed):
             return None
         score = against_rest(self.found.scores.astype(np.float64), self.positive)
         return roc_curve(self.label == self.positive, score)
+
+    def by_packet(self) -> list[dict[str, int | float]]:
+        """Flows and figures at each packet of the meter's schedule; empty without a schedule.
+
+        Returns:
+            ``packet`` (0 for the flows' end, the last), ``flows`` that reach it, ``accuracy`` and
+            ``macro_f1``, by packet.
+        """
+        if self.table.point is None:
+            return []
+        points = self.table.point[self.rows]
+        found = []
+        for packet in sorted({*points.tolist()}, key=lambda p: (p == 0, p)):
+            at = points == packet
+            classes = self.found.classes[at].astype(np.int64)
+            of = evaluate(self.label[at], classes, None, len(self.model.classes))
+            figures = {"accuracy": of.accuracy, "macro_f1": of.macro_f1}
+            found.append({"packet": packet, "flows": of.rows, **figures})
+        return found
 
     def calibration(self, groups: int = 10) -> tuple[MarginGroup, ...]:
         """Observed accuracy by margin; see :func:`~n3ic.evaluation.calibration.calibration`."""

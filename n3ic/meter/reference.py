@@ -268,9 +268,9 @@ class ReferenceMeter:
         packets, time = flow.decided_at
         if flow.decisions and not rule.again:
             return
-        if rule.packets and flow.packets - packets >= rule.packets:
-            yield from self._report(flow, "packets", now)
-        elif flow.packets in rule.schedule[1 if flow.decisions else 0 :]:
+        if flow.packets in rule.schedule[1 if flow.decisions else 0 :] or (
+            rule.packets and flow.packets - packets >= rule.packets
+        ):
             yield from self._report(flow, "packets", now)
         elif flow.decisions and rule.schedule:
             return  # the time takes the place of the first point alone

@@ -15,9 +15,9 @@ from n3ic.data.files import Content
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
-from n3ic.meter.rows import SYNTHETIC
+from n3ic.meter.rows import FLOW_KEY, SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register
 from n3ic.util.files import sha256_file
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def flow_table(
         synthetic=_synthetic(table),
         sha256=sha256,
         conversation=_conversations(table),
+        **_decisions(path, table, spec.decision),
         meter=spec,
     )
 
@@ -176,6 +177,27 @@ def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
     keys = zip(*sides, table["protocol"].to_pylist(), strict=True)
     numbers = [known.setdefault((frozenset((a, b)), p), len(known)) for a, b, p in keys]
     return np.array(numbers, dtype=np.int64)
+
+
+def _decisions(path: str | Path, table: pa.Table, rule: Decision) -> dict[str, NDArray[np.int64]]:
+    """The flow of each row, and its point of a schedule; empty where flows are decided once."""
+    if not rule.again:
+        return {}
+    names = (*FLOW_KEY, "packets", "decided")
+    if absent := {*names} - {*table.column_names}:
+        raise DataError(
+            f"{path}: flows are decided several times, and the column {min(absent)!r}, which tells "
+            "the rows of a flow, is missing; expected a table as n3ic data extract wrote it"
+        )
+    *key, packets, why = (table[name].to_pylist() for name in names)
+    known: dict[tuple[object, ...], int] = {}
+    flow = np.array([known.setdefault(k, len(known)) for k in zip(*key, strict=True)], np.int64)
+    if not rule.schedule:
+        return {"flow": flow}
+    # A time-out takes the place of the first point.
+    at = {"after": rule.schedule[0]}
+    point = [n if w == "packets" else at.get(w, 0) for n, w in zip(packets, why, strict=True)]
+    return {"flow": flow, "point": np.array(point, np.int64)}
 
 
 def _integers(path: str | Path, name: str, column: pa.ChunkedArray) -> NDArray[np.int64]:

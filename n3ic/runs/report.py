@@ -184,6 +184,22 @@ def class_rows(classes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
+PACKET_HEAD = ("decided at packet", "test flows", "accuracy", "macro F1")
+
+
+def packet_rows(points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A row a point of :meth:`~n3ic.evaluation.held_out.HeldOut.by_packet`, as text."""
+    return [
+        [
+            str(of["packet"] or "end"),
+            f"{of['flows']:,}",
+            percent(of["accuracy"]),
+            percent(of["macro_f1"]),
+        ]
+        for of in points
+    ]
+
+
 def _medians(results: Mapping[str, TrainingResult]) -> dict[str, float]:
     return {
         key: float(np.median([getattr(r.test, key) for r in results.values()]))
@@ -243,6 +259,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         "",
         *table(list(CLASS_HEAD), class_rows(metrics["classes"])),
         "",
+        *_by_packet(metrics),
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
         *_figures("protocol", "", tuple(FIGURES), protocols),
@@ -250,6 +267,11 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         *table(["memory", "bytes"], ([n, f"{size:,}"] for n, size in metrics["memory"].items())),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _by_packet(metrics: Mapping[str, Any]) -> list[str]:
+    points = metrics.get("by_packet", ())
+    return [*table(list(PACKET_HEAD), packet_rows(points)), ""] if points else []
 
 
 def _figures(

@@ -2,7 +2,8 @@
 """When to decide: accuracy as a function of the packet at which a flow is decided.
 
 Captures are metered once for each N. The networks are trained on the same flows, with the same
-split, recipe and seeds; only the packets that the meter saw of each flow differ.
+split, recipe and seeds; only the packets that the meter saw of each flow differ. One more network
+is trained on the decisions of a schedule of all N, and tested at each.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.data.split import SplitProtocol
+from n3ic.data.split import SplitProtocol, split
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import with_positive
 from n3ic.errors import DataError, UsageError
-from n3ic.evaluation.metrics import Evaluation
+from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.meter.extract import extract
 from n3ic.meter.labels import Labels
+from n3ic.meter.rows import FLOW_KEY
 from n3ic.meter.table import LABEL, load_flows
-from n3ic.model.metering import MeterSpec
+from n3ic.model.metering import Decision, MeterSpec
 from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "n3ic-decision", 1
 FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision"
 AT_END = 0  # number of packets that means the flow's end
-_FLOW = ("capture", "source", "source_port", "destination", "destination_port", "protocol")
-_KEY = (*_FLOW, "first_us", LABEL)
+ALL = -1  # stands for the schedule of all numbers of packets
+_KEY = (*FLOW_KEY, LABEL)
 _BASELINES = ("majority", "tree_depth_9", "float_mlp", "hist_gradient_boosting")
 
 
@@ -85,6 +87,15 @@ class DecisionRequest:
             raise UsageError(f"expected different numbers of packets from 1, got {self.packets}")
         if self.seeds < 1 or self.least < 1:
             raise UsageError("at least one seed, and classes of at least one flow")
+        self.decision(ALL)  # checks the numbers
+
+    def decision(self, n: int) -> Decision:
+        """When a flow is decided: at a packet, or for :data:`ALL` at each and at the end."""
+        rule = self.spec.decision
+        early = tuple(sorted({*self.packets} - {AT_END}))
+        if n == ALL:
+            return replace(rule, packets=0, schedule=early)
+        return replace(rule, packets=n)
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,7 @@ class DecisionPoint:
         wait_us: median time from the first packet of those flows to their decision.
         test: figures of the network of each seed on its test flows.
         baselines: figures of each baseline, by name, of each seed.
+        one: figures of the network for all points, of each seed; empty if no point is early.
     """
 
     packets: int
@@ -104,6 +116,7 @@ class DecisionPoint:
     wait_us: float
     test: tuple[Evaluation, ...]
     baselines: Mapping[str, tuple[Evaluation, ...]]
+    one: tuple[Evaluation, ...] = ()
 
     @property
     def name(self) -> str:
@@ -117,6 +130,7 @@ class DecisionPoint:
             "reached": self.reached,
             "wait_us": self.wait_us,
             "test": [e.to_dict() for e in self.test],
+            "one": [e.to_dict() for e in self.one],
             "baselines": {
                 name: [e.to_dict() for e in figures] for name, figures in self.baselines.items()
             },
@@ -159,6 +173,7 @@ class Decisions:
                 "median wait of these",
                 "accuracy",
                 "macro F1",
+                "one network for all points: accuracy / F1",
             ),
             *(f"{name.replace('_', ' ')}: accuracy / F1" for name in _BASELINES),
         ]
@@ -172,6 +187,7 @@ class Decisions:
                 _time(point.wait_us),
                 _spread([e.accuracy for e in point.test]),
                 _spread([e.macro_f1 for e in point.test]),
+                _both(point.one),
                 *(_both(point.baselines.get(name, ())) for name in _BASELINES),
             ]
             for point in self.points
@@ -193,13 +209,17 @@ def compare_decisions(
         MissingDependencyError: libpcap, a C compiler or a training library is missing.
     """
     progress = progress or TrainingProgress()
-    written = [FIGURES, REPORT, f"{PLOT}.png", *(_model_name(n) for n in request.packets)]
+    models = (_model_name(n) for n in (*request.packets, ALL))
+    written = [FIGURES, REPORT, f"{PLOT}.png", *models]
     with new_directory(request.out, replace=request.replace, written=written) as directory:
         with tempfile.TemporaryDirectory(prefix="n3ic-decision-") as scratch:
             tables, left_out = _metered(request, Path(scratch), progress)
+            schedule, _, _ = tables.pop(ALL, (None, 0, 0))
             points = []
             for n, (table, reached, wait) in tables.items():
                 points.append(_point(request, n, table, reached, wait, directory, progress))
+            if schedule is not None:
+                points = _with_one(request, schedule, points, directory, progress)
         first = next(iter(tables.values()))[0]
         found = Decisions(
             tuple(points), first.classes, len(first), left_out, request.out, first.synthetic
@@ -211,13 +231,20 @@ def compare_decisions(
 def _metered(
     request: DecisionRequest, scratch: Path, progress: TrainingProgress
 ) -> tuple[dict[int, tuple[FlowTable, float, float]], dict[str, int]]:
-    """A table for each N, of the same flows in the same order, and the number of other flows."""
+    """A table for each N, of the same flows in the same order, and the number of other flows.
+
+    That of :data:`ALL` has them in this order, too, with a row for each decision.
+    """
     import pyarrow.parquet as pq
 
     read: dict[int, pa.Table] = {}
-    for n in sorted(request.packets, key=lambda n: (n == AT_END, n)):
-        progress.stage(f"metering, decided at {'its end' if n == AT_END else f'packet {n}'}")
-        spec = replace(request.spec, decision=replace(request.spec.decision, packets=n))
+    wanted = sorted(request.packets, key=lambda n: (n == AT_END, n))
+    if request.decision(ALL).schedule:
+        wanted.append(ALL)
+    for n in wanted:
+        where = {AT_END: "its end", ALL: "each of them"}.get(n, f"packet {n}")
+        progress.stage(f"metering, decided at {where}")
+        spec = replace(request.spec, decision=request.decision(n))
         path = scratch / f"{n}.parquet"
         extract(request.captures, path, spec, labels=request.labels, jobs=request.jobs)
         read[n] = pq.read_table(path)
@@ -270,7 +297,8 @@ def _same_flows(
     number = number.append_column("n3ic_row", pa.array(np.arange(len(number))))
     kept = {}
     for n, table in tables.items():
-        joined = table.join(number, list(_KEY), join_type="inner").sort_by("n3ic_row")
+        order = [(x, "ascending") for x in ("n3ic_row", *("packets", "decided")[: 2 * (n == ALL)])]
+        joined = table.join(number, list(_KEY), join_type="inner").sort_by(order)
         kept[n] = joined.drop_columns("n3ic_row").replace_schema_metadata(table.schema.metadata)
     return kept, {reason: count for reason, count in left_out.items() if count}
 
@@ -284,14 +312,8 @@ def _point(
     directory: Path,
     progress: TrainingProgress,
 ) -> DecisionPoint:
-    """Train networks that decide at one packet, one per seed; the first is written."""
-    results: list[TrainingResult] = []
-    for seed in range(request.seed, request.seed + request.seeds):
-        experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")
-        result = train(experiment, progress)
-        if not results:
-            result.model.save(directory / _model_name(packets))
-        results.append(result)
+    """The figures at one packet of networks that decide there."""
+    results = _trained(request, packets, table, directory, progress)
     names = results[0].baselines
     return DecisionPoint(
         packets,
@@ -302,7 +324,53 @@ def _point(
     )
 
 
+def _trained(
+    request: DecisionRequest,
+    packets: int,
+    table: FlowTable,
+    directory: Path,
+    progress: TrainingProgress,
+) -> list[TrainingResult]:
+    """A network per seed; the first is written."""
+    results: list[TrainingResult] = []
+    for seed in range(request.seed, request.seed + request.seeds):
+        experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")
+        experiment = replace(experiment, with_baselines=packets != ALL)
+        result = train(experiment, progress)
+        if not results:
+            result.model.save(directory / _model_name(packets))
+        results.append(result)
+    return results
+
+
+def _with_one(
+    request: DecisionRequest,
+    table: FlowTable,
+    points: Sequence[DecisionPoint],
+    directory: Path,
+    progress: TrainingProgress,
+) -> list[DecisionPoint]:
+    """The points with the figures of networks for all, on all test flows as the others have.
+
+    A flow that does not reach a point counts there with the decision at its end.
+    """
+    found: list[tuple[Evaluation, ...]] = [() for _ in points]
+    for seed, result in enumerate(_trained(request, ALL, table, directory, progress), request.seed):
+        test = table.rows(split(table, request.protocol, seed).test)
+        assert test.flow is not None and test.point is not None  # noqa: S101 - it has a schedule
+        scores = result.test_scores["model"]
+        said = scores.argmax(axis=1).astype(np.int64)
+        for i, at in enumerate(points):
+            here = test.point == at.packets
+            here |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[here])
+            figures = evaluate(test.label[here], said[here], scores[here], len(table.classes))
+            found[i] += (figures,)
+    return [replace(point, one=one) for point, one in zip(points, found, strict=True)]
+
+
 def _model_name(packets: int) -> str:
+    if packets == ALL:
+        return "packets-all.n3ic"
     return "packet-end.n3ic" if packets == AT_END else f"packet-{packets}.n3ic"
 
 
@@ -344,6 +412,7 @@ def decision_figure(found: Decisions) -> Figure:
     places = np.arange(len(found.points))
     named: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
         ("binary network", lambda point: point.test),
+        ("one network for all points", lambda point: point.one),
         *((b.replace("_", " "), lambda p, b=b: p.baselines.get(b, ())) for b in _BASELINES),
     ]
     for i, (name, of) in enumerate(named):
