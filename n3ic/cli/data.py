@@ -12,6 +12,7 @@ import typer
 
 from n3ic.cli.console import list_options, print_json, print_note, print_result, progress_bar, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
+from n3ic.errors import UsageError
 from n3ic.options import Option, OptionValue
 
 if TYPE_CHECKING:
@@ -250,10 +251,7 @@ def extract(
         typer.Option(help="Specification of a meter (JSON); default: the standard meter."),
     ] = None,
     packets: Annotated[
-        str,
-        typer.Option(
-            help="Decide a flow at its N-th packet, or at several and its end, such as 3,8,20,end."
-        ),
+        str, typer.Option(help="Decide at the N-th packet, or at several and the end: 3,8,20,end.")
     ] = "end",
     after: Annotated[
         float, typer.Option(help="Decide a flow this many seconds after its start; 0: no.", min=0)
@@ -286,7 +284,6 @@ def extract(
     from dataclasses import asdict
 
     from n3ic.data.table_meter import meter_file
-    from n3ic.errors import UsageError
     from n3ic.meter.checkpoints import checkpoint_folder
     from n3ic.meter.extract import Progress
     from n3ic.meter.extract import extract as extract_flows
@@ -348,14 +345,12 @@ def extract(
         print_result(f"labels: {', '.join(counts)}")
 
 
-def packet_numbers(text: str) -> tuple[int, ...]:
+def packets_of(text: str) -> tuple[int, ...]:
     """Numbers of packets from what was typed, 0 for ``end``.
 
     Raises:
         UsageError: a part is neither a number from 1 nor ``end``.
     """
-    from n3ic.errors import UsageError
-
     out = []
     for part in (p.strip() for p in text.split(",")):
         if part != "end" and not (part.isascii() and part.isdecimal() and 0 < int(part) < 1 << 24):
@@ -366,19 +361,10 @@ def packet_numbers(text: str) -> tuple[int, ...]:
 
 def _decided_at(text: str) -> dict[str, Any]:
     """Arguments of the standard meter: one packet, or a schedule that has the end as its last."""
-    from n3ic.errors import UsageError
-
-    if text == "0":  # once the only way to say the end
-        return {}
-    *early, last = packet_numbers(text)
-    if not early:
-        return {"packets": last}
-    if last or 0 in early:
-        raise UsageError(
-            f"--packets {text}: flows that are decided several times are decided at their end, "
-            f"too; expected increasing numbers, then 'end', such as 3,8,20,end"
-        )
-    return {"schedule": tuple(early)}
+    *early, last = packets_of("end" if text == "0" else text)
+    if early and (last or 0 in early):
+        raise UsageError(f"--packets {text}: expected 'end' as the last, such as 3,8,20,end")
+    return {"schedule": tuple(early)} if early else {"packets": last}
 
 
 def generate(

@@ -10,14 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from n3ic.cli.console import print_json, print_result, table, training_bar
-from n3ic.cli.data import (
-    CacheFlows,
-    IdleTimeout,
-    LabelColumn,
-    LabelsFormat,
-    MeterJobs,
-    packet_numbers,
-)
+from n3ic.cli.data import CacheFlows, IdleTimeout, LabelColumn, LabelsFormat, MeterJobs, packets_of
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
@@ -82,7 +75,7 @@ def decide(
         captures=captures,
         labels=read_labels(labels, labels_format, label_column),
         spec=standard_spec(idle_timeout_us=round(idle_timeout * 1e6), cache_flows=cache_flows),
-        packets=packet_numbers(packets),
+        packets=packets_of(packets),
         recipe=asked.chosen_recipe(use_case(OWN)),
         out=out,
         positive=positive,
@@ -101,9 +94,7 @@ def decide(
     table(f"{found.title}, {protocol} split", found.head, found.rows(), left=0)
     for reason, count in found.left_out.items():
         print_result(f"left out: {count:,} flows: {reason}")
-    print_result(
-        f"{out}: decision.md, decision.png, {FIGURES}, a model for each line and one for all"
-    )
+    print_result(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line and for all")
 
 
 def _figures(path: Path) -> dict[str, object]:

@@ -67,22 +67,17 @@ class HeldOut(Displayed):
         return roc_curve(self.label == self.positive, score)
 
     def by_packet(self) -> list[dict[str, int | float]]:
-        """Flows and figures at each packet of the meter's schedule; empty without a schedule.
-
-        Returns:
-            ``packet`` (0 for the flows' end, the last), ``flows`` that reach it, ``accuracy`` and
-            ``macro_f1``, by packet.
-        """
+        """Figures at each packet of the meter's schedule, the end (0) last; empty without one."""
         if self.table.point is None:
             return []
         points = self.table.point[self.rows]
-        found = []
-        for packet in sorted({*points.tolist()}, key=lambda p: (p == 0, p)):
+        found: list[dict[str, int | float]] = []
+        for packet in sorted({*points.tolist()}, key=lambda p: (not p, p)):
             at = points == packet
             classes = self.found.classes[at].astype(np.int64)
             of = evaluate(self.label[at], classes, None, len(self.model.classes))
-            figures = {"accuracy": of.accuracy, "macro_f1": of.macro_f1}
-            found.append({"packet": packet, "flows": of.rows, **figures})
+            said = {"packet": packet, "flows": of.rows, "accuracy": of.accuracy}
+            found.append({**said, "macro_f1": of.macro_f1})
         return found
 
     def calibration(self, groups: int = 10) -> tuple[MarginGroup, ...]:

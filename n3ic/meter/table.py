@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DATA_SET = "metered"  # name of such tables on the command line
 LABEL = "label"
+_Numbers = NDArray[np.int64]
 
 
 def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
@@ -66,7 +67,8 @@ def flow_table(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for name in (*spec.feature_names, label):
+    of_flow = (*FLOW_KEY, "packets", "decided") if spec.decision.again else ()
+    for name in (*spec.feature_names, *of_flow, label):
         if name not in table.column_names:
             hint = "; n3ic data extract joins it with --labels" if name == label else ""
             raise DataError(f"{path}: the column {name!r} is missing{hint}")
@@ -74,6 +76,7 @@ def flow_table(
     table, said = (x.filter(pc.not_equal(said, "")) for x in (table, said))
     if not len(table):
         raise DataError(f"{path}: no flow has a label")
+    flow, point = _decisions(table, spec.decision)
     classes, index = np.unique(said.to_numpy().astype(str), return_inverse=True)
     return FlowTable(
         name=DATA_SET,
@@ -84,7 +87,8 @@ def flow_table(
         synthetic=_synthetic(table),
         sha256=sha256,
         conversation=_conversations(table),
-        **_decisions(path, table, spec.decision),
+        flow=flow,
+        point=point,
         meter=spec,
     )
 
@@ -179,25 +183,19 @@ def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
     return np.array(numbers, dtype=np.int64)
 
 
-def _decisions(path: str | Path, table: pa.Table, rule: Decision) -> dict[str, NDArray[np.int64]]:
-    """The flow of each row, and its point of a schedule; empty where flows are decided once."""
+def _decisions(table: pa.Table, rule: Decision) -> tuple[_Numbers | None, _Numbers | None]:
+    """The flow of each row, and its point of a schedule; None where flows are decided once."""
     if not rule.again:
-        return {}
-    names = (*FLOW_KEY, "packets", "decided")
-    if absent := {*names} - {*table.column_names}:
-        raise DataError(
-            f"{path}: flows are decided several times, and the column {min(absent)!r}, which tells "
-            "the rows of a flow, is missing; expected a table as n3ic data extract wrote it"
-        )
-    *key, packets, why = (table[name].to_pylist() for name in names)
+        return None, None
     known: dict[tuple[object, ...], int] = {}
-    flow = np.array([known.setdefault(k, len(known)) for k in zip(*key, strict=True)], np.int64)
+    keys = zip(*(table[name].to_pylist() for name in FLOW_KEY), strict=True)
+    flow = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
     if not rule.schedule:
-        return {"flow": flow}
-    # A time-out takes the place of the first point.
-    at = {"after": rule.schedule[0]}
-    point = [n if w == "packets" else at.get(w, 0) for n, w in zip(packets, why, strict=True)]
-    return {"flow": flow, "point": np.array(point, np.int64)}
+        return flow, None
+    why, packets = (table[name].to_numpy() for name in ("decided", "packets"))
+    # A time takes the place of the first point.
+    early = np.where(why == "after", rule.schedule[0], packets)
+    return flow, np.where(np.isin(why, ("after", "packets")), early, 0).astype(np.int64)
 
 
 def _integers(path: str | Path, name: str, column: pa.ChunkedArray) -> NDArray[np.int64]:

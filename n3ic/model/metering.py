@@ -25,7 +25,6 @@ VERSION = 1
 MAX_REGISTERS = 64
 MAX_FEATURES = 256
 MAX_STEPS = 64
-MAX_POINTS = 16
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
@@ -231,10 +230,8 @@ class Decision:
         if not 0 <= self.packets < 1 << 48 or not 0 <= self.after < 1 << 48:
             raise ModelError("decision: packets and after are in 0..2^48-1")
         points = self.schedule
-        if len(points) > MAX_POINTS or any(not 0 < p < 1 << 48 for p in points):
-            raise ModelError(f"decision: at most {MAX_POINTS} packets, each in 1..2^48-1")
-        if any(a >= b for a, b in pairwise(points)):
-            raise ModelError(f"decision: expected increasing packets, got {points}")
+        if len(points) > 16 or any(a >= b for a, b in pairwise((0, *points, 1 << 48))):
+            raise ModelError(f"decision: at most 16 increasing packets in 1..2^48-1, got {points}")
         if points and (self.packets or self.repeat):
             raise ModelError("decision: a schedule takes the place of packets and of repeat")
 
@@ -242,11 +239,6 @@ class Decision:
     def again(self) -> bool:
         """Whether a flow is decided more than once."""
         return self.repeat or bool(self.schedule)
-
-    @property
-    def early(self) -> bool:
-        """Whether a flow can be decided before its end."""
-        return bool(self.packets or self.after or self.schedule)
 
 
 @dataclass(frozen=True)

@@ -91,11 +91,8 @@ class DecisionRequest:
 
     def decision(self, n: int) -> Decision:
         """When a flow is decided: at a packet, or for :data:`ALL` at each and at the end."""
-        rule = self.spec.decision
-        early = tuple(sorted({*self.packets} - {AT_END}))
-        if n == ALL:
-            return replace(rule, packets=0, schedule=early)
-        return replace(rule, packets=n)
+        early = tuple(sorted({*self.packets} - {AT_END})) if n == ALL else ()
+        return replace(self.spec.decision, packets=max(n, 0), schedule=early)
 
 
 @dataclass(frozen=True)
@@ -209,17 +206,23 @@ def compare_decisions(
         MissingDependencyError: libpcap, a C compiler or a training library is missing.
     """
     progress = progress or TrainingProgress()
-    models = (_model_name(n) for n in (*request.packets, ALL))
-    written = [FIGURES, REPORT, f"{PLOT}.png", *models]
+    written = [FIGURES, REPORT, f"{PLOT}.png", *map(_model_name, (*request.packets, ALL))]
     with new_directory(request.out, replace=request.replace, written=written) as directory:
         with tempfile.TemporaryDirectory(prefix="n3ic-decision-") as scratch:
             tables, left_out = _metered(request, Path(scratch), progress)
-            schedule, _, _ = tables.pop(ALL, (None, 0, 0))
-            points = []
+            seeds = range(request.seed, request.seed + request.seeds)
+            points: list[DecisionPoint] = []
             for n, (table, reached, wait) in tables.items():
-                points.append(_point(request, n, table, reached, wait, directory, progress))
-            if schedule is not None:
-                points = _with_one(request, schedule, points, directory, progress)
+                own = (table, request.recipe, request.protocol)
+                experiment = Experiment(*own, name="decision", with_baselines=n != ALL)
+                results = [train(replace(experiment, seed=seed), progress) for seed in seeds]
+                results[0].model.save(directory / _model_name(n))
+                if n == ALL:  # the last one
+                    points = [_with_one(request, point, table, results) for point in points]
+                    continue
+                test, names = tuple(r.test for r in results), results[0].baselines
+                others = {name: tuple(r.baselines[name] for r in results) for name in names}
+                points.append(DecisionPoint(n, reached, wait, test, others))
         first = next(iter(tables.values()))[0]
         found = Decisions(
             tuple(points), first.classes, len(first), left_out, request.out, first.synthetic
@@ -231,10 +234,7 @@ def compare_decisions(
 def _metered(
     request: DecisionRequest, scratch: Path, progress: TrainingProgress
 ) -> tuple[dict[int, tuple[FlowTable, float, float]], dict[str, int]]:
-    """A table for each N, of the same flows in the same order, and the number of other flows.
-
-    That of :data:`ALL` has them in this order, too, with a row for each decision.
-    """
+    """A table for each N, of the same flows in the same order, and the number of other flows."""
     import pyarrow.parquet as pq
 
     read: dict[int, pa.Table] = {}
@@ -242,8 +242,8 @@ def _metered(
     if request.decision(ALL).schedule:
         wanted.append(ALL)
     for n in wanted:
-        where = {AT_END: "its end", ALL: "each of them"}.get(n, f"packet {n}")
-        progress.stage(f"metering, decided at {where}")
+        where = {AT_END: "its end", ALL: "each of them"}
+        progress.stage(f"metering, decided at {where.get(n, f'packet {n}')}")
         spec = replace(request.spec, decision=request.decision(n))
         path = scratch / f"{n}.parquet"
         extract(request.captures, path, spec, labels=request.labels, jobs=request.jobs)
@@ -303,75 +303,31 @@ def _same_flows(
     return kept, {reason: count for reason, count in left_out.items() if count}
 
 
-def _point(
-    request: DecisionRequest,
-    packets: int,
-    table: FlowTable,
-    reached: float,
-    wait_us: float,
-    directory: Path,
-    progress: TrainingProgress,
-) -> DecisionPoint:
-    """The figures at one packet of networks that decide there."""
-    results = _trained(request, packets, table, directory, progress)
-    names = results[0].baselines
-    return DecisionPoint(
-        packets,
-        reached,
-        wait_us,
-        tuple(r.test for r in results),
-        {name: tuple(r.baselines[name] for r in results) for name in names},
-    )
-
-
-def _trained(
-    request: DecisionRequest,
-    packets: int,
-    table: FlowTable,
-    directory: Path,
-    progress: TrainingProgress,
-) -> list[TrainingResult]:
-    """A network per seed; the first is written."""
-    results: list[TrainingResult] = []
-    for seed in range(request.seed, request.seed + request.seeds):
-        experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")
-        experiment = replace(experiment, with_baselines=packets != ALL)
-        result = train(experiment, progress)
-        if not results:
-            result.model.save(directory / _model_name(packets))
-        results.append(result)
-    return results
-
-
 def _with_one(
     request: DecisionRequest,
+    point: DecisionPoint,
     table: FlowTable,
-    points: Sequence[DecisionPoint],
-    directory: Path,
-    progress: TrainingProgress,
-) -> list[DecisionPoint]:
-    """The points with the figures of networks for all, on all test flows as the others have.
+    results: Sequence[TrainingResult],
+) -> DecisionPoint:
+    """The point with the figures of networks for all, on the decisions of all test flows.
 
-    A flow that does not reach a point counts there with the decision at its end.
+    A flow that does not reach the point counts with the decision at its end.
     """
-    found: list[tuple[Evaluation, ...]] = [() for _ in points]
-    for seed, result in enumerate(_trained(request, ALL, table, directory, progress), request.seed):
+    one = []
+    for seed, result in enumerate(results, request.seed):
         test = table.rows(split(table, request.protocol, seed).test)
         assert test.flow is not None and test.point is not None  # noqa: S101 - it has a schedule
-        scores = result.test_scores["model"]
+        here = test.point == point.packets
+        here |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[here])
+        scores = result.test_scores["model"][here]
         said = scores.argmax(axis=1).astype(np.int64)
-        for i, at in enumerate(points):
-            here = test.point == at.packets
-            here |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[here])
-            figures = evaluate(test.label[here], said[here], scores[here], len(table.classes))
-            found[i] += (figures,)
-    return [replace(point, one=one) for point, one in zip(points, found, strict=True)]
+        one.append(evaluate(test.label[here], said, scores, len(table.classes)))
+    return replace(point, one=tuple(one))
 
 
 def _model_name(packets: int) -> str:
-    if packets == ALL:
-        return "packets-all.n3ic"
-    return "packet-end.n3ic" if packets == AT_END else f"packet-{packets}.n3ic"
+    names = {AT_END: "packet-end.n3ic", ALL: "packets-all.n3ic"}
+    return names.get(packets, f"packet-{packets}.n3ic")
 
 
 def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:

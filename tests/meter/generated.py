@@ -54,12 +54,10 @@ def random_program(r, registers):
 
 def random_decision(r):
     """A decision once, again and again, or at some points; each with and without a time."""
-    after = r.choice([0, 0, 20])
     if r.random() < 0.4:
-        return Decision(
-            after=after, schedule=tuple(sorted(r.sample(range(1, 13), r.randint(1, 5))))
-        )
-    return Decision(r.choice([0, 1, 3, 8]), after, r.random() < 0.5)
+        points = sorted(r.sample(range(1, 13), r.randint(1, 5)))
+        return Decision(after=r.choice([0, 1, 7, 20]), schedule=tuple(points))
+    return Decision(r.choice([0, 1, 3, 8]), r.choice([0, 0, 20]), r.random() < 0.5)
 
 
 def random_spec(r):

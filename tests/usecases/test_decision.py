@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from n3ic.cli.data import packet_numbers
+from n3ic.cli.data import packets_of
 from n3ic.cli.main import command_line
 from n3ic.datasets.upc_aau import DATASET
 from n3ic.errors import DataError, UsageError
@@ -119,10 +119,10 @@ def test_a_flow_that_is_not_everywhere_the_same_is_left_out():
 
 
 def test_what_cannot_be_asked_for():
-    assert packet_numbers("1, 8,end") == (1, 8, AT_END)
+    assert packets_of("1, 8,end") == (1, 8, AT_END)
     for text in ("0", "", "1,,2", "-1", "x", "1.5", "\u0663"):
         with pytest.raises(UsageError, match="numbers from 1 and 'end' expected"):
-            packet_numbers(text)
+            packets_of(text)
 
 
 def test_the_command_prints_what_it_wrote(capture, tmp_path):
