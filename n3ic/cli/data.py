@@ -12,6 +12,7 @@ import typer
 
 from n3ic.cli.console import list_options, print_json, print_note, print_result, progress_bar, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
+from n3ic.errors import UsageError
 from n3ic.options import Option, OptionValue
 
 if TYPE_CHECKING:
@@ -250,8 +251,8 @@ def extract(
         typer.Option(help="Specification of a meter (JSON); default: the standard meter."),
     ] = None,
     packets: Annotated[
-        int, typer.Option(help="Decide a flow at its N-th packet; 0: at its end.", min=0)
-    ] = 0,
+        str, typer.Option(help="Decide at the N-th packet, or at several and the end: 3,8,20,end.")
+    ] = "end",
     after: Annotated[
         float, typer.Option(help="Decide a flow this many seconds after its start; 0: no.", min=0)
     ] = 0.0,
@@ -283,7 +284,6 @@ def extract(
     from dataclasses import asdict
 
     from n3ic.data.table_meter import meter_file
-    from n3ic.errors import UsageError
     from n3ic.meter.checkpoints import checkpoint_folder
     from n3ic.meter.extract import Progress
     from n3ic.meter.extract import extract as extract_flows
@@ -300,7 +300,7 @@ def extract(
         free_path(meter_file(out), replace)
     if meter is None:
         spec = standard_spec(
-            packets=packets,
+            **_decided_at(packets),
             after_us=round(after * 1e6),
             idle_timeout_us=round(idle_timeout * 1e6),
             cache_flows=cache_flows,
@@ -332,7 +332,8 @@ def extract(
     if json:
         print_json({**asdict(found), "path": str(out)})
         return
-    print_result(f"{found.packets:,} packets, {found.flows:,} flows -> {out}")
+    rows = "decisions" if spec.decision.again else "flows"
+    print_result(f"{found.packets:,} packets, {found.flows:,} {rows} -> {out}")
     if found.kept:
         print_result(f"metered before: {found.kept:,} of {found.captures:,} captures")
     if found.damaged:
@@ -342,6 +343,28 @@ def extract(
     if said is not None:
         counts = (f"{n:,} {outcome}" for outcome, n in sorted(found.labels.items()))
         print_result(f"labels: {', '.join(counts)}")
+
+
+def packets_of(text: str) -> tuple[int, ...]:
+    """Numbers of packets from what was typed, 0 for ``end``.
+
+    Raises:
+        UsageError: a part is neither a number from 1 nor ``end``.
+    """
+    out = []
+    for part in (p.strip() for p in text.split(",")):
+        if part != "end" and not (part.isascii() and part.isdecimal() and 0 < int(part) < 1 << 24):
+            raise UsageError(f"--packets: numbers from 1 and 'end' expected, got {part!r}")
+        out.append(0 if part == "end" else int(part))
+    return tuple(out)
+
+
+def _decided_at(text: str) -> dict[str, Any]:
+    """Arguments of the standard meter: one packet, or a schedule that has the end as its last."""
+    *early, last = packets_of("end" if text == "0" else text)
+    if early and (last or 0 in early):
+        raise UsageError(f"--packets {text}: expected 'end' as the last, such as 3,8,20,end")
+    return {"schedule": tuple(early)} if early else {"packets": last}
 
 
 def generate(

@@ -10,11 +10,10 @@ from typing import Annotated, Literal
 import typer
 
 from n3ic.cli.console import print_json, print_result, table, training_bar
-from n3ic.cli.data import CacheFlows, IdleTimeout, LabelColumn, LabelsFormat, MeterJobs
+from n3ic.cli.data import CacheFlows, IdleTimeout, LabelColumn, LabelsFormat, MeterJobs, packets_of
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
-from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 
 
@@ -59,7 +58,8 @@ def decide(
     """Compare accuracy by the packet at which flows are decided.
 
     Labelled captures are metered, and a network is trained for each number of packets: on the same
-    flows, with the same recipe and seeds, beside baselines on the same data.
+    flows, with the same recipe and seeds, beside baselines on the same data. One more network
+    decides at all of these packets.
     """
     from n3ic.data.user_table import OWN
     from n3ic.meter.labels import read_labels
@@ -75,7 +75,7 @@ def decide(
         captures=captures,
         labels=read_labels(labels, labels_format, label_column),
         spec=standard_spec(idle_timeout_us=round(idle_timeout * 1e6), cache_flows=cache_flows),
-        packets=_packets(packets),
+        packets=packets_of(packets),
         recipe=asked.chosen_recipe(use_case(OWN)),
         out=out,
         positive=positive,
@@ -94,23 +94,7 @@ def decide(
     table(f"{found.title}, {protocol} split", found.head, found.rows(), left=0)
     for reason, count in found.left_out.items():
         print_result(f"left out: {count:,} flows: {reason}")
-    print_result(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line")
-
-
-def _packets(text: str) -> tuple[int, ...]:
-    """Numbers of packets from what was typed.
-
-    Raises:
-        UsageError: a part is neither a number from 1 nor ``end``.
-    """
-    from n3ic.usecases.decision import AT_END
-
-    out = []
-    for part in (p.strip() for p in text.split(",")):
-        if part != "end" and not (part.isascii() and part.isdecimal() and 0 < int(part) < 1 << 24):
-            raise UsageError(f"--packets: numbers from 1 and 'end' expected, got {part!r}")
-        out.append(AT_END if part == "end" else int(part))
-    return tuple(out)
+    print_result(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line and for all")
 
 
 def _figures(path: Path) -> dict[str, object]:

@@ -214,7 +214,7 @@ def list_use_cases() -> None:
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
     from n3ic.runs.folder import FIGURES
-    from n3ic.runs.report import model_text
+    from n3ic.runs.report import PACKET_HEAD, model_text, packet_rows
 
     origin = ", synthetic" if metrics["data"]["synthetic"] else ""
     title = (
@@ -246,6 +246,8 @@ def show(metrics: Any, group: str) -> None:
         ]
         table(title, ["test rows", *_HEAD], rows)
         show_classes(metrics["classes"])
+        if points := metrics.get("by_packet"):
+            table("one network by packet", list(PACKET_HEAD), packet_rows(points), left=0)
     kind = "median accuracy" if group and group in metrics else "accuracy"
     for name, m in metrics["protocols"].items():
         if name != metrics["protocol"]:

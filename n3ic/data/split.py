@@ -40,7 +40,7 @@ def protocols_of(table: FlowTable) -> tuple[SplitProtocol, ...]:
     out: list[SplitProtocol] = ["random"]
     if table.partition is not None and {"train", "test"} <= set(np.unique(table.partition)):
         out.append("partition")
-    if table.time_order:
+    if table.time_order and table.flow is None:
         out.append("time")
     if table.conversation is not None and _enough(table.conversation):
         out.append("conversation")
@@ -59,7 +59,8 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         protocol: ``random`` tests on a stratified tenth; ``partition`` on the publisher's
             test partition; ``time`` on the last fifth; ``conversation`` on the conversations
             of one of five folds, see :func:`conversation_folds`. The validation rows are a
-            stratified tenth of the rest, or its last tenth for ``time``.
+            stratified tenth of the rest, or its last tenth for ``time``. All rows of a flow are
+            on one side.
         seed: seed of the shuffling; for ``conversation`` also the number of the test fold, so
             that five seeds in a row test every conversation once.
 
@@ -93,9 +94,22 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         tested = conversation_folds(table) == seed % CONVERSATION_FOLDS
         rest, test = every[~tested], every[tested]
     else:
-        rest, test = stratified(every, table.label, TEST_SHARE, seed)
-    train, validation = stratified(rest, table.label[rest], VALIDATION_SHARE, seed + 1)
+        rest, test = _by_flow(table, every, TEST_SHARE, seed)
+    train, validation = _by_flow(table, rest, VALIDATION_SHARE, seed + 1)
     return Split(train, validation, test)
+
+
+def _by_flow(
+    table: FlowTable, rows: NDArray[np.int64], share: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """As :func:`stratified`, by flows: a later row of a flow resembles its earlier ones."""
+    if table.flow is None:
+        return stratified(rows, table.label[rows], share, seed)
+    of = table.flow[rows]
+    first = rows[np.unique(of, return_index=True)[1]]
+    _, small = stratified(first, table.label[first], share, seed)
+    held = np.isin(of, table.flow[small])
+    return rows[~held], rows[held]
 
 
 def conversation_folds(table: FlowTable) -> NDArray[np.int64]:

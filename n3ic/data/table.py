@@ -100,6 +100,10 @@ class FlowTable(Displayed):
         time_order: whether rows are in time order, so that a split by time makes sense.
         conversation: int64 array of shape ``(rows,)``: the conversation (5-tuple, either
             direction) of each row as a number from 0, or None if unknown.
+        flow: int64 array of shape ``(rows,)``: the number of each row's flow, where a flow has a
+            row for each of its decisions; None where each row is a flow.
+        point: int64 array of shape ``(rows,)``: the packet of the meter's schedule at which each
+            row was decided, 0 for the flow's end; None without a schedule.
         sources: the files that were read.
         notes: assumptions and omissions in reading the files, as sentences.
         meter: the meter of the features that it names; a network that reads no others carries it.
@@ -118,6 +122,8 @@ class FlowTable(Displayed):
     partition: NDArray[np.str_] | None = None
     time_order: bool = False
     conversation: NDArray[np.int64] | None = None
+    flow: NDArray[np.int64] | None = None
+    point: NDArray[np.int64] | None = None
     sources: tuple[SourceFile, ...] = field(default=())
     notes: tuple[str, ...] = ()
     meter: MeterSpec | None = None
@@ -212,6 +218,8 @@ class FlowTable(Displayed):
             category=pick(self.category),
             partition=pick(self.partition),
             conversation=pick(self.conversation),
+            flow=pick(self.flow),
+            point=pick(self.point),
         )
 
     def matrix(self, names: tuple[str, ...] | list[str]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.calibration import MarginGroup, calibration, calibration_table
 from n3ic.evaluation.importance import REPEATS, FeatureImportance, permutation_importance
-from n3ic.evaluation.metrics import against_rest, counted_class
+from n3ic.evaluation.metrics import against_rest, counted_class, evaluate
 from n3ic.evaluation.roc import RocCurve, roc_curve
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier, Inference
@@ -65,6 +65,20 @@ class HeldOut(Displayed):
             return None
         score = against_rest(self.found.scores.astype(np.float64), self.positive)
         return roc_curve(self.label == self.positive, score)
+
+    def by_packet(self) -> list[dict[str, int | float]]:
+        """Figures at each packet of the meter's schedule, the end (0) last; empty without one."""
+        if self.table.point is None:
+            return []
+        points = self.table.point[self.rows]
+        found: list[dict[str, int | float]] = []
+        for packet in sorted({*points.tolist()}, key=lambda p: (not p, p)):
+            at = points == packet
+            classes = self.found.classes[at].astype(np.int64)
+            of = evaluate(self.label[at], classes, None, len(self.model.classes))
+            said = {"packet": packet, "flows": of.rows, "accuracy": of.accuracy}
+            found.append({**said, "macro_f1": of.macro_f1})
+        return found
 
     def calibration(self, groups: int = 10) -> tuple[MarginGroup, ...]:
         """Observed accuracy by margin; see :func:`~n3ic.evaluation.calibration.calibration`."""

@@ -268,10 +268,14 @@ class ReferenceMeter:
             return
         rule = self.spec.decision
         packets, time = flow.decided_at
-        if flow.decisions and not rule.repeat:
+        if flow.decisions and not rule.again:
             return
-        if rule.packets and flow.packets - packets >= rule.packets:
+        if flow.packets in rule.schedule[1 if flow.decisions else 0 :] or (
+            rule.packets and flow.packets - packets >= rule.packets
+        ):
             yield from self._report(flow, "packets", now)
+        elif flow.decisions and rule.schedule:
+            return  # the time takes the place of the first point alone
         elif rule.after and now - time >= rule.after:
             yield from self._report(flow, "after", now)
 
@@ -283,7 +287,7 @@ class ReferenceMeter:
         return "fin" if len(flow.fins) == 2 else None
 
     def _report(self, flow: _Flow, why: End, now: int) -> Iterator[FlowRecord]:
-        if flow.decisions and not self.spec.decision.repeat:
+        if flow.decisions and not self.spec.decision.again:
             return
         flow.decisions += 1
         flow.decided_at = (flow.packets, now)

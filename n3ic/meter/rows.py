@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 1 << 16
 SYNTHETIC = "synthetic"  # column beside labels that say that a generator made the flows
-KEY_COLUMNS = (
+FLOW_KEY = (  # the same in all rows of a flow
     "capture",
     "source",
     "source_port",
@@ -33,10 +33,8 @@ KEY_COLUMNS = (
     "destination_port",
     "protocol",
     "first_us",
-    "last_us",
-    "packets",
-    "decided",
 )
+KEY_COLUMNS = (*FLOW_KEY, "last_us", "packets", "decided")
 
 
 def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:

@@ -109,7 +109,9 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
         "ends_rst": int("rst" in spec.ends),
         "decide_packets": spec.decision.packets,
         "decide_after": spec.decision.after,
-        "decide_again": int(spec.decision.repeat),
+        "decide_again": int(spec.decision.again),
+        "decide_repeat": spec.decision.repeat,
+        "decide_schedule": spec.decision.schedule,
         "fragments_aside": int(spec.fragments == "aside"),
         "tick_ns": spec.tick_ns,
     }

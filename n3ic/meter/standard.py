@@ -27,6 +27,7 @@ def standard_spec(
     *,
     packets: int = 0,
     after_us: int = 0,
+    schedule: tuple[int, ...] = (),
     idle_timeout_us: int = IDLE_TIMEOUT_US,
     cache_flows: int = 1 << 16,
 ) -> MeterSpec:
@@ -35,6 +36,7 @@ def standard_spec(
     Args:
         packets: decide a flow at its N-th packet; 0 decides it at its end.
         after_us: decide a flow this long after its first packet; 0 decides it at its end.
+        schedule: decide a flow at each of these packets and at its end, in place of ``packets``.
         idle_timeout_us: a flow without a packet for longer has ended.
         cache_flows: flows that the flow cache holds.
 
@@ -68,7 +70,7 @@ def standard_spec(
         windows=_windows(),
         idle_timeout=idle_timeout_us,
         cache_flows=cache_flows,
-        decision=Decision(packets, after_us),
+        decision=Decision(packets, after_us, schedule=schedule),
     )
 
 

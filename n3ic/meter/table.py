@@ -16,9 +16,9 @@ from n3ic.data.delimited import Sheet
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
-from n3ic.meter.rows import SYNTHETIC
+from n3ic.meter.rows import FLOW_KEY, SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register
 from n3ic.util.files import sha256_file
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DATA_SET = "metered"  # name of such tables on the command line
 LABEL = "label"
+_Numbers = NDArray[np.int64]
 
 
 def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
@@ -67,7 +68,8 @@ def flow_table(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for name in (*spec.feature_names, label):
+    of_flow = (*FLOW_KEY, "packets", "decided") if spec.decision.again else ()
+    for name in (*spec.feature_names, *of_flow, label):
         if name not in table.column_names:
             hint = "; n3ic data extract joins it with --labels" if name == label else ""
             raise DataError(f"{path}: the column {name!r} is missing{hint}")
@@ -75,6 +77,7 @@ def flow_table(
     table, said = (x.filter(pc.not_equal(said, "")) for x in (table, said))
     if not len(table):
         raise DataError(f"{path}: no flow has a label")
+    flow, point = _decisions(table, spec.decision)
     classes, index = np.unique(said.to_numpy().astype(str), return_inverse=True)
     return FlowTable(
         name=DATA_SET,
@@ -85,6 +88,8 @@ def flow_table(
         synthetic=_synthetic(table),
         sha256=sha256,
         conversation=_conversations(table),
+        flow=flow,
+        point=point,
         meter=spec,
     )
 
@@ -177,6 +182,21 @@ def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
     keys = zip(*sides, table["protocol"].to_pylist(), strict=True)
     numbers = [known.setdefault((frozenset((a, b)), p), len(known)) for a, b, p in keys]
     return np.array(numbers, dtype=np.int64)
+
+
+def _decisions(table: pa.Table, rule: Decision) -> tuple[_Numbers | None, _Numbers | None]:
+    """The flow of each row, and its point of a schedule; None where flows are decided once."""
+    if not rule.again:
+        return None, None
+    known: dict[tuple[object, ...], int] = {}
+    keys = zip(*(table[name].to_pylist() for name in FLOW_KEY), strict=True)
+    flow = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+    if not rule.schedule:
+        return flow, None
+    why, packets = (table[name].to_numpy() for name in ("decided", "packets"))
+    # A time takes the place of the first point.
+    early = np.where(why == "after", rule.schedule[0], packets)
+    return flow, np.where(np.isin(why, ("after", "packets")), early, 0).astype(np.int64)
 
 
 def _integers(path: str | Path, name: str, column: pa.ChunkedArray) -> NDArray[np.int64]:

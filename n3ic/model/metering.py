@@ -14,6 +14,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from n3ic.errors import ModelError
@@ -215,15 +216,29 @@ class Decision:
         after: at the first packet this long after the flow's first; 0 for never.
         repeat: whether it is decided again after every further ``packets`` or ``after``, and at
             its end; otherwise it is decided once.
+        schedule: packets, increasing, at each of which it is decided, and again at its end; in
+            place of ``packets`` and ``repeat``. ``after`` decides a flow that was not decided
+            before and then takes the place of the first of them; the others stay as they are.
     """
 
     packets: int = 0
     after: int = 0
     repeat: bool = False
+    schedule: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.packets < 1 << 48 or not 0 <= self.after < 1 << 48:
             raise ModelError("decision: packets and after are in 0..2^48-1")
+        points = self.schedule
+        if len(points) > 16 or any(a >= b for a, b in pairwise((0, *points, 1 << 48))):
+            raise ModelError(f"decision: at most 16 increasing packets in 1..2^48-1, got {points}")
+        if points and (self.packets or self.repeat):
+            raise ModelError("decision: a schedule takes the place of packets and of repeat")
+
+    @property
+    def again(self) -> bool:
+        """Whether a flow is decided more than once."""
+        return self.repeat or bool(self.schedule)
 
 
 @dataclass(frozen=True)
@@ -387,7 +402,10 @@ class MeterSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"version": VERSION, **asdict(self)}
+        found = {"version": VERSION, **asdict(self)}
+        if not self.decision.schedule:  # specifications from before schedules keep their digest
+            del found["decision"]["schedule"]
+        return found
 
     def to_json(self) -> str:
         """One line of JSON; the same specification gives the same bytes."""
@@ -401,7 +419,7 @@ class MeterSpec:
     def __str__(self) -> str:
         rule = self.decision
         when = ["repeatedly"] * rule.repeat
-        when += [f"at packet {rule.packets:,}"] * bool(rule.packets)
+        when += [f"at packet {packet:,}" for packet in rule.schedule or (rule.packets,) if packet]
         when += [f"after {rule.after * self.tick_ns / 1e9:g} s"] * bool(rule.after)
         return (
             f"flows by {self.key}, {len(self.registers)} registers, "

@@ -134,7 +134,8 @@ def table_digest(table: FlowTable) -> str:
         [*table.features],
     ]
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
-    for column in (table.label, table.partition, table.conversation, *table.features.values()):
+    known = (table.label, table.partition, table.conversation, table.flow, table.point)
+    for column in (*known, *table.features.values()):
         if column is not None:
             digest.update(f"{column.dtype.str} {column.shape} ".encode())
             digest.update(column.tobytes())

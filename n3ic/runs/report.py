@@ -184,6 +184,18 @@ def class_rows(classes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
+PACKET_HEAD = ("decided at packet", "test flows", "accuracy", "macro F1")
+
+
+def packet_rows(points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A row a point of :meth:`~n3ic.evaluation.held_out.HeldOut.by_packet`, as text."""
+    keys = ("accuracy", "macro_f1")
+    return [
+        [str(of["packet"] or "end"), f"{of['flows']:,}", *(percent(of[k]) for k in keys)]
+        for of in points
+    ]
+
+
 def _medians(results: Mapping[str, TrainingResult]) -> dict[str, float]:
     return {
         key: float(np.median([getattr(r.test, key) for r in results.values()]))
@@ -235,6 +247,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
     if metrics["positive"] is not None:
         counted = f"FPR and ROC AUC count the detection of class {escaped(metrics['positive'])}."
         lines += [counted, ""]
+    points = metrics.get("by_packet", ())
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
     lines += [
         *_figures(
@@ -243,6 +256,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         "",
         *table(list(CLASS_HEAD), class_rows(metrics["classes"])),
         "",
+        *([*table(list(PACKET_HEAD), packet_rows(points)), ""] if points else []),
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
         *_figures("protocol", "", tuple(FIGURES), protocols),

@@ -2,7 +2,8 @@
 """When to decide: accuracy as a function of the packet at which a flow is decided.
 
 Captures are metered once for each N. The networks are trained on the same flows, with the same
-split, recipe and seeds; only the packets that the meter saw of each flow differ.
+split, recipe and seeds; only the packets that the meter saw of each flow differ. One more network
+is trained on the decisions of a schedule of all N, and tested at each.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.data.split import SplitProtocol
+from n3ic.data.split import SplitProtocol, split
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import with_positive
 from n3ic.errors import DataError, UsageError
-from n3ic.evaluation.metrics import Evaluation
+from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.meter.extract import extract
 from n3ic.meter.labels import Labels
+from n3ic.meter.rows import FLOW_KEY
 from n3ic.meter.table import LABEL, load_flows
-from n3ic.model.metering import MeterSpec
+from n3ic.model.metering import Decision, MeterSpec
 from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "n3ic-decision", 1
 FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision"
 AT_END = 0  # number of packets that means the flow's end
-_FLOW = ("capture", "source", "source_port", "destination", "destination_port", "protocol")
-_KEY = (*_FLOW, "first_us", LABEL)
+ALL = -1  # stands for the schedule of all numbers of packets
+_KEY = (*FLOW_KEY, LABEL)
 _BASELINES = ("majority", "tree_depth_9", "float_mlp", "hist_gradient_boosting")
 
 
@@ -85,6 +87,12 @@ class DecisionRequest:
             raise UsageError(f"expected different numbers of packets from 1, got {self.packets}")
         if self.seeds < 1 or self.least < 1:
             raise UsageError("at least one seed, and classes of at least one flow")
+        self.decision(ALL)  # checks the numbers
+
+    def decision(self, n: int) -> Decision:
+        """When a flow is decided: at a packet, or for :data:`ALL` at each and at the end."""
+        early = tuple(sorted({*self.packets} - {AT_END})) if n == ALL else ()
+        return replace(self.spec.decision, packets=max(n, 0), schedule=early)
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,7 @@ class DecisionPoint:
         wait_us: median time from the first packet of those flows to their decision.
         test: figures of the network of each seed on its test flows.
         baselines: figures of each baseline, by name, of each seed.
+        one: figures of the network for all points, of each seed; empty if no point is early.
     """
 
     packets: int
@@ -104,6 +113,7 @@ class DecisionPoint:
     wait_us: float
     test: tuple[Evaluation, ...]
     baselines: Mapping[str, tuple[Evaluation, ...]]
+    one: tuple[Evaluation, ...] = ()
 
     @property
     def name(self) -> str:
@@ -117,6 +127,7 @@ class DecisionPoint:
             "reached": self.reached,
             "wait_us": self.wait_us,
             "test": [e.to_dict() for e in self.test],
+            "one": [e.to_dict() for e in self.one],
             "baselines": {
                 name: [e.to_dict() for e in figures] for name, figures in self.baselines.items()
             },
@@ -159,6 +170,7 @@ class Decisions:
                 "median wait of these",
                 "accuracy",
                 "macro F1",
+                "one network for all points: accuracy / F1",
             ),
             *(f"{name.replace('_', ' ')}: accuracy / F1" for name in _BASELINES),
         ]
@@ -172,6 +184,7 @@ class Decisions:
                 _time(point.wait_us),
                 _spread([e.accuracy for e in point.test]),
                 _spread([e.macro_f1 for e in point.test]),
+                _both(point.one),
                 *(_both(point.baselines.get(name, ())) for name in _BASELINES),
             ]
             for point in self.points
@@ -193,13 +206,23 @@ def compare_decisions(
         MissingDependencyError: libpcap, a C compiler or a training library is missing.
     """
     progress = progress or TrainingProgress()
-    written = [FIGURES, REPORT, f"{PLOT}.png", *(_model_name(n) for n in request.packets)]
+    written = [FIGURES, REPORT, f"{PLOT}.png", *map(_model_name, (*request.packets, ALL))]
     with new_directory(request.out, replace=request.replace, written=written) as directory:
         with tempfile.TemporaryDirectory(prefix="n3ic-decision-") as scratch:
             tables, left_out = _metered(request, Path(scratch), progress)
-            points = []
+            seeds = range(request.seed, request.seed + request.seeds)
+            points: list[DecisionPoint] = []
             for n, (table, reached, wait) in tables.items():
-                points.append(_point(request, n, table, reached, wait, directory, progress))
+                own = (table, request.recipe, request.protocol)
+                experiment = Experiment(*own, name="decision", with_baselines=n != ALL)
+                results = [train(replace(experiment, seed=seed), progress) for seed in seeds]
+                results[0].model.save(directory / _model_name(n))
+                if n == ALL:  # the last one
+                    points = [_with_one(request, point, table, results) for point in points]
+                    continue
+                test, names = tuple(r.test for r in results), results[0].baselines
+                others = {name: tuple(r.baselines[name] for r in results) for name in names}
+                points.append(DecisionPoint(n, reached, wait, test, others))
         first = next(iter(tables.values()))[0]
         found = Decisions(
             tuple(points), first.classes, len(first), left_out, request.out, first.synthetic
@@ -215,9 +238,13 @@ def _metered(
     import pyarrow.parquet as pq
 
     read: dict[int, pa.Table] = {}
-    for n in sorted(request.packets, key=lambda n: (n == AT_END, n)):
-        progress.stage(f"metering, decided at {'its end' if n == AT_END else f'packet {n}'}")
-        spec = replace(request.spec, decision=replace(request.spec.decision, packets=n))
+    wanted = sorted(request.packets, key=lambda n: (n == AT_END, n))
+    if request.decision(ALL).schedule:
+        wanted.append(ALL)
+    for n in wanted:
+        where = {AT_END: "its end", ALL: "each of them"}
+        progress.stage(f"metering, decided at {where.get(n, f'packet {n}')}")
+        spec = replace(request.spec, decision=request.decision(n))
         path = scratch / f"{n}.parquet"
         extract(request.captures, path, spec, labels=request.labels, jobs=request.jobs)
         read[n] = pq.read_table(path)
@@ -270,40 +297,37 @@ def _same_flows(
     number = number.append_column("n3ic_row", pa.array(np.arange(len(number))))
     kept = {}
     for n, table in tables.items():
-        joined = table.join(number, list(_KEY), join_type="inner").sort_by("n3ic_row")
+        order = [(x, "ascending") for x in ("n3ic_row", *("packets", "decided")[: 2 * (n == ALL)])]
+        joined = table.join(number, list(_KEY), join_type="inner").sort_by(order)
         kept[n] = joined.drop_columns("n3ic_row").replace_schema_metadata(table.schema.metadata)
     return kept, {reason: count for reason, count in left_out.items() if count}
 
 
-def _point(
+def _with_one(
     request: DecisionRequest,
-    packets: int,
+    point: DecisionPoint,
     table: FlowTable,
-    reached: float,
-    wait_us: float,
-    directory: Path,
-    progress: TrainingProgress,
+    results: Sequence[TrainingResult],
 ) -> DecisionPoint:
-    """Train networks that decide at one packet, one per seed; the first is written."""
-    results: list[TrainingResult] = []
-    for seed in range(request.seed, request.seed + request.seeds):
-        experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")
-        result = train(experiment, progress)
-        if not results:
-            result.model.save(directory / _model_name(packets))
-        results.append(result)
-    names = results[0].baselines
-    return DecisionPoint(
-        packets,
-        reached,
-        wait_us,
-        tuple(r.test for r in results),
-        {name: tuple(r.baselines[name] for r in results) for name in names},
-    )
+    """The point with the figures of networks for all, on the decisions of all test flows.
+
+    A flow that does not reach the point counts with the decision at its end.
+    """
+    one = []
+    for seed, result in enumerate(results, request.seed):
+        test = table.rows(split(table, request.protocol, seed).test)
+        assert test.flow is not None and test.point is not None  # noqa: S101 - it has a schedule
+        here = test.point == point.packets
+        here |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[here])
+        scores = result.test_scores["model"][here]
+        said = scores.argmax(axis=1).astype(np.int64)
+        one.append(evaluate(test.label[here], said, scores, len(table.classes)))
+    return replace(point, one=tuple(one))
 
 
 def _model_name(packets: int) -> str:
-    return "packet-end.n3ic" if packets == AT_END else f"packet-{packets}.n3ic"
+    names = {AT_END: "packet-end.n3ic", ALL: "packets-all.n3ic"}
+    return names.get(packets, f"packet-{packets}.n3ic")
 
 
 def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
@@ -344,6 +368,7 @@ def decision_figure(found: Decisions) -> Figure:
     places = np.arange(len(found.points))
     named: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
         ("binary network", lambda point: point.test),
+        ("one network for all points", lambda point: point.one),
         *((b.replace("_", " "), lambda p, b=b: p.baselines.get(b, ())) for b in _BASELINES),
     ]
     for i, (name, of) in enumerate(named):

@@ -74,6 +74,9 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         }
         importance = {task: of.importance() for task, of in held.items()}
         metrics = metrics_of(case.name, case.group, table, seed, every, repeated, importance)
+        for task, of in held.items():
+            if points := of.by_packet():
+                (metrics[case.group][task] if task else metrics)["by_packet"] = points
         models = _write_models(directory, results)
         if request.config is not None:
             write_atomic(directory / request.config.name, request.config.content)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn import metrics
@@ -135,3 +137,24 @@ def test_figures_are_scikit_learns(classes):
 def test_what_cannot_be_computed_is_none():
     got = evaluate(np.zeros(5, int), np.zeros(5, int), None, 2, unseen=np.zeros(5, bool))
     assert (got.accuracy, got.accuracy_unseen, got.roc_auc) == (1.0, None, None)
+
+
+@pytest.mark.parametrize("protocol", ["random", "partition", "conversation"])
+def test_all_rows_of_a_flow_are_on_one_side_and_classes_keep_their_share(protocol):
+    flows = np.random.default_rng(1).permutation(np.repeat(np.arange(400), 3))
+    every = table(1200, conversations=40)
+    label = (flows % 5 == 0).astype(np.int64)
+    sides = np.where(flows < 300, "train", "test")
+    every = replace(every, flow=flows, label=label, conversation=flows // 4, partition=sides)
+    parts = split(every, protocol, 2)
+    of = [set(flows[rows]) for rows in (parts.train, parts.validation, parts.test)]
+    assert sum(map(len, of)) == len(set().union(*of)) == 400
+    assert len(parts.train) + len(parts.validation) + len(parts.test) == 1200
+    assert abs(label[parts.test].mean() - 0.2) < 0.02
+    assert abs(label[parts.validation].mean() - 0.2) < 0.02
+
+
+def test_flows_of_several_decisions_are_not_split_by_time():
+    every = replace(table(time_order=True), flow=np.arange(1000) // 2)
+    assert "time" not in protocols_of(every)
+    assert "time" in protocols_of(table(time_order=True))

@@ -53,6 +53,14 @@ def random_program(r, registers):
     return tuple(steps)
 
 
+def random_decision(r):
+    """A decision once, again and again, or at some points; each with and without a time."""
+    if r.random() < 0.4:
+        points = sorted(r.sample(range(1, 13), r.randint(1, 5)))
+        return Decision(after=r.choice([0, 1, 7, 20]), schedule=tuple(points))
+    return Decision(r.choice([0, 1, 3, 8]), r.choice([0, 0, 20]), r.random() < 0.5)
+
+
 def random_spec(r):
     key = r.choice(["five-tuple"] * 4 + ["host-pair", "source-host"])
     registers = tuple(random_register(r, i) for i in range(r.randint(1, 24)))
@@ -76,7 +84,7 @@ def random_spec(r):
         cache_flows=r.choice([1, 3, 20, 1000]),
         when_full=r.choice(["evict-oldest", "drop-new"]),
         ends=() if key != "five-tuple" else r.choice([(), ("fin",), ("rst",), ("fin", "rst")]),
-        decision=Decision(r.choice([0, 1, 3, 8]), r.choice([0, 0, 20]), r.random() < 0.5),
+        decision=random_decision(r),
         fragments=r.choice(["by-identification", "aside"]),
         tick_ns=1,
     )

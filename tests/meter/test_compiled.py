@@ -22,6 +22,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.parametrize("after", [0, 1, 7])
+def test_a_schedule_decides_where_the_reference_does(after, equal):
+    decision = Decision(after=after, schedule=(3, 4, 5))
+    spec = replace(standard_spec(), tick_ns=1, decision=decision)
+    rows = equal(spec, 1, random_frames(random.Random(1), 1500))
+    assert {(row[8], row[9]) for row in rows} >= {(4, "packets"), (5, "packets")}
+    assert ("after" in {row[9] for row in rows}) == bool(after)
+
+
 @pytest.mark.parametrize(
     "seed", [pytest.param(i, marks=[pytest.mark.slow] if i > 4 else []) for i in range(8)]
 )

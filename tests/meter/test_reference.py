@@ -164,6 +164,32 @@ def test_a_flow_is_decided_once_or_again_and_again():
 
 
 @pytest.mark.parametrize(
+    ("schedule", "after", "expected"),
+    [
+        ((3, 5), 0, [(3, "packets"), (5, "packets"), (7, "capture")]),
+        ((1,), 0, [(1, "packets"), (7, "capture")]),
+        ((7, 9), 0, [(7, "packets"), (7, "capture")]),
+        ((9,), 0, [(7, "capture")]),
+        # the time comes first, and takes the place of packet 3 alone
+        ((3, 5), 1, [(2, "after"), (5, "packets"), (7, "capture")]),
+        ((3, 5), 2, [(3, "packets"), (5, "packets"), (7, "capture")]),
+        ((9, 10), 4, [(5, "after"), (7, "capture")]),
+        ((1, 2), 4, [(1, "packets"), (2, "packets"), (7, "capture")]),
+    ],
+)
+def test_a_schedule_decides_at_each_of_its_packets_and_at_the_end(schedule, after, expected):
+    decision = Decision(after=after, schedule=schedule)
+    records, _ = run(spec(*N, decision=decision), [packet(t) for t in range(7)])
+    assert [(r.packets, r.decided) for r in records] == expected
+
+
+def test_a_flow_that_ends_at_a_point_is_decided_there_once():
+    packets = [packet(0), packet(1), packet(2, tcp_flags=RST), packet(3)]
+    records, _ = run(spec(*N, decision=Decision(schedule=(2, 3, 4))), packets)
+    assert ends(records) == [(0, 2, "packets"), (0, 3, "rst")]
+
+
+@pytest.mark.parametrize(
     ("when_full", "expected", "evicted", "aside"),
     [
         ("evict-oldest", [(0, 1, "evicted"), (1, 2, "capture"), (2, 1, "capture")], 1, 0),

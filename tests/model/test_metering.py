@@ -40,6 +40,18 @@ def test_it_survives_json():
     assert MeterSpec.from_dict(json.loads(json.dumps(SPEC.to_dict()))) == SPEC
 
 
+def test_a_schedule_survives_json_and_changes_no_other_specification():
+    points = replace(SPEC, decision=Decision(after=9, schedule=(3, 8, 20)))
+    assert MeterSpec.from_json(points.to_json(), "x") == points
+    assert points.to_dict()["decision"]["schedule"] == (3, 8, 20)
+    assert str(points).endswith(
+        "decided at packet 3, at packet 8, at packet 20, after 9e-06 s, at the end, "
+        "idle time-out 60 s"
+    )
+    # the digest that SPEC had before there were schedules
+    assert SPEC.digest == "88383ee3befdcf14c4f8eebcb079e8c511cdb0ec5f6b0ce2b4dfc1a0cb1de037"
+
+
 def test_meters_agree_where_they_compute_the_features_that_count_alike():
     alone = SPEC.only(["mean"])
     assert alone.feature_names == ["mean"]
@@ -133,6 +145,11 @@ def refused(make):
         (lambda v: Window("w", v, ("source",)), (1, 65536), (0, 65537)),
         (lambda v: Decision(packets=v), (0, 2**48 - 1), (-1, 2**48)),
         (lambda v: Decision(after=v), (0, 2**48 - 1), (-1, 2**48)),
+        (lambda v: Decision(schedule=(v,)), (1, 2**48 - 1), (-1, 0, 2**48)),
+        (lambda v: Decision(schedule=(3, v)), (4,), (3, 2)),
+        (lambda v: Decision(schedule=tuple(range(1, v + 1))), (0, 1, 16), (17,)),
+        (lambda v: Decision(v, schedule=(3,)), (0,), (1,)),
+        (lambda v: Decision(repeat=v, schedule=(3,)), (False,), (True,)),
         (lambda v: replace(SPEC, idle_timeout=v), (1, 2**48 - 1), (0, 2**48)),
         (lambda v: replace(SPEC, active_timeout=v), (0, 2**48 - 1), (-1, 2**48)),
         (lambda v: replace(SPEC, cache_flows=v), (1, 2**24), (0, 2**24 + 1)),

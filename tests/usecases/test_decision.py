@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from n3ic.cli.decide import _packets
+from n3ic.cli.data import packets_of
 from n3ic.cli.main import command_line
 from n3ic.datasets.upc_aau import DATASET
 from n3ic.errors import DataError, UsageError
@@ -64,6 +64,21 @@ def test_points_are_of_the_same_flows_and_later_ones_wait_longer(found):
     assert any(reason.startswith("a class of fewer than 40") for reason in found.left_out)
 
 
+def test_one_network_for_all_points_is_tested_on_the_same_flows(found, capture):
+    figures = json.loads((found.path / "decision.json").read_bytes())
+    for point, said in zip(found.points, figures["points"], strict=True):
+        (one,), (own,) = point.one, point.test
+        # each flow counts once at each point, where it has ended before with its last decision
+        assert np.sum(one.confusion, axis=1).tolist() == np.sum(own.confusion, axis=1).tolist()
+        assert said["one"][0]["accuracy"] == one.accuracy > 0.5
+    model = BinaryModel.load(found.path / "packets-all.n3ic")
+    assert model.meter is not None
+    assert model.meter.decision.schedule == (1, 4)
+    assert "one network for all points" in (found.path / "decision.md").read_text()
+    rows = predict_capture(model, capture / "packets_default.pcap", None).rows
+    assert rows > 2 * found.flows
+
+
 def test_networks_are_written_and_decide_there(found, capture):
     for point in found.points:
         model = BinaryModel.load(found.path / f"packet-{point.name}.n3ic")
@@ -104,10 +119,10 @@ def test_a_flow_that_is_not_everywhere_the_same_is_left_out():
 
 
 def test_what_cannot_be_asked_for():
-    assert _packets("1, 8,end") == (1, 8, AT_END)
+    assert packets_of("1, 8,end") == (1, 8, AT_END)
     for text in ("0", "", "1,,2", "-1", "x", "1.5", "\u0663"):
         with pytest.raises(UsageError, match="numbers from 1 and 'end' expected"):
-            _packets(text)
+            packets_of(text)
 
 
 def test_the_command_prints_what_it_wrote(capture, tmp_path):

@@ -246,11 +246,6 @@ static inline uint32_t policy_of(const struct flow *f) {
 
 /* --- counting -------------------------------------------------------------------------------- */
 
-/* Whether a value has come to its limit; 0 is no limit. */
-static inline int reached(uint64_t value, uint64_t limit) {
-    return limit && value >= limit;
-}
-
 #if METER_REGISTERS > 32
 /* Global, so that the verifier follows so many branches once, and not once for each way to them. */
 __attribute__((noinline)) int update(struct flow_state *s, const struct packet *p, int forward,
@@ -275,11 +270,9 @@ static inline void decide(struct flow *f, const struct key *k, const struct pack
     } else if (f->fins == 3) {
         f->closed = 1;
         why = BY_FIN;
-    } else if (f->decided && !METER_DECIDE_AGAIN) {
-        return;
-    } else if (reached(f->packets - f->decided_packets, METER_DECIDE_PACKETS)) {
+    } else if (flow_by_packets(f->packets, f->packets - f->decided_packets, f->decided)) {
         why = BY_PACKETS;
-    } else if (reached(now - f->decided_time, METER_DECIDE_AFTER)) {
+    } else if (flow_by_time(now - f->decided_time, f->decided)) {
         why = BY_AFTER;
     } else {
         return;

@@ -75,7 +75,7 @@ def idle_policies(texts: Sequence[str], model: BinaryModel) -> tuple[str, ...]:
     found: list[str] = []
     if spec is None:
         return ()
-    early = spec.decision.packets or spec.decision.after
+    early = spec.decision.schedule or spec.decision.packets or spec.decision.after
     ends = " and ".join(end.upper() for end in spec.ends)
     for text in texts:
         verdict, action, _ = policy(text, model.classes)

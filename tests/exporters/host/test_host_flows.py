@@ -172,6 +172,19 @@ def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
 
 
+def test_a_schedule_decides_as_every_other_way(compiler: build.CCompiler, tmp_path: Path) -> None:
+    model = metered_network(small_spec(decision=Decision(after=60, schedule=(3, 4))))
+    program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
+    found = set()
+    for made in fuzz_captures(model.meter, 5, 1500):
+        (tmp_path / made.name).write_bytes(made.data)
+        check_capture(program, model, tmp_path / made.name, tmp_path)
+        rows = csv.DictReader(io.StringIO(run(program, tmp_path / made.name)[1].decode()))
+        found |= {(row["decided"], row["packets"]) for row in rows}
+    assert {n for why, n in found if why == "packets"} == {"3", "4"}
+    assert {n for why, n in found if why == "after"} == {"2"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["host-pair", "source-host"])
 def test_other_keys_and_rules(

@@ -122,6 +122,22 @@ def test_the_meter_of_a_data_set_is_exact():
         assert len(replayed(programs, model, traffic(spec, 600, seed=1))) > 10
 
 
+@pytest.mark.parametrize("after", [0, 20])
+def test_a_schedule_decides_where_the_reference_meter_does(after):
+    """At some packets and at the end; a time takes the place of the first of them."""
+    decision = Decision(after=after, schedule=(3, 5, 6, 40))
+    spec = replace(
+        standard_spec(), tick_ns=1, cache_flows=4000, idle_timeout=2000, decision=decision
+    )
+    model = network(spec)
+    with load(model) as programs:
+        events = replayed(programs, model, random_frames(random.Random(8), 400))
+    found = {(int(e["why"]), int(e["packets"])) for e in events}
+    assert {(0, 5), (0, 6)} <= found  # by packets
+    assert ({1} <= {why for why, _ in found}) == bool(after)
+    assert (0, 3) in found
+
+
 @pytest.mark.parametrize("name", ["443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap"])
 def test_captures_are_exact(loaded, real_data, name):
     model, programs = loaded

@@ -540,6 +540,23 @@ def test_such_a_policy_does_as_it_was_told(link, tmp_path, clang):
     assert status(Interface.named(one)).slots[0].decided > 0
 
 
+def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang):
+    one, other = link
+    model = network(standard_spec(schedule=(3, 5)))
+    export(model, "xdp", tmp_path / "export", verify=False)
+    said = n3ic("load", one, tmp_path / "export", *(f"--policy={v}=drop" for v in "abc"))
+    assert "policy" not in said
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
+        sniffer.bind((one, 0x0800))
+        sniffer.settimeout(2)
+        send(other, [frame(7)] * 6 + [frame(8)])
+        ports = [int.from_bytes(sniffer.recv(200)[34:36], "big") for _ in range(3)]
+    assert ports == [7, 7, 8]
+    assert status(Interface.named(one)).ends == {"packets": 2}  # at packets 3 and 5
+    events = [json.loads(t) for t in n3ic("watch", one, "--flows", 2, "--json").splitlines()]
+    assert [event["packets"] for event in events] == [3, 5]
+
+
 def test_a_program_that_somebody_took_away_is_said_and_forgotten(link, exported):
     one, _ = link
     n3ic("load", one, exported)
