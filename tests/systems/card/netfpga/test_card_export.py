@@ -117,7 +117,7 @@ def test_executors_are_shared_only_as_far_as_their_time_goes(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("flow", "said"),
     [
-        ('{ join = "both", branches = [["a0"], ["a1"]] }, "a2"', "'alpha/a2' behind network"),
+        ('{ join = "both", branches = [["a0"], ["a1"]] }, "a2"', "'alpha/a2' after network"),
         (
             '{ join = "both", branches = [["a0"], '
             '[{ join = "both", branches = [["a1"], ["a2"]] }]] }',
