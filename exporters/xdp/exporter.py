@@ -229,7 +229,7 @@ class XdpExporter(Exporter):
             if table == "buckets":
                 item, name = bucket_type(model.meter).itemsize, f"buckets of {WAYS} flows"
             else:
-                item, name = KEY.itemsize + flow_type(model.meter).itemsize, "flows, with keys"
+                item, name = 2 * KEY.itemsize + flow_type(model.meter).itemsize, "flows, with keys"
             entries = table_entries(table, model.meter.cache_flows)
             told = f"{item:,} bytes for each of {entries:,} {name}"
             figures.append(Figure("memory.flows", item * entries, "byte", "measured", told))

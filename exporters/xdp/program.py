@@ -108,7 +108,6 @@ class MeterPrograms(libbpf.Closing):
             )
         self.program = attached or self.object.programs[METER]
         self.maps = self.object.maps
-        self._flow = layout.flow_type(spec)
         self._event = layout.event_type(spec, structure)
         self._ring = libbpf.RingBuffer(self.maps["events"])
         if before is None:
@@ -166,7 +165,7 @@ class MeterPrograms(libbpf.Closing):
         classes = self.structure.classes
         others = {"shunted": classes, "undecided": classes + 1, "aside": classes + 2}
         index = verdict if isinstance(verdict, int) else others[verdict]
-        value = np.array([(ACTIONS.index(action), argument)], dtype=layout.POLICY)
+        value = np.array([(ACTIONS.index(action), argument, 0, 0, 0)], dtype=layout.POLICY)
         self.maps["policies"].update(index, value.tobytes())
 
     # --- flows ---------------------------------------------------------------------------------
@@ -190,8 +189,8 @@ class MeterPrograms(libbpf.Closing):
             buckets = np.frombuffer(b"".join(v for _, v in items), dtype=kind)
             slots = buckets["slot"][buckets["tag"] != 0]
             return slots["key"], slots["flow"]
-        keys = np.frombuffer(b"".join(k for k, _ in items), dtype=layout.KEY)
-        return keys, np.frombuffer(b"".join(v for _, v in items), dtype=self._flow)
+        slots = np.frombuffer(b"".join(v for _, v in items), dtype=layout.slot_type(self.spec))
+        return slots["key"], slots["flow"]
 
     def end_idle(self, now: int) -> int:
         """End flows that exceed the idle timeout, the one idle for longest first.
