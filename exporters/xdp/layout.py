@@ -65,7 +65,7 @@ USES = ("any", "tuples", "allowed", "listed", "hosts", "prefixes")
 GUARD = np.dtype(
     [
         *((name, np.uint32) for name in ("busy", "pad")),
-        *((name, np.uint64) for name in ("blocked", "soonest", "tidied")),
+        *((name, np.uint64) for name in ("blocked", "tidied")),
     ]
 )
 CONFIG = np.dtype(

@@ -215,8 +215,7 @@ enum use { USE_ANY, USE_TUPLES, USE_ALLOWED, USE_LISTED, USE_HOSTS, USE_PREFIXES
 struct guard {
     uint32_t busy; /* a CPU is at it */
     uint32_t pad;
-    uint64_t blocked; /* hosts that are kept from the stack; some may have expired */
-    uint64_t soonest; /* when the first of them expires */
+    uint64_t blocked; /* hosts that are kept from the stack, with some that expired */
     uint64_t tidied;  /* when what had expired was last forgotten */
 };
 

@@ -11,7 +11,7 @@
 #include "maps.h"
 
 #define SECOND_NS 1000000000ull
-#define BETWEEN_CLEANS (SECOND_NS / 10 / METER_TICK_NS)
+#define BETWEEN_TIDIES (SECOND_NS / 10 / METER_TICK_NS)
 #define NESTED 4 /* prefixes of one address that may have expired before one that holds is missed  \
                   */
 #define TRIES 8  /* at a word that other CPUs change, too */
@@ -174,27 +174,26 @@ __attribute__((noinline)) int judge(const struct packet *p, const struct key *k,
 /* --- what decisions put there ---------------------------------------------------------------- */
 
 struct tidying {
-    uint64_t now, weight, soonest;
+    uint64_t now, weight;
 };
 
 static int tidy_one(void *map, const struct subject *key, struct verdict *v, struct tidying *t) {
-    if (v->until <= t->now) {
+    if (v->until <= t->now)
         bpf_map_delete_elem(map, key);
-    } else {
+    else
         t->weight += v->weight;
-        if (v->until < t->soonest)
-            t->soonest = v->until;
-    }
     return 0;
 }
 
-/* Forgets what has expired, and counts the blocked hosts again. */
+/*
+ * Forgets what has expired, and counts the blocked hosts again: the kernel and user space take
+ * verdicts out without a word.
+ */
 static inline void tidy(struct guard *g, uint64_t now) {
-    struct tidying t = {.now = now, .soonest = FOR_EVER};
+    struct tidying t = {.now = now};
 
     bpf_for_each_map_elem(&hosts, tidy_one, &t, 0);
     g->blocked = t.weight;
-    g->soonest = t.soonest;
     g->tidied = now;
 }
 
@@ -214,8 +213,8 @@ static inline int put_source(struct guard *g, const struct config *limits, const
     const struct verdict *old = bpf_map_lookup_elem(&hosts, x);
 
     held = old ? old->weight : 0;
-    if (v->weight && g->blocked - held + v->weight > most && now >= g->soonest &&
-        now - g->tidied >= BETWEEN_CLEANS) {
+    if (v->weight && g->blocked - held + v->weight > most &&
+        now - g->tidied >= BETWEEN_TIDIES) {
         tidy(g, now);
         old = bpf_map_lookup_elem(&hosts, x);
         held = old ? old->weight : 0;
@@ -227,8 +226,6 @@ static inline int put_source(struct guard *g, const struct config *limits, const
     if (bpf_map_update_elem(&hosts, x, v, BPF_ANY))
         return 0;
     g->blocked += v->weight - held;
-    if (v->until < g->soonest)
-        g->soonest = v->until;
     return 1;
 }
 

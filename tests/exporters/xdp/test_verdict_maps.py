@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts that outlive flows, and the budget of new flows, against their model in Python."""
+
+import ipaddress
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from metering import load, network
+from verdict_model import Held, VerdictModel
+
+from n3ic.exporters.xdp import verdicts
+from n3ic.exporters.xdp.replay import replay, replayable, traffic
+from n3ic.exporters.xdp.verdicts import Limits, rate
+from n3ic.meter.packet import LINK_ETHERNET, parse
+from n3ic.meter.reference import ReferenceMeter
+from n3ic.meter.standard import standard_spec
+
+DROP, PASS = 1, 2
+SPEC = standard_spec(packets=4)
+SECOND = 10**9 // SPEC.tick_ns
+CUT = ("IP header cut short", "ports cut short")
+OTHERS = {-1: "shunted"}
+COUNTED = (
+    "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
+)  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("clang", "kernel")
+
+
+@pytest.fixture(scope="module")
+def image(clang, kernel):
+    """The program of either table; scores that are close are shunted."""
+    from n3ic.exporters.xdp import source
+    from n3ic.exporters.xdp.network.structure import structure_of
+
+    structure = structure_of([network(SPEC, shunt=2)])
+    return {
+        table: source.compiled(
+            source.meter_program(SPEC, structure, per_cpu=False, table=table), source.METER
+        )
+        for table in source.TABLES
+    }
+
+
+def reference(model, maps, frames):
+    """Action of each frame, and the records of all flows that are metered."""
+    meter, actions, records = ReferenceMeter(SPEC), [], []
+
+    def told(found, now):
+        for record in found:
+            inputs = {n: np.array([v]) for n, v in record.features.items()}
+            scores = model.infer(model.encode(inputs)).scores
+            verdict = int(model.verdicts(scores)[0])
+            records.append((record, verdict))
+            maps.enact(record.key, verdict, now)
+            verdict_of[record.number] = verdict
+
+    verdict_of = {}
+    for frame in frames:
+        packet = parse(LINK_ETHERNET, *frame)
+        if isinstance(packet, str):
+            actions.append("aside")
+            continue
+        now = meter._clock = max(meter._clock, packet.time)
+        told(list(meter._expire(now)), now)
+        joined = meter._join_fragment(packet)
+        judged = maps.judge(joined or packet, now)
+        if judged == "drop":
+            actions.append("drop")
+            continue
+        key = joined and meter._key(joined)
+        if key and meter._find(key)[0] is None and judged != "pass":
+            if not maps.may_begin(packet, now):
+                actions.append("excess")
+                continue
+        told(list(meter.count(packet)), now)
+        flow = meter._find(key)[0] if key else None
+        verdict = verdict_of.get(flow.number, "undecided") if flow else "aside"
+        actions.append("pass" if judged else verdict)
+    for record in meter.finish():
+        told([record], record.last)
+    return actions, records
+
+
+def policy_result(maps, action, counters):
+    """What is done with a packet whose flow has a verdict."""
+    if action in ("drop", "pass"):
+        return DROP if action == "drop" else PASS
+    name, *_ = maps.policies.get(OTHERS.get(action, action), maps.policies.get(action, ("pass",)))
+    if name != "drop":
+        return PASS
+    counters["spared" if maps.limits.dry_run else "dropped"] += 1
+    return PASS if maps.limits.dry_run else DROP
+
+
+def check(image, table, seed, limits, policies, allowed=(), listed=()):
+    """Run frames through program and model, and compare all that can be seen."""
+    model = network(SPEC, shunt=2)
+    maps = VerdictModel(limits, {**policies, -1: policies.get("shunted", ("pass", 0, "none", 0))},
+                        SPEC.tick_ns)  # fmt: skip
+    frames = [f for f in replayable(traffic(SPEC, 600, seed=seed)) if sound(f)]
+    with load(model, image=image[table], table=table, limits=limits, flows=256) as programs:
+        for verdict, (action, argument, scope, ttl) in policies.items():
+            programs.set_policy(verdict, action, argument, scope=scope, ttl=ttl)
+        for text, until in allowed:
+            where = verdicts.target(text, SPEC)
+            verdicts.put(programs.maps, where, "allow", 0, 0, until)
+            maps.allowed[ipaddress.ip_network(text)] = held("allow", 0, until)
+        for text, action, argument, until in listed:
+            where = verdicts.target(text, SPEC)
+            verdicts.put(programs.maps, where, action, argument, 0, until)
+            maps.listed[ipaddress.ip_network(text)] = held(action, argument, until)
+        wanted, records = reference(model, maps, frames)
+        results = []
+        events = replay(
+            programs, frames, lambda f: results.append(programs.program.test_run(f).result)
+        )
+        counters = programs.counters()
+        shown = verdicts.entries(programs.maps, 0, SPEC.tick_ns, {})
+        guard = int.from_bytes(programs.maps["guards"].lookup(0)[8:16], "little")
+    dropped = Counter()
+    assert results == [policy_result(maps, a, dropped) for a in wanted]
+    assert [(r.number, r.packets, r.registers, tuple(r.features.values()), v) for r, v in records
+            ] == [
+        (int(e["number"]), int(e["packets"]), tuple(e["registers"].tolist()),
+         tuple(e["features"].tolist()), int(e["verdict"])) for e in events
+    ]  # fmt: skip
+    assert {n: counters[n] for n in COUNTED} == {n: (maps.counters + dropped)[n] for n in COUNTED}
+    assert guard == maps.blocked <= limits.max_blocked
+    for name, wants in (("allowed", maps.allowed), ("listed", maps.listed)):
+        assert {e.target: e.packets for e in shown[name]} == {
+            short(n): h.packets for n, h in wants.items()
+        }
+    found = {e.target: e.packets for e in shown["decided"] if "-" not in e.target}
+    assert found == {short(n): h.packets for n, h in maps.sources.items()}
+    flows = sorted(e.packets for e in shown["decided"] if "-" in e.target)
+    assert flows == sorted(h.packets for h in maps.flows.values())
+    return Counter(maps.counters) + dropped
+
+
+def sound(frame):
+    """Whether a frame is no cut one whose addresses are there: the model takes whole packets."""
+    packet = parse(LINK_ETHERNET, *frame)
+    return not isinstance(packet, str) or packet not in CUT
+
+
+def held(action, argument, until):
+    return Held(action, argument, float("inf") if until is None else until)
+
+
+def short(name):
+    return str(name.network_address if name.prefixlen == name.max_prefixlen else name)
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, seed):
+    """Random policies of every scope, allowed and listed sources that expire, few hosts."""
+    r = random.Random(seed)
+    choices = [
+        ("drop", 0), ("rate-limit", rate(r.choice([1, 3]))[0]), ("mark", 7), ("pass", 0),
+    ]  # fmt: skip
+    policies = {
+        verdict: (*r.choice(choices), r.choice(["none", "flow", "host", "prefix"]),
+                  r.randrange(1, 20 * SECOND))
+        for verdict in (0, 1, 2, "shunted")
+    }  # fmt: skip
+    policies = {v: ("drop", *p[1:]) if p[0] == "rate-limit" and p[2] == "none" else p
+                for v, p in policies.items()}  # fmt: skip
+    limits = Limits(max_blocked=r.choice([1, 2, 300]), prefix_bits=(30, 126))
+    end = 400 * SECOND
+    counted = check(
+        image, table, seed, limits, policies,
+        allowed=[("10.0.0.0/24", end // 4), ("::a00:1", end // 2), ("10.0.0.2", end // 2)],
+        listed=[("10.0.0.0/30", "rate-limit", rate(2)[0], end // 2),
+                ("10.0.0.3", "drop", 0, end // 3), ("::/64", "drop", 0, end // 8)],
+    )  # fmt: skip
+    assert counted["allowed"] and counted["blocked"]
+
+
+def test_a_ceiling_holds_and_room_comes_back(image):
+    policies = {v: ("drop", 0, "host", 3 * SECOND) for v in (0, 1, 2)}
+    counted = check(image, "buckets", 5, Limits(max_blocked=2), policies)
+    assert counted["refused"] > 5 and counted["verdicts"] > 20
+
+
+def test_a_dry_run_counts_and_drops_nothing(image):
+    policies = {v: ("drop", 0, "host", 9 * SECOND) for v in (0, 1, 2, "shunted")}
+    counted = check(image, "buckets", 6, Limits(dry_run=True), policies)
+    assert counted["spared"] > 100
+    assert not counted["blocked"] + counted["dropped"]
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+def test_a_source_begins_only_so_many_flows(image, table):
+    policies = {"excess": ("drop", 0, "none", 0)}
+    counted = check(image, table, 7, Limits(new_flows=1), policies, allowed=[("10.0.0.3", None)])
+    assert counted["excess"] > 20
