@@ -47,9 +47,7 @@ PREFIX = np.dtype(
         ("address", np.uint8, 16),
     ]
 )
-SUBJECT = np.dtype(
-    [("address", np.uint8, 16), ("bits", np.uint32), ("address_bytes", np.uint32)]
-)
+SUBJECT = np.dtype([("address", np.uint8, 16), ("bits", np.uint32), ("address_bytes", np.uint32)])
 VERDICT = np.dtype(
     [
         *((name, np.uint64) for name in ("until", "since", "packets", "full_ns")),

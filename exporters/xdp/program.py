@@ -107,9 +107,7 @@ class MeterPrograms(libbpf.Closing):
             self.object = libbpf.BpfObject(
                 image,
                 name,
-                entries={}
-                if before
-                else {"flows": entries, "tuples": verdicts, "hosts": verdicts},
+                entries={} if before else {"flows": entries, "tuples": verdicts, "hosts": verdicts},
                 values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
                 without=(METER, PASS, *(() if ending else (END,))) if attached else (),
@@ -270,6 +268,10 @@ class MeterPrograms(libbpf.Closing):
             else:
                 out[name] = int(value)
         return out
+
+    def blocked_hosts(self) -> int:
+        """Number of hosts that decisions keep away, with some that expired just now."""
+        return int(np.frombuffer(self.maps["guards"].lookup(0) or b"", layout.GUARD)["blocked"][0])
 
     def held(self) -> int:
         """Number of flows in the table; approximate under traffic."""

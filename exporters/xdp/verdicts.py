@@ -107,7 +107,7 @@ def target(text: str, spec: MeterSpec) -> Target:
                 raise UsageError(f"{text}: that is every address; give a longer prefix")
             return Target(str(network), _prefix_key(network), False, network.prefixlen)
         ends = [ipaddress.ip_address(match[i].strip("[]")) for i in (1, 3)]
-        protocol = _PROTOCOLS.get(match[5].lower(), None) or int(match[5])
+        protocol = _PROTOCOLS.get(match[5].lower()) or int(match[5])
     except ValueError as error:
         raise UsageError(f"{text!r}: {error}; {_FORMS}") from error
     ports = [int(match[i]) for i in (2, 4)]

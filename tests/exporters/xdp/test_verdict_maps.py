@@ -4,7 +4,6 @@
 import ipaddress
 import random
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,10 +71,10 @@ def reference(model, maps, frames):
             actions.append("drop")
             continue
         key = joined and meter._key(joined)
-        if key and meter._find(key)[0] is None and judged != "pass":
-            if not maps.may_begin(packet, now):
-                actions.append("excess")
-                continue
+        new = key and meter._find(key)[0] is None
+        if new and judged != "pass" and not maps.may_begin(packet, now):
+            actions.append("excess")
+            continue
         told(list(meter.count(packet)), now)
         flow = meter._find(key)[0] if key else None
         verdict = verdict_of.get(flow.number, "undecided") if flow else "aside"
@@ -182,13 +181,13 @@ def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, see
 
 
 def test_a_ceiling_holds_and_room_comes_back(image):
-    policies = {v: ("drop", 0, "host", 3 * SECOND) for v in (0, 1, 2)}
+    policies = dict.fromkeys((0, 1, 2), ("drop", 0, "host", 3 * SECOND))
     counted = check(image, "buckets", 5, Limits(max_blocked=2), policies)
     assert counted["refused"] > 5 and counted["verdicts"] > 20
 
 
 def test_a_dry_run_counts_and_drops_nothing(image):
-    policies = {v: ("drop", 0, "host", 9 * SECOND) for v in (0, 1, 2, "shunted")}
+    policies = dict.fromkeys((0, 1, 2, "shunted"), ("drop", 0, "host", 9 * SECOND))
     counted = check(image, "buckets", 6, Limits(dry_run=True), policies)
     assert counted["spared"] > 100
     assert not counted["blocked"] + counted["dropped"]
