@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -212,8 +213,13 @@ def opened(
     spec = compiled[0].meter
     if spec is None:
         raise UsageError(f"{interface.folder}: damaged; unload and load again")
+    try:
+        program = program_by_id(record.program_id)
+    except BpfError:
+        _attached(interface)  # says so where the interface or its program went meanwhile
+        raise
     with (
-        program_by_id(record.program_id) as program,
+        program,
         MeterPrograms(
             image,
             OBJECT,
@@ -244,13 +250,16 @@ def _query(interface: Interface) -> AttachedProgram | None:
         UsageError: the interface is gone.
     """
     try:
-        return query(interface.index)
-    except BpfError as error:
-        if error.number != errno.ENODEV:
+        found = query(interface.index)
+        if found is None:
+            socket.if_indextoname(interface.index)
+    except (OSError, BpfError) as error:
+        if isinstance(error, BpfError) and error.number != errno.ENODEV:
             raise
         raise UsageError(
             f"{interface.name}: the interface is gone, and its program with it"
         ) from error
+    return found
 
 
 def residents(interface: Interface, programs: MeterPrograms) -> dict[int, BinaryModel]:

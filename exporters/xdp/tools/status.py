@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
@@ -141,6 +142,7 @@ def status_of(
         if name.startswith("decided: ") and count
     }
     config = programs.config()
+    of_verdicts: dict[str, Any] = {name: counters[name] for name in _VERDICT_COUNTERS}
     made = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
@@ -165,7 +167,7 @@ def status_of(
         blocked_hosts=programs.blocked_hosts(),
         max_blocked=int(config["max_blocked"]),
         dry_run=bool(config["dry_run"]),
-        **{name: counters[name] for name in _VERDICT_COUNTERS},
+        **of_verdicts,
     )
     return replace(made, alarms=dict(alarms(made)))
 

@@ -288,7 +288,8 @@ def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path,
         return
     assert found.undecided >= 1000 - 64
     assert "ALARM" in n3ic("status", one) and "--table buckets" in found.alarms["undecided"]
-    command = [*N3IC, "xdp", "watch", one, "--json", "--seconds", "0.5"]
+    send(other, [frame(2000)] * 4)
+    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "1"]
     watched = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     assert "ALARM" in watched.stderr and "undecided" in watched.stderr
 
@@ -328,7 +329,7 @@ def test_events_tell_when_and_where(link, exported, models):
     for flow in flows.values():
         assert flow["interface"] == one
         assert before - 1 < flow["first"] <= flow["last"] <= flow["decided"] < time.time() + 1
-        assert list(flow["features"]) == models[0].meter.feature_names
+        assert {*flow["features"]} == {*models[0].meter.feature_names}
         columns = {name: [value] for name, value in flow["features"].items()}
         scores = models[0].infer(models[0].encode(columns)).scores
         assert scores[0].tolist() == flow["scores"]
@@ -355,19 +356,18 @@ def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, co
         if command == "serve":
             watch.stderr.readline()
         else:
-            send(f"{one}y", [frame(1)] * 4)
-            subprocess.run(["ip", "link", "set", extra, "up"], check=True)
-            subprocess.run(["ip", "link", "set", f"{one}y", "up"], check=True)
+            for name in (extra, f"{one}y"):
+                subprocess.run(["ip", "link", "set", name, "up"], check=True)
             send(f"{one}y", [frame(2)] * 4)
             watch.stdout.readline()  # it watches
     finally:
         subprocess.run(["ip", "link", "del", extra], check=True)
     _, error = watch.communicate(timeout=30)
     assert error.strip().splitlines()[-1] == (
-        f"n3ic: {extra}: the interface is gone, and its program with it"
+        f"n3ic: error: {extra}: the interface is gone, and its program with it"
     )
     assert "Traceback" not in error
-    assert watch.returncode == 1
+    assert watch.returncode == 2
     n3ic("unload", one)
 
 
