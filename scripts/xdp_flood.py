@@ -113,7 +113,7 @@ def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: 
         sent = 0
         for start in range(0, end_ns, SLICE_NS):
             while following is not None and following[0] < start + SLICE_NS:
-                time, frame = following
+                _, frame = following
                 tick = (START_NS + start) // SPEC.tick_ns
                 programs.program.test_run(programs.replayed(frame, len(frame), tick))
                 key = frame[26:38]
