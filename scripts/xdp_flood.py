@@ -39,6 +39,7 @@ WAYS: tuple[tuple[str, Table, int, int], ...] = (
     ("before: lru, 65,536 flows", "lru", 65_536, 0),
     ("buckets, 65,536 flows", "buckets", 65_536, 0),
     ("now: buckets, 65,536 flows, 1,000 new flows a source", "buckets", 65_536, 1000),
+    ("now with --new-flows 100", "buckets", 65_536, 100),
     ("now with --flows 524288", "buckets", 524_288, 1000),
 )
 
