@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 COMMANDS = typer.Typer(
-    help="Meter, network and verdict in the Linux kernel: load, watch, update, unload.",
+    help="Meter, network and verdict in the Linux kernel: load, watch, block, update, unload.",
     no_args_is_help=True,
     rich_help_panel="Deploy",
 )
@@ -24,7 +24,9 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 @COMMANDS.command()
 def load(
     interface: InterfaceName,
-    export: Annotated[Path, typer.Argument(help="Written by `n3ic export --target xdp`.")],
+    export: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="Written by `n3ic export --target xdp`.")
+    ],
     mode: Annotated[
         str, typer.Option(help="auto, native (in the driver), generic (in the stack) or offload.")
     ] = "auto",
@@ -34,8 +36,9 @@ def load(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Action by verdict (a class, shunt, undecided, aside): VERDICT=pass, drop, "
-            "interface:NAME, socket:QUEUE, cpu:N or mark:N."
+            help="Action by verdict (a class, shunt, undecided, aside, excess): VERDICT=pass, "
+            "drop, interface:NAME, socket:QUEUE, cpu:N or mark:N; or, for later packets too, "
+            "VERDICT=block:host,ttl=60 (flow, host, prefix:24; rate-limit:N,for=host)."
         ),
     ] = None,
     rule: Annotated[
@@ -46,6 +49,31 @@ def load(
         ),
     ] = None,
     slot: Annotated[int, typer.Option(help="Slot of this model; flows without a rule use it.")] = 0,
+    flows: Annotated[
+        int | None, typer.Option(help="Flows that the table is made for.", min=1, max=1 << 26)
+    ] = None,
+    memory: Annotated[
+        str, typer.Option(help="Memory of the flow table, such as 64M, in place of --flows.")
+    ] = "",
+    new_flows: Annotated[
+        int,
+        typer.Option(
+            help="Flows that a source may begin per second; packets of more are put aside as "
+            "excess. 0: no limit.",
+            min=0,
+            max=10**9,
+        ),
+    ] = 1000,
+    max_blocked: Annotated[
+        int, typer.Option(help="Hosts that decisions block at one time, at most.", min=0)
+    ] = 1024,
+    verdicts: Annotated[
+        int,
+        typer.Option(help="Room for verdicts by decisions; the least used go.", min=2, max=1 << 24),
+    ] = 16_384,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count verdicts and policies, and pass every packet.")
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Attach the program of an export to an interface."""
@@ -57,12 +85,15 @@ def load(
     from n3ic.exporters.xdp.libbpf import AttachMode
     from n3ic.exporters.xdp.tools.deployment import load as attach
     from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.exporters.xdp.verdicts import Limits
 
     modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
     if mode not in modes:
         raise UsageError(f"--mode {mode!r}: expected one of {', '.join(modes)}")
     if clock not in ("kernel", "coarse"):
         raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
+    if memory and flows is not None:
+        raise UsageError("--flows and --memory both give the table's size: expected one of them")
     loaded = attach(
         Interface.named(interface),
         export,
@@ -71,17 +102,22 @@ def load(
         policies=policy or (),
         rules=rule or (),
         otherwise=slot,
+        limits=Limits(dry_run, max_blocked, new_flows=new_flows),
+        room=verdicts,
+        flows=flows,
+        memory=_bytes(memory) if memory else None,
     )
     if loaded.note:
         print_note(loaded.note)
-    for line in loaded.idle:
-        print_note(line)
+    if dry_run:
+        print_note(f"{interface}: dry run: verdicts are counted, and every packet passes")
     if json:
         print_json(asdict(loaded.record))
     else:
         record = loaded.record
         print_result(
-            f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}"
+            f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}, "
+            f"room for {loaded.flows:,} flows"
         )
         print_result(
             f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
@@ -89,9 +125,21 @@ def load(
         )
 
 
+def _bytes(text: str) -> int:
+    """A number of bytes as typed: 64M, 1G, 65536."""
+    import re
+
+    from n3ic.errors import UsageError
+
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    if not found or not int(found[1]):
+        raise UsageError(f"--memory {text!r}: expected a number of bytes such as 64M or 1G")
+    return int(found[1]) << 10 * " KMG".index(found[2] or " ")
+
+
 @COMMANDS.command()
 def status(interface: InterfaceName, json: JsonFlag = False) -> None:
-    """Show flows, verdicts, margins, drift against the training rows, and ignored packets."""
+    """Show flows, verdicts, margins, drift, what was dropped or put aside, and alarms."""
     from n3ic.cli.console import print_json
     from n3ic.exporters.xdp.tools.program_record import Interface
     from n3ic.exporters.xdp.tools.status import status as read
@@ -125,7 +173,9 @@ def watch(
 @COMMANDS.command()
 def update(
     interface: InterfaceName,
-    model: Annotated[Path, typer.Argument(help="A model file, a run or an export directory.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model file, a run or an export directory.")
+    ],
     slot: Annotated[
         int | None, typer.Option(help="Slot to update; default: that of flows without a rule.")
     ] = None,
@@ -149,6 +199,87 @@ def update(
     if done.note:
         print_note(f"{interface}: {done.note}")
     print_result(f"{interface}: slot {done.slot} holds {network.name} {network.digest[:12]}")
+
+
+WHAT = (
+    "An address (192.0.2.1), a prefix (192.0.2.0/24), or a flow "
+    "(192.0.2.1:1234-198.51.100.2:80/tcp)."
+)
+What = Annotated[str, typer.Argument(metavar="WHAT", help=WHAT)]
+Ttl = Annotated[
+    float | None, typer.Option(help="Seconds for which it holds; default: until taken off.", min=0)
+]
+
+
+@COMMANDS.command()
+def block(
+    interface: InterfaceName,
+    what: What,
+    ttl: Ttl = None,
+    action: Annotated[
+        str, typer.Option(help="drop, rate-limit:N (packets per second) or mark:N.")
+    ] = "drop",
+) -> None:
+    """Drop packets of a source or of a flow before they are metered."""
+    from n3ic.cli.console import print_result
+    from n3ic.exporters.xdp.tools.deployment import put
+    from n3ic.exporters.xdp.tools.policy_parser import operators_action
+    from n3ic.exporters.xdp.tools.program_record import Interface
+
+    shown = put(Interface.named(interface), what, *operators_action(action), ttl)
+    print_result(f"{interface}: {shown}: {action}{f' for {ttl:g} s' if ttl is not None else ''}")
+
+
+@COMMANDS.command()
+def allow(
+    interface: InterfaceName,
+    what: What,
+    ttl: Ttl = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Take it off the list of what is allowed.")
+    ] = False,
+) -> None:
+    """Let packets of a source or of a flow pass, whatever verdict there is."""
+    from n3ic.cli.console import print_result
+    from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.tools.deployment import put, take_off
+    from n3ic.exporters.xdp.tools.program_record import Interface
+
+    if remove:
+        if not take_off(Interface.named(interface), what, allowed=True):
+            raise UsageError(f"{interface}: {what} is not on the list: see n3ic xdp list")
+        print_result(f"{interface}: {what}: allowed no more")
+        return
+    shown = put(Interface.named(interface), what, "allow", 0, ttl)
+    print_result(f"{interface}: {shown}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
+
+
+@COMMANDS.command()
+def unblock(interface: InterfaceName, what: What) -> None:
+    """Forget the verdict on a source or flow, the operator's and those by decisions."""
+    from n3ic.cli.console import print_result
+    from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.tools.deployment import take_off
+    from n3ic.exporters.xdp.tools.program_record import Interface
+
+    if not take_off(Interface.named(interface), what, allowed=False):
+        raise UsageError(f"{interface}: no verdict on {what}: n3ic xdp list {interface} shows them")
+    print_result(f"{interface}: {what}: unblocked")
+
+
+@COMMANDS.command(name="list")
+def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
+    """List what is allowed and blocked: by whom, for how long, and for how many packets."""
+    from n3ic.cli.console import print_json
+    from n3ic.exporters.xdp.tools.deployment import listed
+    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.exporters.xdp.tools.terminal import show_verdicts
+
+    found = listed(Interface.named(interface))
+    if json:
+        print_json({name: [asdict(one) for one in some] for name, some in found.items()})
+    else:
+        show_verdicts(interface, found)
 
 
 @COMMANDS.command()

@@ -74,10 +74,10 @@ class XdpExporter(Exporter):
         ),
         Option(
             "table",
-            "flow table: the kernel's LRU hash, or buckets with their own eviction",
-            "lru",
+            "flow table: buckets, which decide what they evict, or the kernel's LRU hash, which "
+            "forgets it undecided",
+            "buckets",
             choices=source.TABLES,
-            newer=True,
         ),
         Option(
             "ethertype", "EtherType of inference packets", 0x2323, minimum=0x600, maximum=0xFFFF
@@ -229,7 +229,7 @@ class XdpExporter(Exporter):
             if table == "buckets":
                 item, name = bucket_type(model.meter).itemsize, f"buckets of {WAYS} flows"
             else:
-                item, name = KEY.itemsize + flow_type(model.meter).itemsize, "flows, with keys"
+                item, name = 2 * KEY.itemsize + flow_type(model.meter).itemsize, "flows, with keys"
             entries = table_entries(table, model.meter.cache_flows)
             told = f"{item:,} bytes for each of {entries:,} {name}"
             figures.append(Figure("memory.flows", item * entries, "byte", "measured", told))
@@ -247,8 +247,8 @@ class XdpExporter(Exporter):
 
 
 def table_of(options: Mapping[str, Any]) -> source.Table:
-    """The flow table in an export's options; exports made before the option existed use LRU."""
-    return "buckets" if options.get("table") == "buckets" else "lru"
+    """The flow table in an export's options."""
+    return "lru" if options["table"] == "lru" else "buckets"
 
 
 def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:

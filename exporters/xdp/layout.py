@@ -32,7 +32,48 @@ RULE = np.dtype(
     align=True,
 )
 RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
-POLICY = np.dtype([("action", np.uint32), ("argument", np.uint32)])
+POLICY = np.dtype(
+    [
+        *((name, np.uint32) for name in ("action", "argument", "scope", "pad")),
+        ("ttl", np.uint64),
+    ]
+)
+PREFIX_FAMILY = 32  # bits before the address in a key of a trie
+PREFIX = np.dtype(
+    [
+        ("bits", np.uint32),
+        ("family", np.uint8),
+        ("pad", np.uint8, 3),
+        ("address", np.uint8, 16),
+    ]
+)
+SUBJECT = np.dtype([("address", np.uint8, 16), ("bits", np.uint32), ("address_bytes", np.uint32)])
+VERDICT = np.dtype(
+    [
+        *((name, np.uint64) for name in ("until", "since", "packets", "full_ns")),
+        ("action", np.uint32),
+        ("argument", np.uint32),
+        ("by", np.int32),
+        ("bits", np.uint32),
+        ("weight", np.uint64),
+    ]
+)
+BY_OPERATOR, FOR_EVER = -3, 2**64 - 1
+USES = ("any", "tuples", "allowed", "listed", "hosts", "prefixes")
+GUARD = np.dtype(
+    [
+        *((name, np.uint32) for name in ("busy", "pad")),
+        *((name, np.uint64) for name in ("blocked", "tidied")),
+    ]
+)
+CONFIG = np.dtype(
+    [
+        ("dry_run", np.uint32),
+        ("prefix_bits", np.uint32, 2),
+        ("pad", np.uint32),
+        *((name, np.uint64) for name in ("max_blocked", "flow_interval_ns", "flow_burst_ns")),
+    ]
+)
 OPTIONS = np.dtype(
     [
         *((name, np.uint32) for name in ("clock", "events", "locked", "buckets")),
@@ -55,6 +96,15 @@ COUNTERS = np.dtype(
         ("no_model", np.uint64),
         ("contended", np.uint64),
         ("not_marked", np.uint64),
+        ("flows_decided", np.uint64),
+        ("allowed", np.uint64),
+        ("blocked", np.uint64),
+        ("limited", np.uint64),
+        ("dropped", np.uint64),
+        ("spared", np.uint64),
+        ("verdicts", np.uint64),
+        ("refused", np.uint64),
+        ("excess", np.uint64),
     ]
 )
 
@@ -79,11 +129,15 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
     )
 
 
+def slot_type(spec: MeterSpec) -> np.dtype[np.void]:
+    """Type of an entry of the flow table: ``struct slot``."""
+    return np.dtype([("key", KEY), ("flow", flow_type(spec))])
+
+
 def bucket_type(spec: MeterSpec) -> np.dtype[np.void]:
     """Type of a bucket, which holds flows with the same hash index: ``struct bucket``."""
-    slot = np.dtype([("key", KEY), ("flow", flow_type(spec))])
     header = [("busy", np.uint32), ("pad", np.uint32), ("tag", np.uint32, WAYS)]
-    return np.dtype([*header, ("rest", np.uint64, 3), ("slot", slot, WAYS)])
+    return np.dtype([*header, ("rest", np.uint64, 3), ("slot", slot_type(spec), WAYS)])
 
 
 def table_entries(table: str, flows: int) -> int:
@@ -102,6 +156,9 @@ def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:
             ("slot", np.uint32),
             ("scores", np.int32, structure.classes),
             ("model", np.uint8, 8),
+            ("decided", np.uint64),
+            ("interface", np.uint32),
+            ("vlan", np.uint16),
         ],
         align=True,
     )

@@ -17,27 +17,27 @@ from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.exporters.xdp.resident import SlotRule, check_slot, rule_table, swap
 from n3ic.exporters.xdp.source import Table
+from n3ic.exporters.xdp.verdicts import ACTIONS, SCOPES, Action, Limits, Scope
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES
 from n3ic.meter.reference import End
 from n3ic.model.metering import MeterSpec
 
 Clock = Literal["kernel", "coarse", "trailer"]
-Action = Literal["pass", "drop", "interface", "socket", "cpu", "mark"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
-ACTIONS: tuple[Action, ...] = ("pass", "drop", "interface", "socket", "cpu", "mark")
 METER, END, PASS = "n3ic_meter", "n3ic_end", "n3ic_pass"
 # Maps without data of the networks, which a successor can share. The kernel prefixes the names of
 # global data with the object's.
 _INHERITED = (
     "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
-    "counted", "recent", "n3ic.bss",
+    "counted", "recent", "n3ic.bss", "tuples", "hosts", "allowed", "listed", "uses", "config",
+    "guards", "sources",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows
 _DIGEST_BYTES = 32  # a network's value begins with its digest
 SHORTEST = 14  # minimum bytes of a frame and of a test run's input
 
-Verdict = int | Literal["shunted", "undecided", "aside"]
+Verdict = int | Literal["shunted", "undecided", "aside", "excess"]
 
 
 class MeterPrograms(libbpf.Closing):
@@ -55,6 +55,10 @@ class MeterPrograms(libbpf.Closing):
             one flow (with buckets, of all flows) must arrive on one CPU, or counts are lost.
         flows: size of the flow table in flows; None for that of the specification.
         table: flow table that the programs were compiled with.
+        limits: what bounds verdicts and new flows; with ``succeeds``, those of the old program
+            hold.
+        verdicts: maximum number of verdicts on flows, and of those on hosts and prefixes, that
+            decisions bring; the kernel forgets the least used ones.
         secret: 16-byte key of the buckets' hash; None for a random key. It must stay secret,
             because with it an attacker can send packets of many flows that fall into one bucket.
         attached: metering program of the same object file that is already in the kernel. Its maps
@@ -81,6 +85,8 @@ class MeterPrograms(libbpf.Closing):
         locked: bool = True,
         flows: int | None = None,
         table: Table = "lru",
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        verdicts: int = 1024,
         secret: bytes | None = None,
         attached: libbpf.BpfProgram | None = None,
         ending: bool = True,
@@ -101,18 +107,18 @@ class MeterPrograms(libbpf.Closing):
             self.object = libbpf.BpfObject(
                 image,
                 name,
-                entries={} if before else {"flows": entries},
+                entries={} if before else {"flows": entries, "tuples": verdicts, "hosts": verdicts},
                 values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
                 without=(METER, PASS, *(() if ending else (END,))) if attached else (),
             )
         self.program = attached or self.object.programs[METER]
         self.maps = self.object.maps
-        self._flow = layout.flow_type(spec)
         self._event = layout.event_type(spec, structure)
         self._ring = libbpf.RingBuffer(self.maps["events"])
         if before is None:
             self.set_rules(())
+            self.maps["config"].update(0, limits.value())
 
     def close(self) -> None:
         """Close maps and programs; what is attached or pinned stays in the kernel."""
@@ -152,22 +158,40 @@ class MeterPrograms(libbpf.Closing):
         """
         swap(self.maps["dispatch"], 0, rule_table(rules, otherwise))
 
-    def set_policy(self, verdict: Verdict, action: Action, argument: int = 0) -> None:
+    def set_policy(
+        self,
+        verdict: Verdict,
+        action: Action,
+        argument: int = 0,
+        *,
+        scope: Scope = "none",
+        ttl: int = 0,
+    ) -> None:
         """Set the action for packets of flows with a verdict.
 
         Args:
-            verdict: a class, ``shunted`` (margin below the model's threshold), ``undecided`` or
-                ``aside`` (packets of no flow).
+            verdict: a class, ``shunted`` (margin below the model's threshold), ``undecided``,
+                ``aside`` (packets of no flow) or ``excess`` (packets of flows that their source
+                may not begin so fast).
             action: ``pass`` to the stack, ``drop``, redirect to an ``interface``, an AF_XDP
-                ``socket`` or a ``cpu``, or ``mark``: 4 bytes of metadata for the stack's programs.
-            argument: index in the map of interfaces, sockets (that of queue 0) or CPUs; or the
-                mark.
+                ``socket`` or a ``cpu``, ``mark`` (4 bytes of metadata for the stack's programs), or
+                ``rate-limit``, which needs a scope.
+            argument: index in the map of interfaces, sockets (that of queue 0) or CPUs; the mark;
+                or nanoseconds between two packets of a rate limit.
+            scope: packets that the action also holds for after the flow's decision: of the same
+                ``flow`` later on, of its source (``host``) or of its source's ``prefix``.
+            ttl: time for which it does, in units of the specification.
         """
         classes = self.structure.classes
-        others = {"shunted": classes, "undecided": classes + 1, "aside": classes + 2}
-        index = verdict if isinstance(verdict, int) else others[verdict]
-        value = np.array([(ACTIONS.index(action), argument)], dtype=layout.POLICY)
-        self.maps["policies"].update(index, value.tobytes())
+        others = ("shunted", "undecided", "aside", "excess")
+        index = verdict if isinstance(verdict, int) else classes + others.index(verdict)
+        row = (ACTIONS.index(action), argument, SCOPES.index(scope), 0, ttl)
+        self.maps["policies"].update(index, np.array([row], dtype=layout.POLICY).tobytes())
+
+    def config(self) -> np.void:
+        """What bounds verdicts and new flows now: ``struct config``."""
+        found: np.void = np.frombuffer(self.maps["config"].lookup(0) or b"", layout.CONFIG)[0]
+        return found
 
     # --- flows ---------------------------------------------------------------------------------
 
@@ -190,8 +214,8 @@ class MeterPrograms(libbpf.Closing):
             buckets = np.frombuffer(b"".join(v for _, v in items), dtype=kind)
             slots = buckets["slot"][buckets["tag"] != 0]
             return slots["key"], slots["flow"]
-        keys = np.frombuffer(b"".join(k for k, _ in items), dtype=layout.KEY)
-        return keys, np.frombuffer(b"".join(v for _, v in items), dtype=self._flow)
+        slots = np.frombuffer(b"".join(v for _, v in items), dtype=layout.slot_type(self.spec))
+        return slots["key"], slots["flow"]
 
     def end_idle(self, now: int) -> int:
         """End flows that exceed the idle timeout, the one idle for longest first.
@@ -244,6 +268,10 @@ class MeterPrograms(libbpf.Closing):
             else:
                 out[name] = int(value)
         return out
+
+    def blocked_hosts(self) -> int:
+        """Number of hosts that decisions keep away, with some that expired just now."""
+        return int(np.frombuffer(self.maps["guards"].lookup(0) or b"", layout.GUARD)["blocked"][0])
 
     def held(self) -> int:
         """Number of flows in the table; approximate under traffic."""

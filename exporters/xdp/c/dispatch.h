@@ -26,6 +26,7 @@ struct rules {
     struct rule rule[RULES];
 };
 
+#ifdef __bpf__
 struct rules_map {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -83,5 +84,7 @@ static inline uint32_t slot_of(uint32_t interface, uint16_t vlan, const struct k
     }
     return rules->otherwise;
 }
+
+#endif
 
 #endif

@@ -74,6 +74,63 @@ struct {
     __uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
+/* --- verdicts that outlive flows: see state.h ------------------------------------------------- */
+
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 16384);
+    __type(key, struct key);
+    __type(value, struct verdict);
+} tuples SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 16384);
+    __type(key, struct subject);
+    __type(value, struct verdict);
+} hosts SEC(".maps");
+
+#define PREFIXES(NAME)                                                                             \
+    struct {                                                                                       \
+        __uint(type, BPF_MAP_TYPE_LPM_TRIE);                                                       \
+        __uint(max_entries, 65536);                                                                \
+        __uint(map_flags, BPF_F_NO_PREALLOC);                                                      \
+        __type(key, struct prefix);                                                                \
+        __type(value, struct verdict);                                                             \
+    } NAME SEC(".maps")
+
+PREFIXES(allowed);
+PREFIXES(listed);
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, USES);
+    __type(key, __u32);
+    __type(value, __u64);
+} uses SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct config);
+} config SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct guard);
+} guards SEC(".maps");
+
+/* When the tokens for new flows of a source are all there again, in nanoseconds. */
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 65536);
+    __type(key, struct subject);
+    __type(value, __u64);
+} sources SEC(".maps");
+
 /*
  * Who uses a CPU's scratch and counters. Kernels differ in whether a packet may interrupt the test
  * run that ends flows, so each has its own; user space adds the counters up.
@@ -83,12 +140,15 @@ enum user { PACKETS, SWEEP, USERS };
 
 /* Too large for the stack. */
 struct scratch {
-    struct flow flow;
+    struct slot entry;
     struct event event;
     uint32_t inputs[NETWORK_FEATURES];
     struct network_result result;
-    uint64_t tick, now; /* of the coarse clock */
-    uint32_t slot;      /* of a bucket */
+    uint64_t tick, now;        /* of the coarse clock */
+    uint64_t clock;            /* of the packet, or of who ends flows */
+    uint32_t slot;             /* of a bucket */
+    uint32_t action, argument; /* of the verdict that holds for a packet */
+    struct verdict verdict;    /* that is put into a map */
 };
 
 PER_CPU(scratches, USERS, struct scratch);

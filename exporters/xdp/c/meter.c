@@ -17,22 +17,7 @@
 
 enum clock { CLOCK_KERNEL, CLOCK_COARSE, CLOCK_TRAILER };
 
-/* Chosen when the program is loaded. */
-struct options {
-    uint32_t clock;
-    uint32_t events; /* whether decided flows are told to user space */
-    uint32_t locked; /* whether packets of one flow may come on several CPUs at once */
-    uint32_t buckets;
-    uint64_t secret[SECRET_WORDS]; /* of the buckets' hash */
-};
 const volatile struct options options SEC(".rodata.options");
-
-/* Behind the frames of a replayed capture, so that its clock and lengths hold. */
-struct trailer {
-    uint64_t time;
-    uint32_t length; /* of the frame on the wire */
-    uint32_t captured;
-};
 
 uint64_t touches; /* packets of flows in replay */
 uint64_t numbers; /* flows that were started, on all CPUs */
@@ -99,6 +84,13 @@ static inline int canonical_key(const struct packet *p, struct key *k) {
 #endif
 }
 
+static inline int same_key(const struct key *a, const struct key *b) {
+    const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
+
+    return !((x[0] ^ y[0]) | (x[2] ^ y[2]) | (x[4] ^ y[4])) &&
+           (b->address_bytes == 4 || !((x[1] ^ y[1]) | (x[3] ^ y[3])));
+}
+
 /* --- fragments ------------------------------------------------------------------------------- */
 
 /* Gives a fragment its datagram's ports; 0 where it is put aside. */
@@ -125,6 +117,34 @@ static inline int join_fragment(struct packet *p) {
     p->destination_port = (uint16_t)*known;
     return 1;
 }
+
+/* --- locks ---------------------------------------------------------------------------------- */
+
+/* Waits for what another CPU holds. Global, so that the verifier follows the loop once. */
+__attribute__((noinline)) int seize_late(uint32_t *busy) {
+    if (!busy)
+        return 0;
+#pragma clang loop unroll(disable)
+    for (int i = 0; i < ATTEMPTS; i++)
+        if (!__sync_val_compare_and_swap(busy, 0, 1))
+            return 1;
+    return 0;
+}
+
+/*
+ * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
+ * not be allowed under it. The call is left for the rare case: a return may cost 10 ns.
+ */
+static inline int seize(uint32_t *busy) {
+    return !__sync_val_compare_and_swap(busy, 0, 1) || seize_late(busy);
+}
+
+static inline void release(uint32_t *busy) {
+    if (options.locked)
+        __sync_lock_test_and_set(busy, 0);
+}
+
+#include "verdicts.h"
 
 /* --- verdicts -------------------------------------------------------------------------------- */
 
@@ -169,6 +189,13 @@ __attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
     return 0;
 }
 
+/* What is done with packets of a flow as it is now. */
+static inline uint32_t policy_of(const struct flow *f) {
+    if (!f->decided || f->verdict == NO_MODEL)
+        return POLICY_UNDECIDED;
+    return f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
+}
+
 /*
  * Decides a flow: its record, its verdict, the counters, and an event for user space. A global
  * function, so that the verifier follows it once. `k` is the canonical key.
@@ -181,6 +208,7 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
 
     if (!f || !k || !s || !c || (f->decided && !METER_DECIDE_AGAIN))
         return 0;
+    c->flows_decided += !f->decided;
     f->decided = 1;
     f->decided_packets = f->packets;
     f->decided_time = now;
@@ -195,6 +223,9 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     e->first = f->first;
     e->last = f->last;
     e->packets = f->packets;
+    e->decided = s->clock;
+    e->interface = f->interface;
+    e->vlan = f->vlan;
     flow_registers(&f->state, e->registers);
     flow_features(&f->state, e->features);
 #if METER_WINDOWS
@@ -204,44 +235,43 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     if (why < ENDS)
         c->decided[why]++;
     c->no_model += e->verdict == NO_MODEL;
+    enact(k, policy_of(f), user);
     if (options.events && bpf_ringbuf_output(&events, e, sizeof *e, 0))
         c->events_lost++;
     return 0;
 }
 
-static inline int apply(struct xdp_md *ctx, struct counters *c, uint32_t index) {
-    struct policy *p = bpf_map_lookup_elem(&policies, &index);
+static inline int act(struct xdp_md *ctx, struct counters *c, uint32_t action, uint32_t argument) {
+    const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
     uint32_t *mark;
 
-    if (!p)
+    if (action == ACT_PASS || action >= ACT_LIMIT)
         return XDP_PASS;
-    switch (p->action) {
+    if (g && g->dry_run) {
+        c->spared++;
+        return XDP_PASS;
+    }
+    switch (action) {
     case ACT_DROP:
+        c->dropped++;
         return XDP_DROP;
     case ACT_INTERFACE:
-        return bpf_redirect_map(&interfaces, p->argument, XDP_PASS);
+        return bpf_redirect_map(&interfaces, argument, XDP_PASS);
     case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */
-        return bpf_redirect_map(&sockets, p->argument + ctx->rx_queue_index, XDP_PASS);
+        return bpf_redirect_map(&sockets, argument + ctx->rx_queue_index, XDP_PASS);
     case ACT_CPU:
-        return bpf_redirect_map(&cpus, p->argument, XDP_PASS);
+        return bpf_redirect_map(&cpus, argument, XDP_PASS);
     case ACT_MARK: /* metadata before the packet, for a program of the stack behind */
         if (bpf_xdp_adjust_meta(ctx, -(int)sizeof *mark) == 0) {
             mark = (void *)(long)ctx->data_meta;
             if ((void *)(mark + 1) <= (void *)(long)ctx->data) {
-                *mark = p->argument;
+                *mark = argument;
                 return XDP_PASS;
             }
         }
         c->not_marked++;
     }
     return XDP_PASS;
-}
-
-/* What is done with packets of a flow as it is now. */
-static inline uint32_t policy_of(const struct flow *f) {
-    if (!f->decided || f->verdict == NO_MODEL)
-        return POLICY_UNDECIDED;
-    return f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
 }
 
 /* --- counting -------------------------------------------------------------------------------- */
@@ -285,7 +315,8 @@ struct arrival {
     struct xdp_md *ctx;
     const struct packet *packet;
     uint64_t now;
-    int turned; /* against the canonical direction */
+    int turned;  /* against the canonical direction */
+    int allowed; /* its source may begin as many flows as it likes */
 };
 
 static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
@@ -323,30 +354,6 @@ static inline void renew(struct flow *f, const struct key *k, const struct arriv
     begin(f, a, c);
 }
 
-/* Waits for what another CPU holds. Global, so that the verifier follows the loop once. */
-__attribute__((noinline)) int seize_late(uint32_t *busy) {
-    if (!busy)
-        return 0;
-#pragma clang loop unroll(disable)
-    for (int i = 0; i < ATTEMPTS; i++)
-        if (!__sync_val_compare_and_swap(busy, 0, 1))
-            return 1;
-    return 0;
-}
-
-/*
- * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
- * not be allowed under it. The call is left for the rare case: a return may cost 10 ns.
- */
-static inline int seize(uint32_t *busy) {
-    return !__sync_val_compare_and_swap(busy, 0, 1) || seize_late(busy);
-}
-
-static inline void release(uint32_t *busy) {
-    if (options.locked)
-        __sync_lock_test_and_set(busy, 0);
-}
-
 /*
  * The time of a packet that is counted; a clock costs more than what it takes to put one aside. The
  * coarse one moves with the kernel's ticks, and is called at the first packet of each.
@@ -369,22 +376,70 @@ static inline uint64_t time_of(const struct trailer *t, struct scratch *s) {
     return t->time; /* of a clock in user space */
 }
 
-enum entered { ENTERED, TABLE_FULL, CONTENDED };
+enum entered { ENTERED, TABLE_FULL, CONTENDED, EXCESS };
+
+/* Whether the source of a packet may begin a flow with it. */
+static inline int admits(const struct arrival *a) {
+    const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
+
+    return !g || !g->flow_interval_ns || a->allowed || may_begin(a->packet, a->now * METER_TICK_NS);
+}
 
 #include "table.h"
 
-static inline int count(struct xdp_md *ctx, const struct trailer *t) {
+/* Counts a packet to its flow; the policy for it. */
+static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s,
+                             struct counters *c) {
+    struct place at;
+    struct flow *f;
+    uint32_t verdict;
+
+    switch (enter(a, k, s, c, &at)) {
+    case TABLE_FULL:
+        c->aside[ASIDE_CACHE_FULL]++;
+        return POLICY_ASIDE;
+    case CONTENDED:
+        c->contended++;
+        return POLICY_UNDECIDED;
+    case EXCESS:
+        c->excess++;
+        return POLICY_EXCESS;
+    case ENTERED:
+        break;
+    }
+    f = at.flow;
+    if (a->now < f->last) /* another CPU was ahead */
+        a->now = f->last;
+    renew(f, k, a, c);
+    f->last = a->now;
+    if (options.clock == CLOCK_TRAILER)
+        f->touched = ++touches;
+    if (f->closed) {
+        c->late++;
+    } else {
+        int forward = a->turned == f->turned;
+
+        update(&f->state, a->packet, forward, a->now - f->first, a->now);
+        f->packets++;
+        decide(f, k, a->packet, forward, a->now);
+    }
+    verdict = policy_of(f);
+    leave(&at);
+    return verdict;
+}
+
+/* Treats a packet: by a verdict that holds for it already, or else by that of its flow. */
+static inline int treat(struct xdp_md *ctx, const struct trailer *t) {
     struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
     struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
     struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+    const struct policy *policy;
     struct packet p;
     struct arrival a;
-    struct place at;
-    struct flow *f;
     struct key k;
     enum aside reason;
-    uint32_t verdict;
-    uint64_t now = 0;
+    uint32_t index = POLICY_ASIDE;
+    int judged = NOT_JUDGED;
 
     if (!s || !c)
         return XDP_PASS;
@@ -392,44 +447,26 @@ static inline int count(struct xdp_md *ctx, const struct trailer *t) {
     c->bytes += t->length;
     reason = parse_frame(LINK_ETHERNET, frame, t->length, &p);
     if (reason == PACKET_OK)
-        now = time_of(t, s);
+        s->clock = time_of(t, s);
     if (reason == PACKET_OK && p.fragmented && !join_fragment(&p))
         reason = ASIDE_FRAGMENT;
-    if (reason != PACKET_OK) {
-        if (reason < ASIDE_REASONS)
-            c->aside[reason]++;
-        return apply(ctx, c, POLICY_ASIDE);
+    a = (struct arrival){ctx, &p, s->clock, canonical_key(&p, &k), 0};
+    if (p.address_bytes && used(USE_ANY, s->clock)) {
+        judged = judge(&p, &k, s->clock);
+        if (judged == TAKEN_AWAY)
+            return XDP_DROP;
+        a.allowed = judged == LET_PASS;
     }
-    a = (struct arrival){ctx, &p, now, canonical_key(&p, &k)};
-    switch (enter(&a, &k, s, c, &at)) {
-    case TABLE_FULL:
-        c->aside[ASIDE_CACHE_FULL]++;
-        return apply(ctx, c, POLICY_ASIDE);
-    case CONTENDED:
-        c->contended++;
-        return apply(ctx, c, POLICY_UNDECIDED);
-    case ENTERED:
-        break;
-    }
-    f = at.flow;
-    if (a.now < f->last) /* another CPU was ahead */
-        a.now = f->last;
-    renew(f, &k, &a, c);
-    f->last = a.now;
-    if (options.clock == CLOCK_TRAILER)
-        f->touched = ++touches;
-    if (f->closed) {
-        c->late++;
-    } else {
-        int forward = a.turned == f->turned;
-
-        update(&f->state, &p, forward, a.now - f->first, a.now);
-        f->packets++;
-        decide(f, &k, &p, forward, a.now);
-    }
-    verdict = policy_of(f);
-    leave(&at);
-    return apply(ctx, c, verdict);
+    if (reason == PACKET_OK)
+        index = count(&a, &k, s, c);
+    else if (reason < ASIDE_REASONS)
+        c->aside[reason]++;
+    if (judged == LET_PASS)
+        return XDP_PASS;
+    if (judged == TREATED)
+        return act(ctx, c, s->action, s->argument);
+    policy = bpf_map_lookup_elem(&policies, &index);
+    return policy ? act(ctx, c, policy->action, policy->argument) : XDP_PASS;
 }
 
 /* Takes the trailer off a frame; 0 where there is none. */
@@ -448,19 +485,10 @@ int n3ic_meter(struct xdp_md *ctx) {
 
     if (options.clock == CLOCK_TRAILER && !read_trailer(ctx, &t))
         return XDP_ABORTED;
-    return count(ctx, &t);
+    return treat(ctx, &t);
 }
 
 /* --- ends ------------------------------------------------------------------------------------ */
-
-#define ENDS_AT_ONCE 32
-
-/* What user space asks by a test run: to end flows. Their keys follow. */
-struct ends {
-    uint64_t now;
-    uint32_t why; /* BY_IDLE ends only what has been idle for too long */
-    uint32_t count;
-};
 
 SEC("xdp")
 int n3ic_end(struct xdp_md *ctx) {
@@ -486,6 +514,7 @@ int n3ic_end(struct xdp_md *ctx) {
             leave(&at);
             continue;
         }
+        s->clock = head.why == BY_IDLE ? head.now : at.flow->last;
         if (!at.flow->closed)
             report(at.flow, &k, head.why, at.flow->last, SWEEP);
         if (forget(&at, &k))

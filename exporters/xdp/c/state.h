@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the programs keep in maps, as user space reads it (exporters/xdp/layout.py).
+ * What the programs keep in maps and write to the ring of events, for every reader: the programs
+ * themselves, exporters/xdp/layout.py, and C programs of user space, which include this file with
+ * the others of the folder. Nothing in it is of BPF.
  *
- * Times are in units of METER_TICK_NS.
+ * Times are in units of METER_TICK_NS of the program's clock, which begins at the boot; those whose
+ * names end in _ns are nanoseconds of it. Addresses and ports of keys are as in key.h.
  */
 #ifndef N3IC_STATE_H
 #define N3IC_STATE_H
@@ -28,6 +31,24 @@ enum end {
 
 enum { SHUNTED = -1, NO_MODEL = -2 }; /* verdicts that are no class */
 
+/* Chosen when the program is loaded. */
+struct options {
+    uint32_t clock;
+    uint32_t events; /* whether decided flows are told to user space */
+    uint32_t locked; /* whether packets of one flow may come on several CPUs at once */
+    uint32_t buckets;
+    uint64_t secret[SECRET_WORDS]; /* of the buckets' hash */
+};
+
+/* Behind the frames of a replayed capture, so that its clock and lengths hold. */
+struct trailer {
+    uint64_t time;
+    uint32_t length; /* of the frame on the wire */
+    uint32_t captured;
+};
+
+/* --- flows ----------------------------------------------------------------------------------- */
+
 /* A flow; its key in the table is the canonical one of both directions. */
 struct flow {
     uint32_t busy;   /* a CPU is at it */
@@ -45,6 +66,36 @@ struct flow {
     uint32_t interface, margin;
 } __attribute__((aligned(8)));
 
+/*
+ * An entry of the map `flows`: as it is in the kernel's hash map (table_lru.h), and in buckets
+ * (table_buckets.h). It carries its key, since the kernel may give an entry to another flow while a
+ * CPU looks at it.
+ */
+struct slot {
+    struct key key;
+    struct flow flow;
+};
+
+#define WAYS 8 /* flows of a bucket */
+#define SLOTS_PER_FLOW 2
+
+struct bucket {
+    uint32_t busy; /* a CPU is at it */
+    uint32_t pad;
+    uint32_t tag[WAYS]; /* of the flows' hashes; 0 is free */
+    uint64_t rest[3];   /* of the cache line */
+    struct slot slot[WAYS];
+};
+
+/* What user space asks of n3ic_end by a test run: to end flows. Their canonical keys follow. */
+#define ENDS_AT_ONCE 32
+
+struct ends {
+    uint64_t now;
+    uint32_t why; /* BY_IDLE ends only what has been idle for too long */
+    uint32_t count;
+};
+
 /* A flow when it was decided: the record of n3ic/meter/compiled.py, then the verdict. */
 struct event {
     struct key key; /* in the direction of the first packet */
@@ -56,6 +107,10 @@ struct event {
     uint32_t class, margin, slot;
     int32_t score[NETWORK_CLASSES];
     uint8_t model[8]; /* the first bytes of the digest */
+    uint64_t decided; /* when; flows that time out end later than their last packet */
+    uint32_t interface;
+    uint16_t vlan; /* of the first packet; 4096: it had none */
+    uint16_t rest;
 };
 
 /* Of one CPU. */
@@ -71,16 +126,107 @@ struct counters {
     uint64_t no_model;             /* decisions for which there was no model */
     uint64_t contended;            /* packets that were not counted: others held their flow */
     uint64_t not_marked;           /* packets whose driver gives no room for a mark */
+    uint64_t flows_decided;        /* flows that were decided once at least */
+    uint64_t allowed;              /* packets that the list of allowed sources lets pass */
+    uint64_t blocked;              /* packets that a verdict in the maps below drops */
+    uint64_t limited;              /* packets over the rate of such a verdict, dropped */
+    uint64_t dropped;              /* packets that the policy of their flow drops */
+    uint64_t spared;               /* packets that would not have passed but for the dry run */
+    uint64_t verdicts;             /* verdicts that decisions put into the maps or renewed */
+    uint64_t refused;              /* verdicts over the limit of blocked hosts, not put there */
+    uint64_t excess;               /* packets of flows that their source may not begin so fast */
 };
 
-enum action { ACT_PASS, ACT_DROP, ACT_INTERFACE, ACT_SOCKET, ACT_CPU, ACT_MARK };
+/* --- what is done with packets --------------------------------------------------------------- */
+
+enum action {
+    ACT_PASS,
+    ACT_DROP,
+    ACT_INTERFACE,
+    ACT_SOCKET,
+    ACT_CPU,
+    ACT_MARK,
+    ACT_LIMIT, /* passes so many a second; only of verdicts in the maps below */
+    ACT_ALLOW  /* passes, whatever else is said; only by user space */
+};
 
 /* What is done with packets of flows by verdict: classes first. */
-enum { POLICY_SHUNTED = NETWORK_CLASSES, POLICY_UNDECIDED, POLICY_ASIDE, POLICIES };
+enum { POLICY_SHUNTED = NETWORK_CLASSES, POLICY_UNDECIDED, POLICY_ASIDE, POLICY_EXCESS, POLICIES };
+
+/* Of what later packets a decision holds, besides its own flow's as long as the table has it. */
+enum scope { SCOPE_NONE, SCOPE_FLOW, SCOPE_HOST, SCOPE_PREFIX };
 
 struct policy {
     uint32_t action;
-    uint32_t argument; /* index in the map of interfaces, sockets or CPUs; the mark */
+    uint32_t argument; /* index in the map of interfaces, sockets or CPUs; the mark; of a rate, the
+                          nanoseconds between two packets */
+    uint32_t scope, pad;
+    uint64_t ttl; /* of the verdict that a decision puts into the map of its scope */
+};
+
+/* --- verdicts that outlive flows ------------------------------------------------------------- */
+
+/*
+ * Four maps, looked up before the flow table in this order; the first that holds counts:
+ *   tuples   struct key, canonical: only entries of ACT_ALLOW at this place
+ *   allowed  struct prefix: sources that user space allows
+ *   listed   struct prefix: sources that user space blocks, limits, marks or redirects
+ *   tuples   all other entries
+ *   hosts    struct subject: whole addresses by decisions, then prefixes by decisions
+ * A packet that is dropped there is not metered. All others are, and the action of their verdict
+ * takes the place of their flow's policy.
+ */
+struct prefix {     /* key of the kernel's LPM tries */
+    uint32_t bits;  /* PREFIX_FAMILY of what stands before the address, then its own */
+    uint8_t family; /* bytes of the address: 4 or 16 */
+    uint8_t pad[3];
+    uint8_t address[16];
+};
+
+#define PREFIX_FAMILY 32
+
+struct subject {
+    uint8_t address[16]; /* zeros behind the bits */
+    uint32_t bits;
+    uint32_t address_bytes;
+};
+
+#define BY_OPERATOR (-3) /* who made a verdict, in place of a class or SHUNTED */
+#define FOR_EVER (~0ull)
+
+struct verdict {
+    uint64_t until; /* the first time at which it holds no more */
+    uint64_t since;
+    uint64_t packets;          /* for which it was the one that counts */
+    uint64_t full_ns;          /* when the tokens of its rate are all there again */
+    uint32_t action, argument; /* as in struct policy */
+    int32_t by;                /* a class, SHUNTED or BY_OPERATOR */
+    uint32_t bits;             /* of its prefix's address */
+    uint64_t weight;           /* what it adds to blocked_hosts */
+};
+
+/*
+ * Entries of the map `uses`: until when a map may hold something. Whoever puts a verdict into a map
+ * raises them after that, so that a map without one costs nothing. USE_ANY is the latest of all.
+ */
+enum use { USE_ANY, USE_TUPLES, USE_ALLOWED, USE_LISTED, USE_HOSTS, USE_PREFIXES, USES };
+
+/* Of the verdicts by decisions on sources. */
+struct guard {
+    uint32_t busy; /* a CPU is at it */
+    uint32_t pad;
+    uint64_t blocked; /* hosts that are kept from the stack, with some that expired */
+    uint64_t tidied;  /* when what had expired was last forgotten */
+};
+
+/* What user space may change while packets flow. */
+struct config {
+    uint32_t dry_run;        /* verdicts and policies are counted, and every packet passes */
+    uint32_t prefix_bits[2]; /* of prefixes by decisions: IPv4, IPv6 */
+    uint32_t pad;
+    uint64_t max_blocked;      /* hosts that decisions keep from the stack at one time at most */
+    uint64_t flow_interval_ns; /* between two new flows of a source in the long run; 0: no limit */
+    uint64_t flow_burst_ns;    /* how far a source may be ahead of that */
 };
 
 #endif

@@ -9,22 +9,6 @@
 #ifndef N3IC_TABLE_H
 #define N3IC_TABLE_H
 
-#define WAYS 8 /* flows of a bucket */
-#define SLOTS_PER_FLOW 2
-
-struct slot {
-    struct key key;
-    struct flow flow;
-};
-
-struct bucket {
-    uint32_t busy; /* a CPU is at it */
-    uint32_t pad;
-    uint32_t tag[WAYS]; /* of the flows' hashes; 0 is free */
-    uint64_t rest[3];   /* of the cache line */
-    struct slot slot[WAYS];
-};
-
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, (SLOTS_PER_FLOW * METER_CACHE_FLOWS + WAYS - 1) / WAYS);
@@ -38,13 +22,6 @@ struct place {
     struct bucket *bucket;
     uint32_t tag, slot;
 };
-
-static inline int same_key(const struct key *a, const struct key *b) {
-    const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
-
-    return !((x[0] ^ y[0]) | (x[2] ^ y[2]) | (x[4] ^ y[4])) &&
-           (b->address_bytes == 4 || !((x[1] ^ y[1]) | (x[3] ^ y[3])));
-}
 
 /*
  * The slot of a key; WAYS where it has none. By way of memory, so that the verifier does not follow
@@ -140,6 +117,10 @@ static inline enum entered enter(const struct arrival *a, const struct key *k, s
     if (slot < WAYS) {
         put(at, slot);
         return ENTERED;
+    }
+    if (!admits(a)) {
+        leave(at);
+        return EXCESS;
     }
     put(at, slot_for_new(at->bucket));
     if (at->bucket->tag[at->slot]) {

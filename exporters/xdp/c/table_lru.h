@@ -12,7 +12,7 @@ struct {
     __uint(type, METER_DROP_NEW ? BPF_MAP_TYPE_HASH : BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, METER_CACHE_FLOWS);
     __type(key, struct key);
-    __type(value, struct flow);
+    __type(value, struct slot);
 } flows SEC(".maps");
 
 /* A flow that this CPU took. */
@@ -20,15 +20,27 @@ struct place {
     struct flow *flow;
 };
 
-/* Takes the flow of a key; 0 where there is none, or others hold it. */
-static inline int find(const struct key *k, struct scratch *s, struct place *at) {
-    (void)s;
-    at->flow = bpf_map_lookup_elem(&flows, k);
-    return at->flow && (!options.locked || seize(&at->flow->busy));
-}
-
 static inline void leave(struct place *at) {
     release(&at->flow->busy);
+}
+
+/* Takes an entry; 0 where others hold it, or the kernel gave it to another flow meanwhile. */
+static inline int take(struct slot *e, const struct key *k, struct place *at) {
+    at->flow = &e->flow;
+    if (options.locked && !seize(&e->flow.busy))
+        return 0;
+    if (same_key(&e->key, k))
+        return 1;
+    leave(at);
+    return 0;
+}
+
+/* Takes the flow of a key; 0 where there is none, or others hold it. */
+static inline int find(const struct key *k, struct scratch *s, struct place *at) {
+    struct slot *e = bpf_map_lookup_elem(&flows, k);
+
+    (void)s;
+    return e && take(e, k, at);
 }
 
 /* Takes a flow out. It stays taken: what comes into its place is begun anew. */
@@ -40,18 +52,22 @@ static inline int forget(struct place *at, const struct key *k) {
 /* Takes the flow that a packet belongs to, a new one where there is none. */
 static inline enum entered enter(const struct arrival *a, const struct key *k, struct scratch *s,
                                  struct counters *c, struct place *at) {
-    at->flow = bpf_map_lookup_elem(&flows, k);
-    if (!at->flow) {
-        begin(&s->flow, a, c);
-        if (bpf_map_update_elem(&flows, k, &s->flow, BPF_NOEXIST))
+    struct slot *e = bpf_map_lookup_elem(&flows, k);
+
+    if (!e) {
+        if (!admits(a))
+            return EXCESS;
+        s->entry.key = *k;
+        begin(&s->entry.flow, a, c);
+        if (bpf_map_update_elem(&flows, k, &s->entry, BPF_NOEXIST))
             c->started--;
         else
             c->inserted++;
-        at->flow = bpf_map_lookup_elem(&flows, k);
-        if (!at->flow)
+        e = bpf_map_lookup_elem(&flows, k);
+        if (!e)
             return TABLE_FULL;
     }
-    return !options.locked || seize(&at->flow->busy) ? ENTERED : CONTENDED;
+    return take(e, k, at) ? ENTERED : CONTENDED;
 }
 
 #endif

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,9 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.xdp import source
+from n3ic.exporters.xdp import source, verdicts
 from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, read_value, table_of
-from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, attach, detach, program_by_id, query
+from n3ic.exporters.xdp.layout import KEY, SLOTS_PER_FLOW, WAYS, bucket_type, slot_type
+from n3ic.exporters.xdp.libbpf import (
+    AttachedProgram,
+    AttachMode,
+    BpfError,
+    attach,
+    detach,
+    program_by_id,
+    query,
+)
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
@@ -31,12 +41,22 @@ from n3ic.exporters.xdp.tools.program_record import (
     write_model,
     write_record,
 )
-from n3ic.model.network import BinaryModel
+from n3ic.exporters.xdp.verdicts import (
+    NEW_FLOWS,
+    PREFIX_BITS,
+    SECOND_NS,
+    VERDICTS,
+    Action,
+    Limits,
+)
+from n3ic.model.metering import MeterSpec
+from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
 from n3ic.targets.manifest import exported_network, read_manifest
 from n3ic.util.files import read_regular
 
 OBJECT = "meter.o"
 _TRIES = 3
+_HASH_LINKS = 48  # bytes that the kernel's hash map keeps beside key and value
 _CPU_QUEUE = 2048  # maximum packets queued for another CPU
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
 """A driver that has no XDP, or not for this set-up, or not at this MTU (veth)."""
@@ -49,12 +69,12 @@ class Deployment:
     Attributes:
         record: record of the program, as stored.
         note: remark for the user; empty for none.
-        idle: policies that cannot act or hardly act, and why.
+        flows: flows that the table has room for.
     """
 
     record: ProgramRecord
     note: str = ""
-    idle: tuple[str, ...] = ()
+    flows: int = 0
 
 
 def load(
@@ -66,6 +86,10 @@ def load(
     policies: Sequence[str] = (),
     rules: Sequence[str] = (),
     otherwise: int = 0,
+    limits: Limits = Limits(new_flows=NEW_FLOWS),  # noqa: B008 - frozen
+    room: int = VERDICTS,
+    flows: int | None = None,
+    memory: int | None = None,
 ) -> Deployment:
     """Attach the metering program of an export directory to an interface.
 
@@ -77,10 +101,14 @@ def load(
         policies: actions by verdict, see :mod:`~.tools.policy_parser`; other packets pass.
         rules: rules for a flow's slot; other flows use ``otherwise``.
         otherwise: slot of flows without a matching rule; the exported model goes there.
+        limits: what bounds verdicts and new flows; the policies give the sizes of prefixes.
+        room: room for verdicts by decisions on flows, and for those on hosts and prefixes.
+        flows: flows that the table is made for; None for the cache of the specification.
+        memory: maximum bytes of the flow table, in place of ``flows``.
 
     Raises:
-        UsageError: a program is already attached, a policy or rule is malformed, or two policies
-            name the same verdict.
+        UsageError: a program is already attached, a policy or rule is malformed, a policy can never
+            act, two policies name the same verdict, or a size is none.
         ExportError: the directory is not an XDP export of a network with a meter.
         BpfError: the kernel refuses the program.
     """
@@ -91,6 +119,16 @@ def load(
             f"{export}: its network has no meter: train it on a table of `n3ic data extract`"
         )
     acts = policy_parser.policies(policies, model.classes)
+    policy_parser.check_policies(policies, model)
+    bits = next((one.prefix_bits for one in acts if one.scope == "prefix"), PREFIX_BITS)
+    limits = replace(limits, prefix_bits=bits)
+    if limits.max_blocked > room:
+        raise UsageError(
+            f"--max-blocked {limits.max_blocked:,} hosts, but there is room for {room:,}: give "
+            "more --verdicts"
+        )
+    if memory is not None:
+        flows = flows_in(memory, spec, table)
     chosen = [policy_parser.rule(text) for text in rules]
     place, structure = export / "meter", structure_of([model])
     _check_free(interface)
@@ -98,20 +136,31 @@ def load(
     with (
         changing(interface),
         MeterPrograms(
-            image, str(place / OBJECT), spec, structure, clock=clock, table=table
+            image,
+            str(place / OBJECT),
+            spec,
+            structure,
+            clock=clock,
+            table=table,
+            flows=flows,
+            limits=limits,
+            verdicts=room,
         ) as programs,
     ):
         _check_free(interface)
         remove_record(interface)  # of a program that was detached by other means
         programs.set_model(otherwise, read_value(place))
         programs.set_rules(chosen, otherwise)
-        for i, (verdict, action, argument) in enumerate(acts):
+        for i, one in enumerate(acts):
+            argument = one.argument
             if isinstance(argument, str):
                 programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
                 argument = i
-            elif action == "cpu":
+            elif one.action == "cpu":
                 programs.maps["cpus"].update(argument, _CPU_QUEUE)
-            programs.set_policy(verdict, action, argument)
+            ttl = int(one.ttl_s * SECOND_NS) // spec.tick_ns
+            programs.set_policy(one.verdict, one.action, argument, scope=one.scope, ttl=ttl)
+        held = programs.room
         record = ProgramRecord(
             programs.program.id,
             mode or "native",
@@ -133,9 +182,22 @@ def load(
                 detach(interface.index, found.mode or "native", programs.program)
             remove_record(interface)
             raise
-    return Deployment(
-        replace(record, mode=used), note, policy_parser.idle_policies(policies, model)
-    )
+    return Deployment(replace(record, mode=used), note, held)
+
+
+def flows_in(memory: int, spec: MeterSpec, table: source.Table) -> int:
+    """Flows that a table of so many bytes is made for.
+
+    Raises:
+        UsageError: there is no room for one.
+    """
+    kind = bucket_type(spec) if table == "buckets" else slot_type(spec)
+    # The kernel's hash map has 48 bytes of links, and the key, beside each entry.
+    item = kind.itemsize if table == "buckets" else kind.itemsize + KEY.itemsize + _HASH_LINKS
+    flows = memory // item * (WAYS // SLOTS_PER_FLOW if table == "buckets" else 1)
+    if not flows:
+        raise UsageError(f"--memory: {memory:,} bytes, the smallest table has {item:,}")
+    return flows
 
 
 @contextmanager
@@ -151,8 +213,13 @@ def opened(
     spec = compiled[0].meter
     if spec is None:
         raise UsageError(f"{interface.folder}: damaged; unload and load again")
+    try:
+        program = program_by_id(record.program_id)
+    except BpfError:
+        _attached(interface)  # says so where the interface or its program went meanwhile
+        raise
     with (
-        program_by_id(record.program_id) as program,
+        program,
         MeterPrograms(
             image,
             OBJECT,
@@ -167,9 +234,32 @@ def opened(
 
 
 def is_attached(interface: Interface, record: ProgramRecord) -> bool:
-    """Whether a program is still attached, as an update may have replaced it."""
-    found = query(interface.index)
+    """Whether a program is still attached, as an update may have replaced it.
+
+    Raises:
+        UsageError: the interface is gone.
+    """
+    found = _query(interface)
     return found is not None and found.program_id == record.program_id
+
+
+def _query(interface: Interface) -> AttachedProgram | None:
+    """The program of an interface.
+
+    Raises:
+        UsageError: the interface is gone.
+    """
+    try:
+        found = query(interface.index)
+        if found is None:
+            socket.if_indextoname(interface.index)
+    except (OSError, BpfError) as error:
+        if isinstance(error, BpfError) and error.number != errno.ENODEV:
+            raise
+        raise UsageError(
+            f"{interface.name}: the interface is gone, and its program with it"
+        ) from error
+    return found
 
 
 def residents(interface: Interface, programs: MeterPrograms) -> dict[int, BinaryModel]:
@@ -188,7 +278,7 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
 
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
-    found, known = query(interface.index), recorded_programs(interface)
+    found, known = _query(interface), recorded_programs(interface)
     if known and (found is None or found.program_id not in known):
         now = "nothing" if found is None else f"program {found.program_id}"
         raise UsageError(
@@ -198,7 +288,7 @@ def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryMo
     try:
         record, image, compiled = read_record(interface, found.program_id if found else 0)
     except UsageError:
-        if query(interface.index) == found:
+        if _query(interface) == found:
             raise
         return _attached(interface)  # an update replaced it meanwhile: read the new record
     return replace(record, mode=(found and found.mode) or record.mode), image, compiled
@@ -359,6 +449,55 @@ def unload(interface: Interface) -> bool:
     return found is not None or known
 
 
+def put(interface: Interface, what: str, action: Action, argument: int, ttl_s: float | None) -> str:
+    """Put an operator's verdict into the maps of an interface's program.
+
+    Args:
+        interface: interface of the program.
+        what: an address, a prefix or a flow as typed.
+        action: what is done with its packets; ``allow`` for the list of allowed sources.
+        argument: nanoseconds between two packets of a rate limit, or the mark.
+        ttl_s: seconds for which it holds; None for ever.
+
+    Returns:
+        The target as it is listed.
+
+    Raises:
+        UsageError: no program is loaded there, or ``what`` is no target.
+    """
+    with changing(interface), opened(interface) as (record, programs, _):
+        where = verdicts.target(what, programs.spec)
+        tick_ns = programs.spec.tick_ns
+        now = now_of(record, tick_ns)
+        until = None if ttl_s is None else now + int(ttl_s * SECOND_NS) // tick_ns
+        verdicts.put(programs.maps, where, action, argument, now, until)
+    return where.text
+
+
+def take_off(interface: Interface, what: str, *, allowed: bool) -> bool:
+    """Take verdicts on a target out of the maps; False if there were none.
+
+    Args:
+        interface: interface of the program.
+        what: an address, a prefix or a flow as typed.
+        allowed: whether what is allowed goes, in place of all other verdicts.
+
+    Raises:
+        UsageError: no program is loaded there, or ``what`` is no target.
+    """
+    with changing(interface), opened(interface) as (_, programs, _):
+        return verdicts.remove(programs.maps, verdicts.target(what, programs.spec), allowed=allowed)
+
+
+def listed(interface: Interface) -> dict[str, list[verdicts.Entry]]:
+    """The verdicts that hold on an interface, by list; see :func:`~.verdicts.entries`."""
+    with opened(interface) as (record, programs, models):
+        tick_ns, names = programs.spec.tick_ns, {SHUNT: SHUNT_NAME}
+        if record.otherwise in models:
+            names |= dict(enumerate(models[record.otherwise].classes))
+        return verdicts.entries(programs.maps, now_of(record, tick_ns), tick_ns, names)
+
+
 def now_of(record: ProgramRecord, tick_ns: int) -> int:
     """The present time of the program's clock, in units of its meter."""
     coarse = 6  # CLOCK_MONOTONIC_COARSE, which Python's time does not name
@@ -377,6 +516,10 @@ def exported(export: Path) -> tuple[BinaryModel, bool, source.Table]:
     if manifest["target"] != "xdp":
         raise ExportError(f"{export}: an export for {manifest['target']}, expected one for xdp")
     options = manifest["options"]
+    if "table" not in options:
+        raise ExportError(
+            f"{export}: written by an older n3ic, whose programs have other maps: export it again"
+        )
     model = exported_network(export, manifest).model
     return model, options["windows"] == "per-cpu", table_of(options)
 
@@ -397,12 +540,16 @@ def _check_free(interface: Interface) -> None:
         return
     with program_by_id(found.program_id) as program:
         name = program.name
-    whose = (
-        f"n3ic xdp unload {interface.name} takes it away, update swaps its model"
-        if name == METER
-        else f"somebody else's; ip link set dev {interface.name} xdp off takes it away"
+    if name == METER:
+        raise UsageError(
+            f"{interface.name}: n3ic has loaded program {found.program_id} there already: "
+            f"n3ic xdp update {interface.name} MODEL swaps its model while packets flow; for other "
+            f"policies, rules or sizes, n3ic xdp unload {interface.name} and load again"
+        )
+    raise UsageError(
+        f"{interface.name}: program {found.program_id} ({name}) is attached: somebody else's; "
+        f"ip link set dev {interface.name} xdp off takes it away"
     )
-    raise UsageError(f"{interface.name}: program {found.program_id} ({name}) is attached: {whose}")
 
 
 def _attach(

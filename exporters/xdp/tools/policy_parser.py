@@ -1,103 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses policies and rules as typed: ``attack=drop``, ``vlan=10,udp-port=53=slot:2``."""
+"""Parses policies and rules as typed: ``attack=block:host,ttl=60``, ``vlan=10=slot:2``."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp.program import ACTIONS, Action, Verdict
+from n3ic.exporters.xdp.program import Verdict
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
+from n3ic.exporters.xdp.verdicts import ACTIONS, PREFIX_BITS, SCOPES, Action, Scope, rate
 from n3ic.model.network import BinaryModel
 
-_WITH_ARGUMENT = ("interface", "socket", "cpu", "mark")
+TTL_S = 60.0  # of a verdict whose policy names none
+_TYPED = ACTIONS[:-1]  # what a policy may name; allowing is for the operator
+_WITH_ARGUMENT = ("interface", "socket", "cpu", "mark", "rate-limit")
 _ENDS = {"socket": 64, "cpu": 64}  # number of entries of their maps
-_OTHERS = ("shunt", "undecided", "aside")
-_POLICY = "VERDICT=ACTION or VERDICT=ACTION:ARGUMENT, such as attack=drop or shunt=cpu:1"
+_OTHERS: dict[str, Verdict] = {
+    "shunt": "shunted", "undecided": "undecided", "aside": "aside", "excess": "excess"
+}  # fmt: skip
+_POLICY = (
+    "VERDICT=ACTION[:ARGUMENT][,for=flow|host|prefix][,ttl=SECONDS], such as attack=drop, "
+    "attack=block:host,ttl=60 or shunt=cpu:1"
+)
+_ELSEWHERE = {
+    "mirror": "XDP cannot copy a packet and pass it on, only tc can: use interface:NAME to send "
+    "the packets themselves away, or mark:N and tc's mirred behind it",
+    "redirect": "use interface:NAME, socket:QUEUE or cpu:N",
+}
 _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix"
 
 
-def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | str]:
-    """Parse a policy to verdict, action and argument, which for ``interface`` may be a name.
+@dataclass(frozen=True)
+class Policy:
+    """What is done with the packets of a verdict.
+
+    Attributes:
+        verdict: a class, or one of the other verdicts.
+        action: the action.
+        argument: its argument, which for ``interface`` is a name, and for ``rate-limit`` the
+            nanoseconds between two packets.
+        scope: later packets that it also holds for.
+        ttl_s: time for which it does, in seconds.
+        prefix_bits: bits of the prefixes of IPv4 and IPv6, if the scope is ``prefix``.
+    """
+
+    verdict: Verdict
+    action: Action
+    argument: int | str = 0
+    scope: Scope = "none"
+    ttl_s: float = 0
+    prefix_bits: tuple[int, int] = PREFIX_BITS
+
+
+def policy(text: str, classes: Sequence[str]) -> Policy:
+    """Parse a policy.
 
     Raises:
         UsageError: the text is not a policy, or its verdict or action is unknown.
     """
-    name, equals, rest = text.rpartition("=")
-    action, colon, argument = rest.partition(":")
-    if not equals:
-        raise UsageError(f"policy {text!r}: {_POLICY}")
-    verdict: Verdict
-    if name in classes:
-        verdict = list(classes).index(name)
-    elif name in _OTHERS:
-        verdict = "shunted" if name == "shunt" else "undecided" if name == "undecided" else "aside"
-    else:
-        known = ", ".join([*classes, *_OTHERS])
-        raise UsageError(f"policy {text!r}: no verdict {name!r}, there are {known}")
-    found = next((a for a in ACTIONS if a == action), None)
+    named: dict[str, Verdict] = {**_OTHERS, **{name: i for i, name in enumerate(classes)}}
+    # The longest name counts, because a class may be named "a=b".
+    name = max((n for n in named if text.startswith(f"{n}=")), key=len, default="")
+    if not name:
+        typed, equals, _ = text.partition(",")[0].rpartition("=")
+        why = f"no verdict {typed!r}, there are {', '.join(named)}" if equals else _POLICY
+        raise UsageError(f"policy {text!r}: {why}")
+    first, *options = text[len(name) + 1 :].split(",")
+    action, colon, argument = first.partition(":")
+    scope, ttl = "", None
+    if action == "block":
+        action, scope, argument, colon = "drop", argument, "", ""
+        if not scope:
+            raise UsageError(f"policy {text!r}: block wants flow, host or prefix: {_POLICY}")
+    found, value = _action(text, action, argument, bool(colon))
+    for option in options:
+        key, _, given = option.partition("=")
+        if key == "for" and given:
+            scope = given
+        elif key == "ttl" and given:
+            ttl = _seconds(text, given)
+        else:
+            raise UsageError(f"policy {text!r}: no option {option!r}: {_POLICY}")
+    kind, *bits = scope.split(":")
+    of: Scope = next((s for s in SCOPES[1:] if s == kind), "none")
+    if scope and (of == "none" or len(bits) > 2 * (of == "prefix")):
+        raise UsageError(f"policy {text!r}: {scope!r} is not flow, host or prefix: {_POLICY}")
+    if of == "none" and (found == "rate-limit" or ttl is not None):
+        raise UsageError(f"policy {text!r}: for what? Add ,for=flow, ,for=host or ,for=prefix")
+    if of != "none" and (name in ("undecided", "aside", "excess") or found in ("socket", "cpu")):
+        raise UsageError(f"policy {text!r}: only decisions to drop, mark, rate-limit, pass or "
+                         "redirect to an interface hold for later packets")  # fmt: skip
+    given_bits = [_number(text, b, end) for b, end in zip(bits, (33, 129), strict=False)]
+    if 0 in given_bits:
+        raise UsageError(f"policy {text!r}: a prefix of 0 bits is every address")
+    four, six = [*given_bits, *PREFIX_BITS[len(given_bits) :]]
+    seconds = 0.0 if of == "none" else TTL_S if ttl is None else ttl
+    return Policy(named[name], found, value, of, seconds, (four, six))
+
+
+def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action, int | str]:
+    """An action and its argument."""
+    found = next((a for a in _TYPED if a == action), None)
     if found is None:
-        raise UsageError(f"policy {text!r}: no action {action!r}, there are {', '.join(ACTIONS)}")
-    if (found in _WITH_ARGUMENT) != bool(colon and argument):
+        why = _ELSEWHERE.get(action, f"there are block, {', '.join(_TYPED)}")
+        raise UsageError(f"policy {text!r}: no action {action!r}: {why}")
+    if (found in _WITH_ARGUMENT) != bool(given and argument):
         needs = "wants an argument" if found in _WITH_ARGUMENT else "has no argument"
         raise UsageError(f"policy {text!r}: {found} {needs}: {_POLICY}")
     if found == "interface":
-        return verdict, found, argument
-    return verdict, found, _number(text, argument or "0", _ENDS.get(found, 1 << 32))
+        return found, argument
+    value = _number(text, argument or "0", _ENDS.get(found, 1 << 32))
+    return found, rate(value)[0] if found == "rate-limit" else value
 
 
-def policies(
-    texts: Sequence[str], classes: Sequence[str]
-) -> list[tuple[Verdict, Action, int | str]]:
+def operators_action(text: str) -> tuple[Action, int]:
+    """Parse the action of a verdict by the operator: ``drop``, ``rate-limit:N`` or ``mark:N``.
+
+    Raises:
+        UsageError: the text is not such an action.
+    """
+    action, colon, argument = text.partition(":")
+    if action not in ("drop", "rate-limit", "mark"):
+        raise UsageError(f"--action {text!r}: expected drop, rate-limit:N (packets/s) or mark:N")
+    found, value = _action(text, action, argument, bool(colon))
+    return found, int(value)
+
+
+def policies(texts: Sequence[str], classes: Sequence[str]) -> list[Policy]:
     """Parse policies of different verdicts; see :func:`policy`.
 
     Raises:
-        UsageError: a text is not a policy, or a verdict has two.
+        UsageError: a text is not a policy, a verdict has two, or two name prefixes of other sizes.
     """
-    found: dict[Verdict, tuple[str, tuple[Verdict, Action, int | str]]] = {}
+    found: dict[Verdict, tuple[str, Policy]] = {}
     for text in texts:
         one = policy(text, classes)
-        if one[0] in found:
-            raise UsageError(f"policies {found[one[0]][0]!r} and {text!r}: one a verdict expected")
-        found[one[0]] = text, one
-    return [one for _, one in found.values()]
+        if one.verdict in found:
+            first = found[one.verdict][0]
+            raise UsageError(f"policies {first!r} and {text!r}: one a verdict expected")
+        found[one.verdict] = text, one
+    made = [one for _, one in found.values()]
+    if len({one.prefix_bits for one in made if one.scope == "prefix"}) > 1:
+        raise UsageError("policies name prefixes of several sizes: one size expected")
+    return made
 
 
-def idle_policies(texts: Sequence[str], model: BinaryModel) -> tuple[str, ...]:
-    """One line for each policy that cannot or can hardly act with a network, and why.
+def check_policies(texts: Sequence[str], model: BinaryModel) -> None:
+    """Check that each policy can act with a network.
 
-    A policy acts on packets of a flow after its decision. A flow that is decided when it times out
-    or is evicted from a full table has no such packets, because it leaves the table.
+    A policy for a flow acts on its packets after the decision. If the meter decides flows at their
+    end only, no such packets are left: the flow leaves the table.
+
+    Raises:
+        UsageError: a policy can never act; the error says why, and what to do.
     """
     spec = model.meter
-    found: list[str] = []
     if spec is None:
-        return ()
+        return
     early = spec.decision.schedule or spec.decision.packets or spec.decision.after
-    ends = " and ".join(end.upper() for end in spec.ends)
     for text in texts:
-        verdict, action, _ = policy(text, model.classes)
-        if action == "pass" or verdict in ("undecided", "aside"):
+        one = policy(text, model.classes)
+        if one.action == "pass" or one.verdict in ("undecided", "aside", "excess"):
             continue
-        if verdict == "shunted" and not model.shunt:
-            found.append(
-                f"policy {text!r} does nothing: {model.name} has no shunting threshold, so no "
-                "flow gets the verdict shunt"
+        if one.verdict == "shunted" and not model.shunt:
+            raise UsageError(
+                f"policy {text!r} can never act: {model.name} has no shunting threshold, so no "
+                "flow gets the verdict shunt; choose one with n3ic shunt, or leave the policy out"
             )
-        elif not early:
-            acts = (
-                f"acts on the packets from the one that ends a TCP flow by {ends}, and on no other"
-                if ends
-                else "does nothing"
+        if one.scope == "none" and not early:
+            name = model.classes[one.verdict] if isinstance(one.verdict, int) else "shunt"
+            raise UsageError(
+                f"policy {text!r} acts on no flow that runs: the meter of {model.name} decides "
+                "flows at their end, when at most the packet that ends them is left. Treat later "
+                f"packets of their sources ({name}=block:host,ttl=60), or extract with --packets N "
+                "or --after SECONDS and train again, to decide while flows run"
             )
-            found.append(
-                f"policy {text!r} {acts}: the meter of {model.name} decides flows at their end, "
-                "and a flow that ended is forgotten; extract with --packets N or --after SECONDS "
-                "and train again to decide before"
-            )
-    return tuple(found)
 
 
 def rule(text: str) -> SlotRule:
@@ -140,6 +220,16 @@ def index_of(name: str) -> int:
         return socket.if_nametoindex(name)
     except OSError as error:
         raise UsageError(f"there is no interface {name!r}") from error
+
+
+def _seconds(text: str, value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 1e9:
+        raise UsageError(f"policy {text!r}: ttl={value}: expected seconds, such as ttl=60")
+    return seconds
 
 
 def _number(text: str, value: str, end: int) -> int:

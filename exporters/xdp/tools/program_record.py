@@ -27,7 +27,7 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
-VERSION = 2  # of records; programs of another version hash flows in another way
+VERSION = 3  # of records; maps of programs of another version have other layouts
 _RECORD, _OBJECT, _WATCH = "record.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 

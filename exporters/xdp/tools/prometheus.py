@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from n3ic.errors import needed
-from n3ic.exporters.xdp.tools.status import ProgramStatus
+from n3ic.exporters.xdp.tools.status import ALARMS, ProgramStatus
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -54,18 +54,35 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         ("decisions_without_model", "Decisions for which there was no model", status.no_model),
         ("packets_contended", "Packets whose flow another CPU held", status.contended),
         ("packets_not_marked", "Packets without room for their mark", status.not_marked),
+        ("flows_undecided", "Flows that left the table undecided, at least", status.undecided),
+        ("packets_allowed", "Packets of allowed sources and flows", status.allowed),
+        ("packets_blocked", "Packets dropped by a verdict before the meter", status.blocked),
+        ("packets_limited", "Packets over the rate of a verdict, dropped", status.limited),
+        ("packets_dropped", "Packets dropped by the policy of their flow", status.dropped),
+        ("packets_spared", "Packets that the dry run let pass", status.spared),
+        ("packets_excess", "Packets of flows begun too fast, put aside", status.excess),
+        ("verdicts_put", "Verdicts that decisions put into the maps", status.verdicts),
+        ("verdicts_refused", "Verdicts over the limit of blocked hosts", status.refused),
     ):
         counter = CounterMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface"])
         counter.add_metric(where, value)
         yield counter
-    flows = GaugeMetricFamily("n3ic_xdp_flows", "Flows in the table", labels=["interface"])
-    flows.add_metric(where, status.flows)
-    yield flows
-    room = GaugeMetricFamily(
-        "n3ic_xdp_flows_limit", "Flows that the table holds", labels=["interface"]
+    for name, text, value in (
+        ("flows", "Flows in the table", status.flows),
+        ("flows_limit", "Flows that the table holds", status.room),
+        ("blocked_hosts", "Hosts that decisions keep away", status.blocked_hosts),
+        ("blocked_hosts_limit", "Maximum number of these", status.max_blocked),
+        ("dry_run", "Whether every packet passes", status.dry_run),
+    ):
+        figure = GaugeMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface"])
+        figure.add_metric(where, value)
+        yield figure
+    alarm = GaugeMetricFamily(
+        "n3ic_xdp_alarm", "Whether it needs attention", labels=["interface", "alarm"]
     )
-    room.add_metric(where, status.room)
-    yield room
+    for name in ALARMS:
+        alarm.add_metric([*where, name], name in status.alarms)
+    yield alarm
     for name, text, found in (
         ("packets_aside", "Packets of no flow, by reason", status.aside),
         ("decisions", "Decisions, by what brought them", status.ends),

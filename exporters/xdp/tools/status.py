@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
@@ -65,6 +66,19 @@ class ProgramStatus:
         slots: status of each slot, by number.
         contended: packets not counted because another CPU held their flow.
         not_marked: packets to mark for which the driver gives no metadata room.
+        undecided: flows that left the table without a decision; at least so many.
+        allowed: packets of allowed sources and flows.
+        blocked: packets that a verdict of the maps dropped, before they were metered.
+        limited: packets over the rate of such a verdict, dropped likewise.
+        dropped: packets that the policy of their flow dropped.
+        spared: packets that the dry run let pass.
+        verdicts: verdicts that decisions put into the maps.
+        refused: verdicts that were not, because as many hosts are blocked as may be.
+        excess: packets of flows that their source may not begin so fast; they are put aside.
+        blocked_hosts: hosts that decisions keep away; with some that expired just now.
+        max_blocked: maximum number of these.
+        dry_run: whether every packet passes.
+        alarms: what needs somebody's attention, one line each by name.
     """
 
     interface: str
@@ -85,6 +99,25 @@ class ProgramStatus:
     slots: Mapping[int, SlotStatus]
     contended: int = 0
     not_marked: int = 0
+    undecided: int = 0
+    allowed: int = 0
+    blocked: int = 0
+    limited: int = 0
+    dropped: int = 0
+    spared: int = 0
+    verdicts: int = 0
+    refused: int = 0
+    excess: int = 0
+    blocked_hosts: int = 0
+    max_blocked: int = 0
+    dry_run: bool = False
+    alarms: Mapping[str, str] = field(default_factory=dict)
+
+
+ALARMS = ("undecided", "full", "excess", "refused")
+_VERDICT_COUNTERS = (
+    "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
+)  # fmt: skip
 
 
 def status(interface: Interface) -> ProgramStatus:
@@ -108,7 +141,9 @@ def status_of(
         for name, count in counters.items()
         if name.startswith("decided: ") and count
     }
-    return ProgramStatus(
+    config = programs.config()
+    of_verdicts: dict[str, Any] = {name: counters[name] for name in _VERDICT_COUNTERS}
+    made = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
         program_id=record.program_id,
@@ -119,7 +154,7 @@ def status_of(
         room=programs.room,
         started=counters["started"],
         ends=ends,
-        aside={name: counters[name] for name in ASIDE if counters[name]},
+        aside={name: counters[name] for name in ASIDE},
         evicted=max(0, counters["inserted"] - counters["removed"] - flows),
         late=counters["late"],
         events_lost=counters["events_lost"],
@@ -127,7 +162,39 @@ def status_of(
         contended=counters["contended"],
         not_marked=counters["not_marked"],
         slots={slot: _slot(programs, slot, model) for slot, model in models.items()},
+        # Flows in the table may be undecided as yet, so that more may have left undecided.
+        undecided=max(0, counters["started"] - counters["flows_decided"] - flows),
+        blocked_hosts=programs.blocked_hosts(),
+        max_blocked=int(config["max_blocked"]),
+        dry_run=bool(config["dry_run"]),
+        **of_verdicts,
     )
+    return replace(made, alarms=dict(alarms(made)))
+
+
+def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
+    """Yield what needs attention since the program was loaded: a name, and a line."""
+    if status.undecided:
+        yield (
+            "undecided",
+            f"{status.undecided:,} flows at least left the full table undecided: load an export "
+            "with --table buckets, or more --flows",
+        )
+    if status.aside.get("flow cache full"):
+        full = status.aside["flow cache full"]
+        yield "full", f"{full:,} packets found no room in the flow table: load with more --flows"
+    if status.excess:
+        yield (
+            "excess",
+            f"{status.excess:,} packets of flows that their source began too fast were put aside "
+            "(--new-flows)",
+        )
+    if status.refused:
+        yield (
+            "refused",
+            f"{status.refused:,} verdicts were refused: at most {status.max_blocked:,} hosts are "
+            "blocked at one time (--max-blocked); look at n3ic xdp list, is the model right?",
+        )
 
 
 def sweep(record: ProgramRecord, programs: MeterPrograms) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import json as text
+import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.cli.console import console, print_result, table
+from n3ic.cli.console import console, print_note, print_result, table
 from n3ic.exporters.xdp.layout import NO_MODEL
 from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.exporters.xdp.resident import NO_VLAN
 from n3ic.exporters.xdp.tools.deployment import is_attached, opened, residents
 from n3ic.exporters.xdp.tools.program_record import Interface, watching
 from n3ic.exporters.xdp.tools.status import ProgramStatus, status_of, sweep
+from n3ic.exporters.xdp.verdicts import Entry
 from n3ic.meter.compiled import ENDS
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
 from n3ic.util.display import visible
@@ -59,7 +62,8 @@ def lines(status: ProgramStatus) -> list[str]:
     """The figures without drift, one line each."""
     out = [
         f"{status.interface}: program {status.program_id}, {status.mode} XDP, {status.export}",
-        f"packets {status.packets:,} ({status.bytes:,} bytes), aside {_listed(status.aside)}",
+        f"packets {status.packets:,} ({status.bytes:,} bytes), aside "
+        f"{_listed({name: n for name, n in status.aside.items() if n})}",
         f"flows {status.flows:,} of {status.room:,}, started {status.started:,}, "
         f"evicted {status.evicted:,}, decided {_listed(status.ends)}",
     ]
@@ -71,12 +75,41 @@ def lines(status: ProgramStatus) -> list[str]:
         "packets not marked, for want of room before them": status.not_marked,
     }
     out += [f"{name} {count:,}" for name, count in lost.items() if count]
+    if status.verdicts or status.allowed or status.blocked or status.limited or status.dropped:
+        out.append(
+            f"verdicts by decisions {status.verdicts:,}, hosts blocked {status.blocked_hosts:,} of "
+            f"{status.max_blocked:,}; packets allowed {status.allowed:,}, blocked "
+            f"{status.blocked:,}, over a rate {status.limited:,}, dropped by policy "
+            f"{status.dropped:,}"
+        )
+    if status.dry_run:
+        out.append(f"dry run: every packet passes, {status.spared:,} would not have")
+    out += [f"ALARM {line}" for line in status.alarms.values()]
     for number, slot in status.slots.items():
         verdicts = {**slot.classes, SHUNT_NAME: slot.shunted}
         out.append(f"slot {number}: {slot.model} {slot.digest[:12]}, {_listed(verdicts)}")
         if slot.margins:
             out.append(f"  margins 0 to {len(slot.margins) - 1}: {_bars(slot.margins)}")
     return out
+
+
+def show_verdicts(interface: str, found: Mapping[str, list[Entry]]) -> None:
+    """Print the verdicts that hold."""
+    rows = [
+        (
+            one.target,
+            one.action + (f":{one.argument}" if one.argument else ""),
+            one.by,
+            "ever" if one.left_s is None else f"{one.left_s:,.0f} s",
+            f"{one.packets:,}",
+        )
+        for some in found.values()
+        for one in some
+    ]
+    if not rows:
+        print_result(f"{interface}: nothing is allowed or blocked")
+        return
+    table(f"verdicts on {interface}", ("what", "action", "by", "holds for", "packets"), rows)
 
 
 def follow(interface: Interface, *, seconds: float | None, most: int | None, json: bool) -> None:
@@ -94,6 +127,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
     end = None if seconds is None else time.monotonic() + seconds
     left, swept = most, 0.0
     shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
+    known: set[str] = set()  # alarms that were told
     screen = console()
     live: Any = nullcontext()
     if not json and screen.is_terminal:
@@ -114,6 +148,8 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
                     if time.monotonic() - swept > SWEEP_S:
                         sweep(record, programs)
                         swept = time.monotonic()
+                        if view is None:
+                            _tell_alarms(status_of(interface, record, programs), known)
                     for flow in list(_decided(interface, programs, models))[:left]:
                         left = None if left is None else left - 1
                         shown.append(flow)
@@ -126,11 +162,20 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
                         view.update(_page(status, shown), refresh=True)
 
 
+def _tell_alarms(status: ProgramStatus, known: set[str]) -> None:
+    """Say each alarm once."""
+    for name, line in status.alarms.items():
+        if name not in known:
+            print_note(f"{status.interface}: ALARM {line}")
+    known.update(status.alarms)
+
+
 def _decided(
     interface: Interface, programs: MeterPrograms, models: dict[int, BinaryModel]
 ) -> Iterator[dict[str, Any]]:
     names = [r.name for r in programs.spec.registers]
-    fresh = False
+    tick_ns, fresh = programs.spec.tick_ns, False
+    booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     for event in programs.events(_POLL_MS):
         slot, digest = int(event["slot"]), event["model"].tobytes().hex()
         if not fresh and (slot not in models or not models[slot].digest.startswith(digest)):
@@ -148,6 +193,12 @@ def _decided(
             "destination": destination,
             "destination_port": int(event["destination_port"]),
             "protocol": int(event["protocol"]),
+            "vlan": None if event["vlan"] == NO_VLAN else int(event["vlan"]),
+            "interface": _name(int(event["interface"])),
+            **{
+                name: round((int(event[name]) * tick_ns + booted_ns) / 1e9, 6)
+                for name in ("first", "last", "decided")
+            },
             "packets": int(event["packets"]),
             "why": ENDS[int(event["why"])],
             "verdict": _verdict(int(event["verdict"]), model),
@@ -156,7 +207,18 @@ def _decided(
             "slot": slot,
             "model": digest,
             "registers": dict(zip(names, event["registers"].tolist(), strict=False)),
+            "features": dict(
+                zip(programs.spec.feature_names, event["features"].tolist(), strict=False)
+            ),
         }
+
+
+def _name(index: int) -> str:
+    """An interface's name, or its index where it is gone."""
+    try:
+        return socket.if_indextoname(index)
+    except OSError:
+        return str(index)
 
 
 def _verdict(verdict: int, model: BinaryModel | None) -> str:

@@ -19,7 +19,14 @@ def network(spec, seed=0, shunt=0):
 
 
 def load(
-    model, *, per_cpu=False, clock="trailer", flows=4096, image=None, table="lru", secret=None
+    model,
+    *,
+    per_cpu=False,
+    clock="trailer",
+    flows=4096,
+    image=None,
+    table="lru",
+    **given,
 ):
     """The metering program of a model, loaded, the model in slot 0."""
     structure = structure_of([model])
@@ -33,7 +40,7 @@ def load(
         clock=clock,
         flows=flows,
         table=table,
-        secret=secret,
+        **given,
     )
     programs.set_model(0, value_bytes(structure, model))
     return programs

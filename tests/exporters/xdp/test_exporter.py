@@ -83,15 +83,15 @@ def test_verification_names_the_same_buckets_each_time(clang, kernel, tmp_path):
     assert options[0] == options[1]
 
 
-def test_a_table_of_buckets_is_exported_and_verified(clang, kernel, exported, tmp_path):
-    """The default stays unnamed in the manifest, so that exports without it are what they were."""
-    options = {"table": "buckets"}
-    model, place = network(SPEC, shunt=2), tmp_path / "out"
-    result = export(model, "xdp", place, options=options, verify=False)
-    assert "struct bucket" in read_program(result.path / "meter")["table.h"]
-    assert verify_directory(result.path, vectors=50, record=False).ok
-    assert read_manifest(result.path)["options"]["table"] == "buckets"
-    assert "table" not in read_manifest(exported)["options"]
+@pytest.mark.parametrize(("table", "held"), [("buckets", "struct bucket"), ("lru", "LRU_HASH")])
+def test_a_table_is_exported_and_named(exported, tmp_path, table, held):
+    """Buckets, which decide what they evict, where nothing is said."""
+    path = exported
+    if table == "lru":
+        options = {"table": table}
+        path = export(network(SPEC), "xdp", tmp_path / "out", options=options, verify=False).path
+    assert held in read_program(path / "meter")["table.h"]
+    assert read_manifest(path)["options"]["table"] == table
 
 
 @pytest.mark.parametrize("bits", [200, 256, 300])

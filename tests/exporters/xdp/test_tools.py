@@ -4,7 +4,6 @@
 import errno
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from metering import network
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
-from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
@@ -89,7 +88,7 @@ def exported(models, tmp_path_factory, clang):
 @pytest.fixture(scope="module", params=[pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def with_table(request, models, exported, tmp_path_factory):
     """Exports with either flow table."""
-    if request.param == "lru":
+    if request.param == "buckets":
         return exported
     out = tmp_path_factory.mktemp("xdp") / "export"
     export(models[0], "xdp", out, options={"table": request.param}, verify=False)
@@ -197,6 +196,179 @@ def test_a_policy_drops_and_what_is_undecided_passes(link, exported):
         send(other, [frame(8)])
         ports = [int.from_bytes(sniffer.recv(200)[34:36], "big") for _ in range(4)]
     assert ports == [7, 7, 7, 8]  # the fourth packet decides, and is dropped itself
+
+
+def test_a_host_that_a_decision_blocks_is_dropped_before_the_meter(
+    link, exported, models, tmp_path
+):
+    one, other = link
+    policies = [f"--policy={verdict}=block:host,ttl=600" for verdict in "abc"]
+    n3ic("load", one, exported, *policies)
+    send(other, [frame(7)] * 4 + [frame(8)] * 5)
+    found = status(Interface.named(one))
+    assert (found.blocked, found.started, found.verdicts, found.blocked_hosts) == (5, 1, 1, 1)
+    assert "hosts blocked 1 of 1,024" in n3ic("status", one)
+    (entry,) = json.loads(n3ic("list", one, "--json"))["decided"]
+    assert (entry["target"], entry["action"], entry["packets"]) == ("192.0.2.1", "drop", 5)
+    assert entry["by"] in "abc" and 500 < entry["left_s"] <= 600
+    wide = network(standard_spec(packets=4), 7)
+    n3ic("update", one, _saved(wide, tmp_path))  # a program of another structure takes them over
+    send(other, [frame(9)])
+    assert status(Interface.named(one)).blocked == 6
+    assert "unblocked" in n3ic("unblock", one, "192.0.2.1")
+    send(other, [frame(9)])
+    assert status(Interface.named(one)).blocked == 6
+    with pytest.raises(UsageError, match="no verdict on 192"):
+        n3ic("unblock", one, "192.0.2.1")
+
+
+def test_the_operator_blocks_and_allows(link, exported):
+    one, other = link
+    n3ic("load", one, exported, *(f"--policy={verdict}=block:host" for verdict in "abc"))
+    n3ic("block", one, "192.0.2.0/24", "--ttl", 600)
+    flow = "192.0.2.1:7-192.0.2.2:53/udp"
+    assert "192.0.2.2:53" in n3ic("allow", one, flow)
+    send(other, [frame(7)] * 5 + [frame(8)] * 3)
+    found = status(Interface.named(one))
+    assert (found.allowed, found.blocked) == (5, 3)
+    n3ic("allow", one, "192.0.2.1")  # the address goes before what is blocked
+    send(other, [frame(8)] * 5)
+    found = status(Interface.named(one))
+    assert (found.allowed, found.blocked, found.verdicts) == (10, 3, 0 + found.verdicts)
+    shown = n3ic("list", one)
+    assert "192.0.2.0/24" in shown and "operator" in shown and "ever" in shown
+    n3ic("allow", one, "192.0.2.1", "--remove")
+    n3ic("allow", one, flow, "--remove")
+    send(other, [frame(7)])
+    assert status(Interface.named(one)).blocked == 4
+    n3ic("unblock", one, "192.0.2.0/24")
+    n3ic("block", one, flow, "--action", "rate-limit:2")
+    send(other, [frame(7)] * 9)
+    assert status(Interface.named(one)).limited == 7
+    for wrong, said in (
+        ("0.0.0.0/0", "every address"),
+        ("192.0.2.1/24", "host bits set"),
+        ("nobody", "expected an address"),
+        ("192.0.2.1:1-[::1]:2/tcp", "expected an address"),
+        ("192.0.2.1:1-192.0.2.2:70000/tcp", "expected an address"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            n3ic("block", one, wrong)
+    with pytest.raises(UsageError, match="not on the list"):
+        n3ic("allow", one, "192.0.2.9", "--remove")
+
+
+def test_a_dry_run_drops_nothing_and_is_told(link, exported):
+    one, other = link
+    n3ic("load", one, exported, "--dry-run", *(f"--policy={v}=block:host" for v in "abc"))
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
+        sniffer.bind((one, 0x0800))
+        sniffer.settimeout(2)
+        send(other, [frame(7)] * 9)
+        assert len([sniffer.recv(200) for _ in range(9)]) == 9
+    found = status(Interface.named(one))
+    assert (found.dry_run, found.blocked, found.spared) == (True, 0, 11)  # each time it would not
+    assert "dry run: every packet passes" in n3ic("status", one)
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path, table):
+    """The kernel's map forgets them; a bucket decides what makes room."""
+    one, other = link
+    options = {"table": table}
+    export(models[0], "xdp", tmp_path / "out", options=options, verify=False)
+    n3ic("load", one, tmp_path / "out", "--flows", 64, "--new-flows", 0)
+    send(other, [frame(port) for port in range(1, 1001)])
+    found = status(Interface.named(one))
+    assert found.started == 1000
+    if table == "buckets":
+        assert found.room == 128
+        assert (found.undecided, dict(found.alarms)) == (0, {})
+        assert found.ends["evicted"] == 1000 - found.flows > 800
+        return
+    assert found.undecided >= 1000 - 64
+    assert "ALARM" in n3ic("status", one) and "--table buckets" in found.alarms["undecided"]
+    send(other, [frame(2000)] * 4)
+    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "1"]
+    watched = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert "ALARM" in watched.stderr and "undecided" in watched.stderr
+
+
+def test_the_table_is_as_large_as_asked(link, exported):
+    one, other = link
+    n3ic("load", one, exported, "--memory", "2M", "--new-flows", 20)
+    with deployment.opened(Interface.named(one)) as (_, programs, _):
+        flows = programs.maps["flows"]
+        assert 0 <= (2 << 20) - flows.entries * flows.value_bytes < flows.value_bytes
+    send(other, [frame(port) for port in range(1, 101)])
+    found = status(Interface.named(one))
+    assert 20 <= found.started < 40
+    assert found.excess == 100 - found.started
+    assert "began too fast" in found.alarms["excess"]
+    n3ic("unload", one)
+    for wrong, said in (
+        (("--memory", "2X"), "a number of bytes such as 64M"),
+        (("--memory", "1K"), "the smallest table"),
+        (("--memory", "2M", "--flows", 9), "expected one of them"),
+        (("--max-blocked", 20_000), "more --verdicts"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            n3ic("load", one, exported, *wrong)
+
+
+def test_events_tell_when_and_where(link, exported, models):
+    one, other = link
+    n3ic("load", one, exported)
+    before = time.time()
+    tagged = bytearray(frame(8))
+    tagged[12:12] = b"\x81\x00\x00\x05"
+    send(other, [frame(7)] * 4 + [bytes(tagged)] * 4)
+    lines = n3ic("watch", one, "--flows", 2, "--json").splitlines()
+    flows = {flow["source_port"]: flow for flow in map(json.loads, lines)}
+    assert [flows[port]["vlan"] for port in (7, 8)] == [None, 5]
+    for flow in flows.values():
+        assert flow["interface"] == one
+        assert before - 1 < flow["first"] <= flow["last"] <= flow["decided"] < time.time() + 1
+        assert {*flow["features"]} == {*models[0].meter.feature_names}
+        columns = {name: [value] for name, value in flow["features"].items()}
+        scores = models[0].infer(models[0].encode(columns)).scores
+        assert scores[0].tolist() == flow["scores"]
+
+
+@pytest.mark.parametrize("command", ["watch", "serve"])
+def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, command):
+    if command == "serve":
+        pytest.importorskip("prometheus_client", reason="needs prometheus-client")
+    one, _ = link
+    extra = f"{one}x"
+    pair = ["ip", "link", "add", extra, "type", "veth", "peer", "name", f"{one}y"]
+    subprocess.run(pair, check=True)
+    options = ["--json"] if command == "watch" else ["--port", "0"]
+    try:
+        n3ic("load", extra, exported)
+        watch = subprocess.Popen(
+            [*N3IC, "xdp", command, extra, *options, "--seconds", "60"],
+            env=os.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if command == "serve":
+            watch.stderr.readline()
+        else:
+            for name in (extra, f"{one}y"):
+                subprocess.run(["ip", "link", "set", name, "up"], check=True)
+            send(f"{one}y", [frame(2)] * 4)
+            watch.stdout.readline()  # it watches
+    finally:
+        subprocess.run(["ip", "link", "del", extra], check=True)
+    _, error = watch.communicate(timeout=30)
+    assert error.strip().splitlines()[-1] == (
+        f"n3ic: error: {extra}: the interface is gone, and its program with it"
+    )
+    assert "Traceback" not in error
+    assert watch.returncode == 2
+    n3ic("unload", one)
 
 
 def test_another_cpu_takes_the_packets_of_a_verdict(link, exported):
@@ -445,7 +617,7 @@ def test_a_second_load_and_somebody_elses_program_are_refused(
 ):
     one, _ = link
     n3ic("load", one, exported)
-    with pytest.raises(UsageError, match="update swaps its model"):
+    with pytest.raises(UsageError, match=f"xdp update {one} MODEL .* xdp unload {one} and load"):
         n3ic("load", one, exported)
     n3ic("unload", one)
     source = tmp_path / "foreign.c"
@@ -502,42 +674,32 @@ def test_at_an_mtu_that_the_driver_does_not_take_it_is_generic_and_said(link, ex
 
 
 @pytest.mark.parametrize(
-    ("spec", "shunt", "policies", "idle"),
+    ("spec", "shunt", "policies", "refused"),
     [
-        (standard_spec(packets=4), 0, ["a=drop", "undecided=mark:1", "aside=drop"], []),
-        (standard_spec(after_us=9), 3, ["a=drop", "shunt=cpu:0"], []),
-        (standard_spec(packets=4), 0, ["a=drop", "shunt=drop"], ["'shunt=drop' does nothing"]),
-        (standard_spec(), 0, ["a=pass", "b=drop"], ["'b=drop' acts .* by FIN and RST"]),
-        (
-            replace(standard_spec(), ends=()),
-            3,
-            ["undecided=drop", "b=drop", "shunt=drop"],
-            ["'b=drop' does nothing", "'shunt=drop' does nothing"],
-        ),
+        (standard_spec(packets=4), 0, ["a=drop", "undecided=mark:1", "aside=drop"], ""),
+        (standard_spec(after_us=9), 3, ["a=drop", "shunt=cpu:0"], ""),
+        (standard_spec(), 0, ["a=pass", "b=block:host", "excess=drop", "c=mark:1,for=flow"], ""),
+        (standard_spec(packets=4), 0, ["a=drop", "shunt=drop"], "'shunt=drop' can never act"),
+        (standard_spec(packets=4), 0, ["shunt=block:host"], "'shunt=block:host' can never act"),
+        (standard_spec(), 0, ["a=pass", "b=drop"], r"'b=drop' acts on no flow.*b=block:host,ttl"),
+        (replace(standard_spec(), ends=()), 3, ["shunt=drop"], r"acts on no .*shunt=block:host"),
     ],
 )
-def test_policies_that_cannot_act_are_named(spec, shunt, policies, idle):
-    lines = policy_parser.idle_policies(policies, network(spec, shunt=shunt))
-    assert len(lines) == len(idle)
-    for line, expected in zip(lines, idle, strict=True):
-        assert re.search(expected, line)
+def test_a_policy_that_cannot_act_is_refused(spec, shunt, policies, refused):
+    model = network(spec, shunt=shunt)
+    if not refused:
+        policy_parser.check_policies(policies, model)
+        return
+    with pytest.raises(UsageError, match=refused):
+        policy_parser.check_policies(policies, model)
 
 
-def test_such_a_policy_does_as_it_was_told(link, tmp_path, clang):
-    """Flows that end by a time-out are decided, and their packets pass; load says so."""
-    one, other = link
-    model = network(replace(standard_spec(idle_timeout_us=1), ends=()))
-    export(model, "xdp", tmp_path / "export", verify=False)
-    policies = tuple(f"{verdict}=drop" for verdict in "abc")
-    loaded = deployment.load(Interface.named(one), tmp_path / "export", policies=policies)
-    assert len(loaded.idle) == 3
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
-        sniffer.bind((one, 0x0800))
-        sniffer.settimeout(2)
-        for _ in range(5):
-            send(other, [frame(7)])
-            sniffer.recv(200)
-    assert status(Interface.named(one)).slots[0].decided > 0
+def test_load_refuses_a_policy_that_cannot_act_and_leaves_nothing(link, tmp_path, clang):
+    one, _ = link
+    export(network(standard_spec()), "xdp", tmp_path / "export", verify=False)
+    with pytest.raises(UsageError, match=r"decides flows at their end.*--packets N"):
+        n3ic("load", one, tmp_path / "export", "--policy", "b=drop")
+    assert libbpf.query(socket.if_nametoindex(one)) is None
 
 
 def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang):
@@ -611,7 +773,23 @@ def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
     ],
 )
 def test_policies_as_they_are_typed(text, expected):
-    assert policy_parser.policy(text, CLASSES) == expected
+    found = policy_parser.policy(text, CLASSES)
+    assert (found.verdict, found.action, found.argument) == expected
+    assert (found.scope, found.ttl_s) == ("none", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("benign=block:host,ttl=60", (0, "drop", 0, "host", 60, (24, 64))),
+        ("attack=very=drop,for=flow", (1, "drop", 0, "flow", 60, (24, 64))),
+        ("shunt=block:prefix:16", ("shunted", "drop", 0, "prefix", 60, (16, 64))),
+        ("benign=mark:7,for=prefix:20:48,ttl=.5", (0, "mark", 7, "prefix", 0.5, (20, 48))),
+        ("benign=rate-limit:100,for=host", (0, "rate-limit", 10**7, "host", 60, (24, 64))),
+    ],
+)
+def test_policies_that_hold_for_later_packets(text, expected):
+    assert policy_parser.policy(text, CLASSES) == policy_parser.Policy(*expected)
 
 
 @pytest.mark.parametrize(
@@ -626,6 +804,20 @@ def test_policies_as_they_are_typed(text, expected):
         ("benign=cpu:64", "not a number below 64"),
         ("benign=socket:64", "not a number below 64"),
         ("benign=mark:4294967296", "not a number"),
+        ("benign=mirror:eth1", "only tc can"),
+        ("benign=redirect:eth1", "interface:NAME"),
+        ("benign=allow", "no action 'allow'"),
+        ("benign=block", "block wants"),
+        ("benign=block:net", "'net' is not flow, host or prefix"),
+        ("benign=block:host:8", "'host:8' is not"),
+        ("benign=block:prefix:0", "0 bits"),
+        ("benign=block:prefix:33", "not a number below 33"),
+        ("benign=block:host,ttl=x", "expected seconds"),
+        ("benign=drop,ttl=5", "for what"),
+        ("benign=rate-limit:5", "for what"),
+        ("benign=rate-limit:0,for=host", "a rate is 1 to"),
+        ("benign=drop,near=5", "no option 'near=5'"),
+        ("undecided=block:host", "only decisions"),
     ],
 )
 def test_policies_that_mean_nothing(text, match):
@@ -640,6 +832,11 @@ def test_two_policies_of_one_verdict_are_refused(texts):
     with pytest.raises(UsageError, match=f"'{texts[0]}' and '{texts[-1]}': one a verdict"):
         policy_parser.policies(texts, ("a", "b"))
     assert len(policy_parser.policies(("a=drop", "b=drop", "shunt=drop"), ("a", "b"))) == 3
+
+
+def test_policies_have_prefixes_of_one_size():
+    with pytest.raises(UsageError, match="several sizes"):
+        policy_parser.policies(("a=block:prefix:16", "b=block:prefix"), ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -703,8 +900,29 @@ def test_packets_that_were_not_counted_or_marked_are_shown():
     shown = "\n".join(lines(made))
     assert "1,234" in shown and "5,678" in shown
     assert "contended" not in "\n".join(lines(ProgramStatus(*given)))
+    flooded = ProgramStatus(
+        *given, undecided=4321, alarms={"undecided": "4,321 flows"}, excess=8765, blocked_hosts=12
+    )
+    text = generate_latest(registry(lambda: flooded)).decode()
+    for line in (
+        'flows_undecided_total{interface="eth0"} 4321.0',
+        'packets_excess_total{interface="eth0"} 8765.0',
+        'blocked_hosts{interface="eth0"} 12.0',
+        'alarm{alarm="undecided",interface="eth0"} 1.0',
+        'alarm{alarm="refused",interface="eth0"} 0.0',
+    ):
+        assert f"n3ic_xdp_{line}" in text
     found = json.loads(json.dumps(asdict(made)))
     assert (found["contended"], found["not_marked"]) == (1234, 5678)
+
+
+def test_an_export_of_an_older_n3ic_is_refused(exported, tmp_path):
+    path = shutil.copytree(exported, tmp_path / "older") / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["options"]["table"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ExportError, match=r"older n3ic.*export it again"):
+        deployment.exported(path.parent)
 
 
 def test_an_interface_that_is_not_there_is_a_line():

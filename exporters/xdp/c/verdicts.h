@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Verdicts that outlive flows: looked up before the flow table, put there by decisions.
+ *
+ * Rules and layouts are those of state.h; tests/exporters/xdp/verdict_model.py says them again in
+ * Python. Needs seize of meter.c.
+ */
+#ifndef N3IC_VERDICTS_H
+#define N3IC_VERDICTS_H
+
+#include "maps.h"
+
+#define SECOND_NS 1000000000ull
+#define BETWEEN_TIDIES (SECOND_NS / 10 / METER_TICK_NS)
+#define NESTED                                                                                     \
+    4           /* prefixes of one address that may have expired before one that holds is missed   \
+                 */
+#define TRIES 8 /* at a word that other CPUs change, too */
+
+enum judged { NOT_JUDGED, LET_PASS, TAKEN_AWAY, TREATED };
+
+/* Whether a map may hold a verdict now. */
+static inline int used(uint32_t which, uint64_t now) {
+    const uint64_t *until = bpf_map_lookup_elem(&uses, &which);
+
+    return until && *until > now;
+}
+
+/* Says that a map holds a verdict until then. */
+static inline void raise_use(uint32_t which, uint64_t until) {
+    uint64_t *at = bpf_map_lookup_elem(&uses, &which);
+
+#pragma clang loop unroll(disable)
+    for (int i = 0; at && i < TRIES; i++) {
+        uint64_t old = *(volatile uint64_t *)at;
+
+        if (old >= until || __sync_val_compare_and_swap(at, old, until) == old)
+            break;
+    }
+}
+
+/*
+ * Takes a token of a bucket that is full at `*full`: each is worth an interval, and the bucket
+ * holds one more than `burst` is worth of. 0 where there is none.
+ */
+static inline int take_token(uint64_t *full, uint64_t now, uint64_t interval, uint64_t burst) {
+    uint64_t old = *(volatile uint64_t *)full, from = old > now ? old : now;
+
+    if (from - now > burst)
+        return 0;
+    __sync_val_compare_and_swap(full, old, from + interval); /* else another CPU took one, too */
+    return 1;
+}
+
+/* An address of which the first bits count. */
+static inline void fill_subject(struct subject *x, const uint8_t *address, uint32_t address_bytes,
+                                uint32_t bits) {
+    const uint64_t *from = (const uint64_t *)address;
+    uint64_t *to = (uint64_t *)x->address, first = from[0], second = from[1];
+
+    if (address_bytes == 4 && bits < 32)
+        first &= __builtin_bswap32(bits ? ~0u << (32 - bits) : 0);
+    if (address_bytes == 16 && bits < 128) {
+        uint32_t left = bits > 64 ? bits - 64 : 0;
+
+        second &= __builtin_bswap64(left ? ~0ull << (64 - left) : 0);
+        if (bits < 64)
+            first &= __builtin_bswap64(bits ? ~0ull << (64 - bits) : 0);
+    }
+    to[0] = first;
+    to[1] = second;
+    x->bits = bits;
+    x->address_bytes = address_bytes;
+}
+
+/* The longest prefix of an address in a trie whose verdict holds. */
+static inline struct verdict *longest(void *trie, const uint8_t *address, uint32_t address_bytes,
+                                      uint64_t now) {
+    struct prefix x = {.bits = PREFIX_FAMILY + 8 * address_bytes, .family = address_bytes};
+
+    memcpy(x.address, address, 16);
+#pragma clang loop unroll(disable)
+    for (int i = 0; i < NESTED; i++) {
+        struct verdict *v = bpf_map_lookup_elem(trie, &x);
+
+        if (!v || v->until > now)
+            return v;
+        if (!v->bits)
+            break;
+        x.bits = PREFIX_FAMILY + v->bits - 1;
+    }
+    return NULL;
+}
+
+static inline int holds_now(const struct verdict *v, uint64_t now) {
+    return v && v->until > now;
+}
+
+/* The verdict by a decision that holds for a source: that of its address, or of its prefix. */
+static inline struct verdict *by_decision(const struct packet *p, const struct config *g,
+                                          uint64_t now) {
+    struct verdict *v = NULL;
+    struct subject x;
+
+    if (used(USE_HOSTS, now)) {
+        fill_subject(&x, p->source, p->address_bytes, 8 * p->address_bytes);
+        v = bpf_map_lookup_elem(&hosts, &x);
+    }
+    if (!holds_now(v, now) && used(USE_PREFIXES, now)) {
+        fill_subject(&x, p->source, p->address_bytes, g->prefix_bits[p->address_bytes != 4]);
+        v = bpf_map_lookup_elem(&hosts, &x);
+    }
+    return holds_now(v, now) ? v : NULL;
+}
+
+/* Does with a packet as the verdict says that holds for it. */
+static inline enum judged obey(struct verdict *v, const struct config *g, struct counters *c,
+                               struct scratch *s, uint64_t now) {
+    __sync_fetch_and_add(&v->packets, 1);
+    if (v->action == ACT_PASS)
+        return LET_PASS;
+    if (v->action == ACT_LIMIT &&
+        take_token(&v->full_ns, now * METER_TICK_NS, v->argument, SECOND_NS - v->argument))
+        return NOT_JUDGED;
+    if (v->action != ACT_DROP && v->action != ACT_LIMIT) {
+        s->action = v->action;
+        s->argument = v->argument;
+        return TREATED;
+    }
+    if (g->dry_run) {
+        c->spared++;
+        return NOT_JUDGED;
+    }
+    if (v->action == ACT_DROP)
+        c->blocked++;
+    else
+        c->limited++;
+    return TAKEN_AWAY;
+}
+
+/*
+ * Looks for the verdict that holds for a packet, and says what becomes of it. A global function, so
+ * that the verifier follows it once. `k` is the canonical key.
+ */
+__attribute__((noinline)) int judge(const struct packet *p, const struct key *k, uint64_t now) {
+    const uint32_t packets = PACKETS, first = 0;
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &packets);
+    struct counters *c = bpf_map_lookup_elem(&counted, &packets);
+    const struct config *g = bpf_map_lookup_elem(&config, &first);
+    struct verdict *tuple = NULL, *v = NULL;
+
+    if (!p || !k || !s || !c || !g)
+        return NOT_JUDGED;
+    if (used(USE_TUPLES, now)) {
+        tuple = bpf_map_lookup_elem(&tuples, k);
+        if (!holds_now(tuple, now))
+            tuple = NULL;
+    }
+    if (tuple && tuple->action == ACT_ALLOW)
+        v = tuple;
+    else if (used(USE_ALLOWED, now))
+        v = longest(&allowed, p->source, p->address_bytes, now);
+    if (v) {
+        __sync_fetch_and_add(&v->packets, 1);
+        c->allowed++;
+        return LET_PASS;
+    }
+    if (used(USE_LISTED, now))
+        v = longest(&listed, p->source, p->address_bytes, now);
+    if (!v)
+        v = tuple ? tuple : by_decision(p, g, now);
+    return v ? obey(v, g, c, s, now) : NOT_JUDGED;
+}
+
+/* --- what decisions put there ---------------------------------------------------------------- */
+
+struct tidying {
+    uint64_t now, weight;
+};
+
+static int tidy_one(void *map, const struct subject *key, struct verdict *v, struct tidying *t) {
+    if (v->until <= t->now)
+        bpf_map_delete_elem(map, key);
+    else
+        t->weight += v->weight;
+    return 0;
+}
+
+/*
+ * Forgets what has expired, and counts the blocked hosts again: the kernel and user space take
+ * verdicts out without a word.
+ */
+static inline void tidy(struct guard *g, uint64_t now) {
+    struct tidying t = {.now = now};
+
+    bpf_for_each_map_elem(&hosts, tidy_one, &t, 0);
+    g->blocked = t.weight;
+    g->tidied = now;
+}
+
+/* Hosts that a prefix keeps away: addresses of IPv4, and what IPv6 gives to one site's link. */
+static inline uint64_t weight_of(uint32_t action, uint32_t address_bytes, uint32_t bits) {
+    uint32_t whole = address_bytes == 4 ? 32 : 64;
+
+    if (action == ACT_PASS || action == ACT_MARK || action == ACT_CPU)
+        return 0;
+    return bits < whole ? 1ull << ((whole - bits) & 63) : 1;
+}
+
+/* Puts the verdict in the scratch to a source; whoever calls holds the guard. */
+static inline int put_source(struct guard *g, const struct config *limits, const struct subject *x,
+                             struct verdict *v) {
+    uint64_t now = v->since, most = limits->max_blocked, held;
+    const struct verdict *old = bpf_map_lookup_elem(&hosts, x);
+
+    held = old ? old->weight : 0;
+    if (v->weight && g->blocked - held + v->weight > most && now - g->tidied >= BETWEEN_TIDIES) {
+        tidy(g, now);
+        old = bpf_map_lookup_elem(&hosts, x);
+        held = old ? old->weight : 0;
+    }
+    if (v->weight && g->blocked - held + v->weight > most)
+        return 0;
+    if (holds_now(old, now))
+        v->packets = old->packets;
+    if (bpf_map_update_elem(&hosts, x, v, BPF_ANY))
+        return 0;
+    g->blocked += v->weight - held;
+    return 1;
+}
+
+/* Puts the verdict of a decided flow into the map of its policy's scope. `k` is canonical. */
+__attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_t user) {
+    const uint32_t first = 0;
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
+    struct counters *c = bpf_map_lookup_elem(&counted, &user);
+    const struct policy *p = bpf_map_lookup_elem(&policies, &index);
+    const struct config *limits = bpf_map_lookup_elem(&config, &first);
+    struct guard *g = bpf_map_lookup_elem(&guards, &first);
+    const struct key *e;
+    struct verdict *v;
+    struct subject x;
+    uint32_t which = USE_HOSTS;
+    int done = 0;
+
+    if (!k || !s || !c || !p || !limits || !g || p->scope == SCOPE_NONE)
+        return 0;
+    e = &s->event.key;
+    v = &s->verdict;
+    v->since = s->clock;
+    v->until = s->clock + p->ttl;
+    v->packets = v->full_ns = v->weight = 0;
+    v->action = p->action;
+    v->argument = p->argument;
+    v->by = s->event.verdict;
+    v->bits = 8 * e->address_bytes;
+    if (p->scope == SCOPE_FLOW) {
+        const struct verdict *old = bpf_map_lookup_elem(&tuples, k);
+
+        if (holds_now(old, v->since)) {
+            if (old->by == BY_OPERATOR)
+                return 0;
+            v->packets = old->packets;
+        }
+        which = USE_TUPLES;
+        done = bpf_map_update_elem(&tuples, k, v, BPF_ANY) == 0;
+    } else {
+        if (used(USE_ALLOWED, v->since) && longest(&allowed, e->source, e->address_bytes, v->since))
+            return 0;
+        if (p->scope == SCOPE_PREFIX) {
+            which = USE_PREFIXES;
+            v->bits = limits->prefix_bits[e->address_bytes != 4];
+        }
+        fill_subject(&x, e->source, e->address_bytes, v->bits);
+        v->weight = weight_of(v->action, e->address_bytes, v->bits);
+        if (seize(&g->busy)) {
+            done = put_source(g, limits, &x, v);
+            __sync_lock_test_and_set(&g->busy, 0);
+        }
+    }
+    if (!done) {
+        c->refused++;
+        return 0;
+    }
+    c->verdicts++;
+    raise_use(which, v->until);
+    raise_use(USE_ANY, v->until);
+    return 0;
+}
+
+/* --- new flows of a source ------------------------------------------------------------------- */
+
+/* Whether a source may begin a flow now: an address of IPv4, or 64 bits of one of IPv6. */
+__attribute__((noinline)) int may_begin(const struct packet *p, uint64_t now_ns) {
+    const uint32_t first = 0;
+    const struct config *g = bpf_map_lookup_elem(&config, &first);
+    struct subject x;
+    uint64_t *full, next;
+
+    if (!p || !g || !g->flow_interval_ns)
+        return 1;
+    fill_subject(&x, p->source, p->address_bytes, p->address_bytes == 4 ? 32 : 64);
+    full = bpf_map_lookup_elem(&sources, &x);
+    if (full)
+        return take_token(full, now_ns, g->flow_interval_ns, g->flow_burst_ns);
+    next = now_ns + g->flow_interval_ns;
+    bpf_map_update_elem(&sources, &x, &next, BPF_NOEXIST);
+    return 1;
+}
+
+#endif

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts that outlive flows, and the budget of new flows, against their model in Python."""
+
+import ipaddress
+import os
+import random
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from metering import load, network
+from verdict_model import Held, VerdictModel
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp import libbpf, source, verdicts
+from n3ic.exporters.xdp.layout import SUBJECT, VERDICT
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.replay import replay, replayable, traffic
+from n3ic.exporters.xdp.verdicts import ACTIONS, Limits, rate
+from n3ic.meter.packet import LINK_ETHERNET, parse
+from n3ic.meter.reference import ReferenceMeter
+from n3ic.meter.standard import standard_spec
+
+DROP, PASS = 1, 2
+LPM_TRIE = 11  # BPF_MAP_TYPE_LPM_TRIE
+SPEC = standard_spec(packets=4)
+SECOND = 10**9 // SPEC.tick_ns
+CUT = ("IP header cut short", "ports cut short")
+OTHERS = {-1: "shunted"}
+COUNTED = (
+    "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
+)  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("clang", "kernel")
+
+
+@pytest.fixture(scope="module")
+def image(clang, kernel):
+    """The program of either table; scores that are close are shunted."""
+    structure = structure_of([network(SPEC, shunt=2)])
+    return {
+        table: source.compiled(
+            source.meter_program(SPEC, structure, per_cpu=False, table=table), source.METER
+        )
+        for table in source.TABLES
+    }
+
+
+def reference(model, maps, frames):
+    """Action of each frame, and the records of all flows that are metered."""
+    meter, actions, records = ReferenceMeter(SPEC), [], []
+
+    def told(found, now):
+        for record in found:
+            inputs = {n: np.array([v]) for n, v in record.features.items()}
+            scores = model.infer(model.encode(inputs)).scores
+            verdict = int(model.verdicts(scores)[0])
+            records.append((record, verdict))
+            maps.enact(record.key, verdict, now)
+            verdict_of[record.number] = verdict
+
+    verdict_of = {}
+    for frame in frames:
+        packet = parse(LINK_ETHERNET, *frame)
+        if isinstance(packet, str):
+            actions.append("aside")
+            continue
+        now = meter._clock = max(meter._clock, packet.time)
+        told(list(meter._expire(now)), now)
+        joined = meter._join_fragment(packet)
+        judged = maps.judge(joined or packet, now)
+        if judged == "drop":
+            actions.append("drop")
+            continue
+        key = joined and meter._key(joined)
+        new = key and meter._find(key)[0] is None
+        if new and judged != "pass" and not maps.may_begin(packet, now):
+            actions.append("excess")
+            continue
+        told(list(meter.count(packet)), now)
+        flow = meter._find(key)[0] if key else None
+        verdict = verdict_of.get(flow.number, "undecided") if flow else "aside"
+        actions.append("pass" if judged else verdict)
+    for record in meter.finish():
+        told([record], record.last)
+    return actions, records
+
+
+def policy_result(maps, action, counters):
+    """What is done with a packet whose flow has a verdict."""
+    if action in ("drop", "pass"):
+        return DROP if action == "drop" else PASS
+    name, *_ = maps.policies.get(OTHERS.get(action, action), maps.policies.get(action, ("pass",)))
+    if name != "drop":
+        return PASS
+    counters["spared" if maps.limits.dry_run else "dropped"] += 1
+    return PASS if maps.limits.dry_run else DROP
+
+
+def check(image, table, seed, limits, policies, allowed=(), listed=()):
+    """Run frames through program and model, and compare all that can be seen."""
+    model = network(SPEC, shunt=2)
+    maps = VerdictModel(limits, {**policies, -1: policies.get("shunted", ("pass", 0, "none", 0))},
+                        SPEC.tick_ns)  # fmt: skip
+    frames = [f for f in replayable(traffic(SPEC, 600, seed=seed)) if sound(f)]
+    with load(model, image=image[table], table=table, limits=limits, flows=256) as programs:
+        for verdict, (action, argument, scope, ttl) in policies.items():
+            programs.set_policy(verdict, action, argument, scope=scope, ttl=ttl)
+        for text, until in allowed:
+            where = verdicts.target(text, SPEC)
+            verdicts.put(programs.maps, where, "allow", 0, 0, until)
+            maps.allowed[ipaddress.ip_network(text)] = held("allow", 0, until)
+        for text, action, argument, until in listed:
+            where = verdicts.target(text, SPEC)
+            verdicts.put(programs.maps, where, action, argument, 0, until)
+            maps.listed[ipaddress.ip_network(text)] = held(action, argument, until)
+        wanted, records = reference(model, maps, frames)
+        results = []
+        events = replay(
+            programs, frames, lambda f: results.append(programs.program.test_run(f).result)
+        )
+        counters = programs.counters()
+        shown = verdicts.entries(programs.maps, 0, SPEC.tick_ns, {})
+        guard = int.from_bytes(programs.maps["guards"].lookup(0)[8:16], "little")
+    dropped = Counter()
+    assert results == [policy_result(maps, a, dropped) for a in wanted]
+    assert [(r.number, r.packets, r.registers, tuple(r.features.values()), v) for r, v in records
+            ] == [
+        (int(e["number"]), int(e["packets"]), tuple(e["registers"].tolist()),
+         tuple(e["features"].tolist()), int(e["verdict"])) for e in events
+    ]  # fmt: skip
+    assert {n: counters[n] for n in COUNTED} == {n: (maps.counters + dropped)[n] for n in COUNTED}
+    assert guard == maps.blocked <= limits.max_blocked
+    for name, wants in (("allowed", maps.allowed), ("listed", maps.listed)):
+        assert {e.target: e.packets for e in shown[name]} == {
+            short(n): h.packets for n, h in wants.items()
+        }
+    found = {e.target: e.packets for e in shown["decided"] if "-" not in e.target}
+    assert found == {short(n): h.packets for n, h in maps.sources.items()}
+    flows = sorted(e.packets for e in shown["decided"] if "-" in e.target)
+    assert flows == sorted(h.packets for h in maps.flows.values())
+    return Counter(maps.counters) + dropped
+
+
+def sound(frame):
+    """Whether a frame is no cut one whose addresses are there: the model takes whole packets."""
+    packet = parse(LINK_ETHERNET, *frame)
+    return not isinstance(packet, str) or packet not in CUT
+
+
+def held(action, argument, until):
+    return Held(action, argument, float("inf") if until is None else until)
+
+
+def short(name):
+    return str(name.network_address if name.prefixlen == name.max_prefixlen else name)
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3, 4))]
+)
+def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, seed):
+    """Random policies of every scope, allowed and listed sources that expire, few hosts."""
+    r = random.Random(seed)
+    choices = [
+        ("drop", 0), ("rate-limit", rate(r.choice([1, 3]))[0]), ("mark", 7), ("pass", 0),
+    ]  # fmt: skip
+    policies = {
+        verdict: (*r.choice(choices), r.choice(["none", "flow", "host", "prefix"]),
+                  r.randrange(1, 20 * SECOND))
+        for verdict in (0, 1, 2, "shunted")
+    }  # fmt: skip
+    policies = {v: ("drop", *p[1:]) if p[0] == "rate-limit" and p[2] == "none" else p
+                for v, p in policies.items()}  # fmt: skip
+    limits = Limits(max_blocked=r.choice([1, 2, 300]), prefix_bits=(30, 126))
+    end = 400 * SECOND
+    counted = check(
+        image, table, seed, limits, policies,
+        allowed=[("10.0.0.0/24", end // 4), ("::a00:1", end // 2), ("10.0.0.2", end // 2)],
+        listed=[("10.0.0.0/30", "rate-limit", rate(2)[0], end // 2),
+                ("10.0.0.3", "drop", 0, end // 3), ("::/64", "drop", 0, end // 8)],
+    )  # fmt: skip
+    assert counted["allowed"] and counted["blocked"]
+
+
+def test_a_ceiling_holds_and_room_comes_back(image):
+    policies = dict.fromkeys((0, 1, 2), ("drop", 0, "host", 3 * SECOND))
+    counted = check(image, "buckets", 5, Limits(max_blocked=2), policies)
+    assert counted["refused"] > 5 and counted["verdicts"] > 20
+
+
+def test_a_dry_run_counts_and_drops_nothing(image):
+    policies = dict.fromkeys((0, 1, 2, "shunted"), ("drop", 0, "host", 9 * SECOND))
+    counted = check(image, "buckets", 6, Limits(dry_run=True), policies)
+    assert counted["spared"] > 100
+    assert not counted["blocked"] + counted["dropped"]
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+def test_a_source_begins_only_so_many_flows(image, table):
+    policies = {"excess": ("drop", 0, "none", 0)}
+    counted = check(image, table, 7, Limits(new_flows=1), policies, allowed=[("10.0.0.3", None)])
+    assert counted["excess"] > 20
+
+
+def udp(source, later=0):
+    """A UDP frame from an address; as a later fragment, without ports."""
+    offset = (3).to_bytes(2, "big") if later else bytes(2)
+    head = bytes([0x45, 0, 0, 28, 0, 9]) + offset + bytes([64, 17, 0, 0])
+    ends = ipaddress.ip_address(source).packed + bytes([192, 168, 0, 1])
+    return bytes(12) + b"\x08\x00" + head + ends + b"\x04\x00\x00\x35\x00\x08\x00\x00" + bytes(18)
+
+
+@pytest.mark.parametrize("kind", ["cut", "fragment"])
+def test_packets_without_ports_are_judged_by_their_addresses(image, kind):
+    """Whoever is blocked does not get through by cutting packets."""
+
+    def result(source, time):
+        frame = udp(source, later=kind == "fragment")
+        frame = frame[:36] if kind == "cut" else frame
+        return programs.program.test_run(programs.replayed(frame, len(frame), time)).result
+
+    with load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs:
+        programs.program.test_run(programs.replayed(udp("10.0.0.9"), 60, 5))
+        blocked = verdicts.target("10.0.0.1", SPEC)
+        verdicts.put(programs.maps, blocked, "drop", 0, 5, 1000)
+        assert [result("10.0.0.1", 6), result("10.0.0.2", 7)] == [DROP, PASS]
+        verdicts.remove(programs.maps, blocked, allowed=False)
+        assert result("10.0.0.1", 8) == PASS
+        assert programs.counters()["blocked"] == 1
+
+
+def test_two_cpus_block_no_more_hosts_than_may_be(image):
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+
+    def sent(cpu, net):
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        for i in range(100):
+            programs.program.test_run(udp(f"10.{net}.0.{i}"), repeat=SPEC.decision.packets)
+
+    limits = Limits(max_blocked=50)
+    model = network(SPEC, shunt=2)
+    with load(
+        model, image=image["buckets"], table="buckets", limits=limits, clock="kernel"
+    ) as programs:
+        for verdict in (0, 1, 2, "shunted"):
+            programs.set_policy(verdict, "drop", scope="host", ttl=3600 * SECOND)
+        threads = [threading.Thread(target=sent, args=at) for at in zip(cpus, (1, 2), strict=False)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        counters = programs.counters()
+        assert programs.maps["hosts"].count() == programs.blocked_hosts() == 50
+        assert counters["verdicts"] + counters["refused"] == 200
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+def test_entries_carry_the_key_that_a_typed_flow_has(image, table):
+    """What user space reads of the table names its flow, and is what a verdict on it is put at."""
+    with load(network(SPEC, shunt=2), image=image[table], table=table, flows=512) as programs:
+        for frame, length, time in replayable(traffic(SPEC, 300, seed=9)):
+            programs.program.test_run(programs.replayed(frame, length, time))
+        keys, _ = programs.flows()
+        if table == "lru":
+            assert {k.tobytes() for k in keys} == set(programs.maps["flows"].keys())
+        assert len(keys) > 20
+        for key in keys:
+            where = verdicts.target(verdicts.flow_text(key), SPEC)
+            assert where.flow and where.key == key.tobytes()
+
+
+def test_a_full_list_makes_room_of_what_has_expired(image):
+    with (
+        load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs,
+        libbpf.create_map(LPM_TRIE, "listed", 24, VERDICT.itemsize, 2, flags=1) as small,
+    ):
+        maps = programs.maps | {"listed": small}
+        for host, until in ((1, 10), (2, 30), (3, 30)):
+            where = verdicts.target(f"10.0.0.{host}", SPEC)
+            verdicts.put(maps, where, "drop", 0, 20, until)
+        assert small.count() == 2
+        with pytest.raises(UsageError, match=r"10\.0\.0\.4: the list of 2 prefixes is full"):
+            verdicts.put(maps, verdicts.target("10.0.0.4", SPEC), "drop", 0, 20, 30)
+
+
+def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
+    """A prefix that expired hides no shorter one; a flow's verdict goes before its host's."""
+
+    def at(time, action, text, until):
+        verdicts.put(programs.maps, verdicts.target(text, SPEC), action, 0, time, until)
+
+    def results(times):
+        frame = udp("10.0.0.1")
+        run = programs.program.test_run
+        return [run(programs.replayed(frame, len(frame), time)).result for time in times]
+
+    with load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs:
+        at(0, "drop", "10.0.0.0/24", 40)
+        at(0, "pass", "10.0.0.1", 20)
+        assert results([1, 19, 20, 39, 40]) == [PASS, PASS, DROP, DROP, PASS]
+        key = np.zeros(1, SUBJECT)
+        key["address"][0, :4], key["bits"], key["address_bytes"] = (10, 0, 0, 1), 32, 4
+        row = (80, 40, 0, 0, ACTIONS.index("drop"), 0, 0, 32, 1)
+        programs.maps["hosts"].update(key.tobytes(), np.array([row], VERDICT).tobytes())
+        at(40, "pass", "10.0.0.1:1024-192.168.0.1:53/udp", 60)
+        assert results([41, 59, 60, 79, 80]) == [PASS, PASS, DROP, DROP, PASS]

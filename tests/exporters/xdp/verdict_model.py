@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts that outlive flows, again in plain Python: what the maps of the program must do.
+
+Allowed sources first, then what the operator listed, then a flow's verdict, a host's, a prefix's;
+the longest prefix counts. A verdict holds until its time to live is over. Decisions keep at most so
+many hosts away at one time; room of expired verdicts is looked for ten times a second at most.
+"""
+
+import ipaddress
+from collections import Counter
+from dataclasses import dataclass, field
+
+from n3ic.exporters.xdp.verdicts import SECOND_NS, Limits, rate
+
+KEEP_AWAY = ("drop", "rate-limit", "interface", "socket")
+
+
+@dataclass
+class Held:
+    """A verdict, and the time at which the tokens of its rate are all there again."""
+
+    action: str
+    argument: int
+    until: float
+    weight: int = 0
+    packets: int = 0
+    full_ns: int = 0
+
+
+@dataclass
+class VerdictModel:
+    """The maps; `policies` gives action, argument, scope and time to live by verdict."""
+
+    limits: Limits
+    policies: dict
+    tick_ns: int
+    allowed: dict = field(default_factory=dict)  # network: verdict
+    listed: dict = field(default_factory=dict)
+    flows: dict = field(default_factory=dict)  # pair of ends and protocol: verdict
+    sources: dict = field(default_factory=dict)  # network: verdict by decisions
+    budgets: dict = field(default_factory=dict)
+    counters: Counter = field(default_factory=Counter)
+    blocked: int = 0
+    tidied: int = 0
+
+    def judge(self, packet, now):
+        """``pass`` or ``drop`` without the meter, or None."""
+        address = ipaddress.ip_address(packet.source)
+        flow = self.flows.get(ends(packet))
+        flow = flow if flow and flow.until > now else None
+        allowed = longest(self.allowed, address, now)
+        if flow and flow.action == "allow":
+            allowed = flow
+        if allowed:
+            allowed.packets += 1
+            self.counters["allowed"] += 1
+            return "pass"
+        wide = self.limits.prefix_bits[address.version == 6]
+        for found in (
+            longest(self.listed, address, now),
+            flow,
+            live(self.sources.get(network(address, address.max_prefixlen)), now),
+            live(self.sources.get(network(address, wide)), now),
+        ):
+            if found:
+                return self.obey(found, now)
+        return None
+
+    def obey(self, held, now):
+        """What a verdict does with a packet."""
+        held.packets += 1
+        if held.action == "pass":
+            return "pass"
+        if held.action == "rate-limit":
+            token, held.full_ns = take(
+                held.full_ns, now * self.tick_ns, held.argument, SECOND_NS - held.argument
+            )
+            if token:
+                return None
+        elif held.action != "drop":
+            return held.action
+        if self.limits.dry_run:
+            self.counters["spared"] += 1
+            return None
+        self.counters["blocked" if held.action == "drop" else "limited"] += 1
+        return "drop"
+
+    def enact(self, key, verdict, now):
+        """Put the verdict of a decided flow where later packets find it."""
+        action, argument, scope, ttl = self.policies.get(verdict, ("pass", 0, "none", 0))
+        address = ipaddress.ip_address(key.source)
+        made = Held(action, argument, now + ttl)
+        if scope == "none" or (scope != "flow" and longest(self.allowed, address, now)):
+            return
+        if scope == "flow":
+            old = live(self.flows.get(ends(key)), now)
+            if old and old.action == "allow":
+                return
+            made.packets = old.packets if old else 0
+            self.flows[ends(key)] = made
+            self.counters["verdicts"] += 1
+            return
+        whole = address.max_prefixlen
+        bits = self.limits.prefix_bits[whole == 128] if scope == "prefix" else whole
+        name = network(address, bits)
+        if action in KEEP_AWAY:
+            made.weight = 1 << max(0, min(whole, 64) - bits)
+        old = self.sources.get(name)
+        if made.weight and not self.fits(made, old):
+            if now - self.tidied >= SECOND_NS // 10 // self.tick_ns:
+                self.sources = {n: h for n, h in self.sources.items() if h.until > now}
+                self.blocked = sum(h.weight for h in self.sources.values())
+                self.tidied, old = now, self.sources.get(name)
+            if not self.fits(made, old):
+                self.counters["refused"] += 1
+                return
+        made.packets = old.packets if live(old, now) else 0
+        self.blocked += made.weight - (old.weight if old else 0)
+        self.sources[name] = made
+        self.counters["verdicts"] += 1
+
+    def fits(self, made, old):
+        """Whether so many hosts may be kept away."""
+        without = self.blocked - (old.weight if old else 0)
+        return without + made.weight <= self.limits.max_blocked
+
+    def may_begin(self, packet, now):
+        """Whether a source may begin a flow now."""
+        if not self.limits.new_flows:
+            return True
+        address = ipaddress.ip_address(packet.source)
+        name = network(address, min(address.max_prefixlen, 64))
+        interval, burst = rate(self.limits.new_flows)
+        full = self.budgets.get(name, 0)
+        token, self.budgets[name] = take(full, now * self.tick_ns, interval, burst)
+        self.counters["excess"] += not token
+        return token
+
+
+def take(full, now, interval, burst):
+    """Take a token of a bucket; whether there was one, and when the bucket is full again."""
+    since = max(full, now)
+    return (True, since + interval) if since - now <= burst else (False, full)
+
+
+def live(held, now):
+    return held if held and held.until > now else None
+
+
+def network(address, bits):
+    return ipaddress.ip_network((address, bits), strict=False)
+
+
+def longest(verdicts, address, now):
+    """The verdict of the longest prefix that holds."""
+    found = [
+        (name.prefixlen, held)
+        for name, held in verdicts.items()
+        if name.version == address.version and address in name and held.until > now
+    ]
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def ends(key):
+    """Both directions of a flow as one."""
+    sides = (key.source, key.source_port), (key.destination, key.destination_port)
+    return frozenset(sides), key.protocol
