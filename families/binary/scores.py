@@ -106,8 +106,8 @@ def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
     same, first = np.arange(signal.channels), tables[0]
     tries = [
         (same, _ordering_bias(signal, first), first, first),
-        (*_by_fraction(signal, tables[-1], float((high - low)[signal.used].max())), low, high),
         (*_by_fraction(signal, first), first, first),
+        (*_by_fraction(signal, tables[-1], float((high - low)[signal.used].max())), low, high),
         (*_by_fraction(signal, tables[-1]), tables[-1], tables[-1]),
     ]
     pair = (0, 0)

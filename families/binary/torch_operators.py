@@ -13,8 +13,10 @@ from n3ic.families.binary.torch_readers import READERS, SHAPING, after_scores, r
 from n3ic.families.binary.torch_tensor import (
     BATCH,
     Call,
+    Layer,
     TableTensor,
     as_array,
+    channel_row,
     on_tables,
 )
 
@@ -109,9 +111,15 @@ def _product(call: Call) -> TableTensor:
     weights = as_array(call, w)
     if weights.ndim != 2 or len(weights) != x.signal.channels:
         raise call.error(f"takes {len(weights)} inputs, and {x.signal.channels} come")
-    signal = product(bits, weights, call.by, precise=True)
-    made = TableTensor(signal, (BATCH, signal.channels), call.reading)
-    return made if bias is None else on_tables(call, _aten.add.Tensor, (made, bias), {})
+    shape = torch.Size((BATCH, weights.shape[1]))
+    added = None if bias is None else as_array(call, channel_row(call, bias, shape, shape[1]))
+    layers = call.reading.layers
+    for layer in layers:  # one that is called twice is one layer, and so is joined with itself
+        if layer.is_called(call.name, x.signal, weights, added):
+            return TableTensor(layer.result, shape, call.reading)
+    signal = product(bits, weights, call.by, bias=added, precise=True)
+    layers.append(Layer(call.name, x.signal, weights, added, signal))
+    return TableTensor(signal, shape, call.reading)
 
 
 def _factors(call: Call) -> tuple[Any, Any, Any]:

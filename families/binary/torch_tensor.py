@@ -21,17 +21,42 @@ from n3ic.families.binary.signal import Array, Signal, elementwise
 BATCH = 2  # rows that the module sees while it is read: a batch, and no width of a layer
 
 
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer as it was called: operator, input, weights, bias, and the tensor behind it."""
+
+    name: str
+    source: Signal
+    weights: Array
+    bias: Array | None
+    result: Signal
+
+    def is_called(self, name: str, source: Signal, weights: Array, bias: Array | None) -> bool:
+        """Whether a call computes what this one did, in the same floats."""
+        ours, theirs = self.source.tables, source.tables
+        return (
+            (self.name, self.source.fan_in is source.fan_in) == (name, True)
+            and len(ours) == len(theirs)
+            and all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+            and np.array_equal(self.weights, weights)
+            and (self.bias is None) == (bias is None)
+            and (self.bias is None or bias is None or np.array_equal(self.bias, bias))
+        )
+
+
 class Reading:
     """What is known while a module is read.
 
     Attributes:
         run: function that gives an operator's result.
         scores: the module's scores, once a softmax or the like has read them.
+        layers: the layers that were called.
     """
 
     def __init__(self, run: Callable[[Call], Any]) -> None:
         self.run = run
         self.scores: Signal | None = None
+        self.layers: list[Layer] = []
         self._layers = ["the module"]
 
     def entered(self, path: str, part: nn.Module) -> Callable[..., None]:
@@ -167,7 +192,7 @@ def on_tables(
         def filled(tensor: Tensor) -> Tensor:
             if isinstance(tensor, TableTensor):
                 return next(left)
-            row = channel_row(call, tensor, first)
+            row = channel_row(call, tensor, first.shape, first.signal.channels)
             return row.double() if double and row.is_floating_point() else row
 
         full, named = mapped((args, kwargs), filled)
@@ -184,20 +209,19 @@ def _in_double(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "dtype": torch.float64} if rounds else kwargs
 
 
-def channel_row(call: Call, constant: Tensor, like: TableTensor) -> Tensor:
-    """A constant as one value a channel, or one for all.
+def channel_row(call: Call, constant: Tensor, shape: torch.Size, channels: int) -> Tensor:
+    """A constant as one value a channel, or one for all, of a tensor of some shape.
 
     Raises:
         ModelError: it differs from row to row, or does not fit the channels.
     """
-    channels = like.signal.channels
     if constant.ndim > 1 and constant.shape[0] == BATCH:
         if not (constant == constant[:1]).all():
             raise call.error("a constant differs from row to row")
         constant = constant[0]
-    elif constant.ndim == like.ndim and constant.shape[0] == 1:
+    elif constant.ndim == len(shape) and constant.shape[0] == 1:
         constant = constant[0]
-    fits = torch.broadcast_shapes(constant.shape, like.shape[1:]) == like.shape[1:]
+    fits = torch.broadcast_shapes(constant.shape, shape[1:]) == shape[1:]
     if constant.numel() not in (1, channels) or not (fits or "batch_norm" in call.name):
         raise call.error(f"a constant of shape {tuple(constant.shape)} for {channels} channels")
     return constant.reshape(() if constant.numel() == 1 and channels != 1 else -1)
