@@ -8,8 +8,8 @@ is evaluated on the table. Nothing is solved in closed form: whatever batch norm
 a neuron's threshold is the popcount at which its value changes.
 
 Floats round. The first table of a tensor decides: it begins with the exact sum of a layer, rounded
-once. The other tables are what another order of additions or more digits may give; a popcount where
-one of them decides otherwise is *in doubt*, and is counted.
+once, and then its bias. The other tables are what another order of additions or more digits may
+give. A popcount where one of them decides otherwise is *in doubt*, and is counted.
 """
 
 from __future__ import annotations
@@ -228,7 +228,11 @@ def _oriented(
     doubt: Bits,
     values: tuple[float, float],
 ) -> Binary:
-    """Orient every bit such that its higher value is 1, and build the layer that computes it."""
+    """Orient every bit such that its higher value is 1, and build the layer that computes it.
+
+    A value falls with the popcount where a batch norm's gain is negative. Such a neuron counts
+    disagreements instead: ``popcount(w) < t`` is ``popcount(~w) >= fan-in - t + 1``.
+    """
     fan_in, falling = signal.fan_in[owner], high < low
     threshold = np.where(falling, fan_in - threshold + 1, threshold)
     low, high = np.where(falling, high, low), np.where(falling, low, high)
@@ -329,7 +333,7 @@ def _reach(source: Binary, weights: Array, bias: Array, dtype: np.dtype[Any], su
     magnitudes = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + np.abs(bias)
     # Sums are exact in any order if all terms are multiples of a power of two, and no partial sum
     # has more digits than a float's significand.
-    units = [_lowest_bits(terms).min(axis=0, initial=np.inf) for terms in (low, high, bias[None])]
+    units = [_lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
     unit = np.minimum(np.minimum(units[0], units[1]), units[2])
     rounds = magnitudes > unit * 2.0 ** (np.finfo(dtype).nmant + 1)
     terms = len(weights) + 1 + bool(bias.any())
@@ -373,7 +377,16 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
         unit[j] = size[j] / multiples[-1] if common is None else sizes[-1] / common[-1]
         counts[:, j] = multiples[place]
         slack[j] = np.abs(np.abs(change[:, j]) - counts[:, j] * unit[j]).sum()
-    copies = counts.max(axis=1)
+    copies = _copies(source, weights, counts, by)
+    bits = np.repeat(np.arange(len(copies)), copies)
+    nth = np.arange(len(bits)) - np.repeat(np.cumsum(copies) - copies, copies)
+    signs = np.where(nth[:, None] < counts[bits], np.sign(change[bits]), 0).astype(np.int8)
+    return source.picked(bits) if source.layers else source, signs, unit, slack
+
+
+def _copies(source: Binary, weights: Array, counts: Array, by: str) -> NDArray[np.int64]:
+    """How often each bit is needed: as often as the neuron that counts it most counts it."""
+    copies: NDArray[np.int64] = counts.max(axis=1)
     if not source.layers:
         if copies.max() > 1:
             first, second = np.argwhere(counts > 1)[0].tolist()
@@ -381,13 +394,10 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
                 _SIZES.format(by, weights[first, second], first, second)
                 + ". Nothing copies the network's input"
             )
-        copies = np.ones_like(copies)
+        return np.ones_like(copies)
     if copies.sum() > MAX_NEURONS:
         raise ModelError(f"{by}: its weights need {copies.sum():,} copies of neurons, too many")
-    bits = np.repeat(np.arange(len(copies)), copies)
-    nth = np.arange(len(bits)) - np.repeat(np.cumsum(copies) - copies, copies)
-    signs = np.where(nth[:, None] < counts[bits], np.sign(change[bits]), 0).astype(np.int8)
-    return source.picked(bits) if source.layers else source, signs, unit, slack
+    return copies
 
 
 def _multiples(sizes: Array) -> NDArray[np.int64] | None:

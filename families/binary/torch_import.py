@@ -52,33 +52,25 @@ def from_torch(
 
     The module maps ``(batch, bits)`` to ``(batch, classes)`` by layers with binary weights and
     signs between them: Brevitas layers, ``torch.sign``, ``torch.where(x >= 0, 1., -1.)``, an
-    autograd function; batch norms, biases and scales fold. It is read in evaluation mode, and a
-    copy runs on some inputs: the model has its class on each, save where rounding decides (see the
-    provenance, ``rounding`` and ``compared``).
+    autograd function. Batch norms, biases and scales fold. A copy of the module runs in evaluation
+    mode: the model has its class on each input, save where rounding decides (provenance,
+    ``rounding`` and ``compared``).
 
     Args:
-        module: the module; it is copied.
+        module: the module.
         inputs: what the input bits are: how many raw ones; names of features of one bit each;
-            features with their number of bits or the cuts of a thermometer; an
-            :class:`~n3ic.model.inputs.InputSpec`.
-        classes: class names; ``class0``, ``class1``, ... where None. The model may have them in
-            another order (provenance ``class_order``).
+            features with their number of bits or the cuts of a thermometer; an InputSpec.
+        classes: class names, ``class0``, ... where None. The model may have them in another order
+            (provenance, ``class_order``).
         values: what the module's input is for bit 0 and for bit 1.
         name: the model's name.
         rows: input bits to compare it on, bool array of shape ``(rows, bits)``; where None, all
             inputs of up to 12 bits, 4,096 random ones otherwise.
 
-    Returns:
-        The model.
-
     Raises:
-        ModelError: the module is not a binary network; the error names the layer and what to
-            change.
+        ModelError: the module is not a binary network; the error says what to change, and where.
     """
-    spec = _spec(inputs)
-    low, high = (float(v) for v in values)
-    if not (np.isfinite([low, high]).all() and low != high):
-        raise ModelError(f"values: expected two different numbers, got {values!r}")
+    spec, (low, high) = _spec(inputs), _levels(values)
     bits = sample(spec.n_bits) if rows is None else _checked(rows, spec.n_bits)
     own = _copied(module)
     scores, reads = _read(own, _source(spec.n_bits, low, high, dtype_of(own)))
@@ -118,6 +110,14 @@ def _spec(inputs: Inputs) -> InputSpec:
         "inputs: expected a number of bits, names of features, features with their cuts, or an "
         f"InputSpec, got {inputs!r}"[:200]
     )
+
+
+def _levels(values: tuple[float, float]) -> tuple[float, float]:
+    """The module's input for bit 0 and for bit 1."""
+    low, high = (float(v) for v in values)
+    if not (np.isfinite([low, high]).all() and low != high):
+        raise ModelError(f"values: expected two different numbers, got {values!r}")
+    return low, high
 
 
 def _checked(rows: Bits, width: int) -> Bits:
