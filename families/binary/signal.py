@@ -255,7 +255,11 @@ def _oriented(
 
 
 def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
-    """Popcounts of each channel at which another way of rounding gives another value."""
+    """Popcounts of each channel at which another way of rounding gives another value.
+
+    Values of one side of a step differ in their last digits from way to way, and that is no doubt:
+    only what lies nearer to the other side is.
+    """
     doubt = np.zeros(table.shape, np.bool_)
     if len(signal.tables) > 1:
         jumps = np.abs(np.diff(table, axis=1))
@@ -336,17 +340,19 @@ def _reach(source: Binary, weights: Array, bias: Array, dtype: np.dtype[Any], su
     units = [_lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
     unit = np.minimum(np.minimum(units[0], units[1]), units[2])
     rounds = magnitudes > unit * 2.0 ** (np.finfo(dtype).nmant + 1)
+    rounds &= np.isfinite(magnitudes)  # an infinite bias decides alone
     terms = len(weights) + 1 + bool(bias.any())
     error = np.finfo(dtype).eps / 2 * terms * (magnitudes[:, None] + np.abs(sums + bias[:, None]))
     return np.where(rounds[:, None], error / 2, 0.0)
 
 
 def _lowest_bits(values: Array) -> Array:
-    """The value of the last binary digit of each float that is set; infinite for 0."""
-    mantissa, exponent = np.frexp(np.abs(values.astype(np.float64)))
+    """The value of the last binary digit of each float that is set; infinite for 0 and infinity."""
+    finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
+    mantissa, exponent = np.frexp(np.abs(finite))
     digits = np.ldexp(mantissa, 53).astype(np.int64)
     lowest = np.ldexp((digits & -digits).astype(np.float64), exponent - 53)
-    return np.where(values == 0, np.inf, lowest)
+    return np.where(finite == 0, np.inf, lowest)
 
 
 def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Array, Array]:

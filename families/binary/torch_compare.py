@@ -115,7 +115,8 @@ def eager() -> AbstractContextManager[Any]:
     """Run what torch.compile made as it was written; its compiler is slow to load."""
     if "torch._dynamo" not in sys.modules:
         return nullcontext()
-    return torch.compiler.set_stance("force_eager")  # type: ignore[no-untyped-call]
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:

@@ -111,7 +111,7 @@ class TableTensor(Tensor):
         """What it stands for."""
         return self.held[0]
 
-    @property
+    @property  # type: ignore[override]
     def data(self) -> Self:
         """The tensor itself: PyTorch's own ``data`` would be a tensor without a signal."""
         return self

@@ -330,6 +330,15 @@ def test_a_bias_within_a_product_may_be_added_in_any_order(op, counted):
     assert ("at 1 of 1,026 popcounts, of 1 neurons" in said) == counted
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_bias_makes_a_constant_neuron():
+    g = Graph(4)
+    g.add("Gemm", g.constant(np.full((4, 3), 0.1)), g.constant([np.inf, -np.inf, 0.35]))
+    g.add("GreaterOrEqual", g.constant(0)).add("Where", g.constant(1), g.constant(-1))
+    g.add("MatMul", g.constant(np.ones((3, 2))))
+    assert parse(g.bytes()).hidden[0].thresholds.tolist() == [0, 5, 1]
+
+
 # --- graphs that are none ---------------------------------------------------------------------
 
 

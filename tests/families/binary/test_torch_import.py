@@ -349,8 +349,8 @@ class Replacing(nn.Linear):
         if not self.first:
             x.data = x.data.sign()
         if not hasattr(self.weight, "org"):
-            self.weight.org = self.weight.data.clone()
-        self.weight.data = self.weight.org.sign()
+            self.weight.org = self.weight.data.clone()  # type: ignore[attr-defined]
+        self.weight.data = self.weight.org.sign()  # type: ignore[attr-defined]
         out = nn.functional.linear(x, self.weight)
         out += self.bias.view(1, -1).expand_as(out)
         return out
