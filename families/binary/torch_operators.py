@@ -13,7 +13,7 @@ from n3ic.families.binary.torch_readers import READERS, SHAPING, after_scores, r
 from n3ic.families.binary.torch_tensor import (
     BATCH,
     Call,
-    Layer,
+    CalledLayer,
     TableTensor,
     as_array,
     channel_row,
@@ -118,7 +118,7 @@ def _product(call: Call) -> TableTensor:
         if layer.is_called(call.name, x.signal, weights, added):
             return TableTensor(layer.result, shape, call.reading)
     signal = product(bits, weights, call.by, bias=added, precise=True)
-    layers.append(Layer(call.name, x.signal, weights, added, signal))
+    layers.append(CalledLayer(call.name, x.signal, weights, added, signal))
     return TableTensor(signal, shape, call.reading)
 
 

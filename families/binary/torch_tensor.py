@@ -22,7 +22,7 @@ BATCH = 2  # rows that the module sees while it is read: a batch, and no width o
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class CalledLayer:
     """A layer as it was called: operator, input, weights, bias, and the tensor behind it."""
 
     name: str
@@ -56,7 +56,7 @@ class Reading:
     def __init__(self, run: Callable[[Call], Any]) -> None:
         self.run = run
         self.scores: Signal | None = None
-        self.layers: list[Layer] = []
+        self.layers: list[CalledLayer] = []
         self._layers = ["the module"]
 
     def entered(self, path: str, part: nn.Module) -> Callable[..., None]:
@@ -158,7 +158,7 @@ class Call:
 
     @property
     def by(self) -> str:
-        """Layer and operator, for errors."""
+        """The layer and the operator, for errors."""
         return f"{self.reading.where()}, {self.name}"
 
     @property
