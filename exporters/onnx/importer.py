@@ -39,6 +39,7 @@ from n3ic.families.binary.signal import (
     ConstantInputError,
     Signal,
     binary,
+    channel_row,
     elementwise,
     network_input,
     product,
@@ -342,10 +343,9 @@ class _Walk:
             raise ModelError(f"{by}: alpha, beta and transA must be 1, 1 and 0")
         w = _matrix(values[1], by)
         weights = w.T if attributes.get("transB", 0) else w
-        result = product(binary(_signal(values[0], by), by), weights, by)
-        if len(values) < 3:
-            return result
-        return elementwise(np.add, [result, values[2]], by)
+        # Gemm may add its bias in any order; MatMul and Add round the sum first.
+        bias = channel_row(_constant(values[2], by), weights.shape[1], by) if values[2:] else None
+        return product(binary(_signal(values[0], by), by), weights, by, bias=bias)
 
     def _xnor(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
         x, w = values

@@ -44,11 +44,11 @@ class Scores:
 def output_layer(signal: Signal) -> Scores:
     """Compute the output layer of a score tensor.
 
-    If its scores are not integers of its own (another scale, real biases), the integer scores have
-    the same arg max on every input, ties included. Ties of integers go to the lower index, so the
-    order of the classes may have to be another: of two classes whose scores differ by less than a
-    popcount is worth, the higher one comes first. One score tells two classes apart: above 0 it
-    is the second.
+    Scores that are popcounts plus integers are taken as they are. Others (another scale, real
+    biases) become integers with the same arg max on every input, ties included. A tie of integers
+    goes to the lower index. So of two classes whose scores differ by less than a popcount is worth,
+    the higher one comes first, and the order of the classes may be another. One score tells two
+    classes apart: above 0 it is the second.
 
     Raises:
         ModelError: no integer biases order the classes in the same way; the error names the scores.
@@ -77,7 +77,7 @@ def output_layer(signal: Signal) -> Scores:
 def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
     """Two classes of one score: a neuron and its inverse, with biases that make a threshold."""
     n = int(signal.fan_in[0])
-    above = tables[0][0, : n + 1] > 0
+    above = tables[0][0, : n + 1] > 0  # a score of exactly 0 is the first class
     edges = np.flatnonzero(above[1:] != above[:-1])
     if len(edges) > 1:
         raise ModelError(f"{signal.by}: its score rises and falls with its popcount")
@@ -87,7 +87,8 @@ def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
         first = n - first + 1
         tables = [t[:, n::-1] for t in tables]
     weights = ~weights if falls else weights
-    # With p of n connections in agreement, the second wins where 2 p > 2 first - 1.
+    # With p of n connections in agreement, the scores are n - p and p plus their biases. A tie is
+    # the first class's, so the second wins where 2 p > 2 first - 1, which is p >= first.
     bias = np.maximum(0, [2 * first - 1 - n, n - 2 * first + 1]).astype(np.int32)
     mask = None if signal.mask is None else np.repeat(signal.mask, 2, axis=0)
     layer = OutputLayer(np.concatenate([~weights, weights]), mask=mask, bias=bias)
@@ -99,15 +100,15 @@ def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
 def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
     """The order of the classes, and biases by which they decide as the tables of their scores do.
 
-    That is as the first table, the network's own arithmetic, if integers can. Else ties count as
-    ties that rounding alone breaks; where no rounding is in play, all ways are one.
+    The first table is the network's own arithmetic, and integers decide as it does where they can.
+    They cannot where it breaks some ties by rounding alone. Then all of these count as ties.
     """
     low, high = np.min(tables, axis=0), np.max(tables, axis=0)
     same, first = np.arange(signal.channels), tables[0]
-    tries = [
+    tries = [  # order, biases, and the least and the most that the scores may be
         (same, _ordering_bias(signal, first), first, first),
-        (*_by_fraction(signal, tables[-1], float((high - low)[signal.used].max())), low, high),
         (*_by_fraction(signal, first), first, first),
+        (*_by_fraction(signal, tables[-1], float((high - low)[signal.used].max())), low, high),
         (*_by_fraction(signal, tables[-1]), tables[-1], tables[-1]),
     ]
     pair = (0, 0)
@@ -124,6 +125,9 @@ def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
 
 def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whole, Whole]:
     """Biases in popcounts rounded up, the classes that gain least by that first.
+
+    With equal popcounts the class of the higher bias wins. Rounded up, biases within one popcount
+    are a tie of integers, and the order breaks it: who gained less had the higher bias.
 
     Args:
         signal: the scores.
@@ -148,6 +152,7 @@ def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whol
 
 
 def _exact_bias(signal: Signal, table: Table) -> NDArray[np.int32] | None:
+    """Biases of scores that are popcounts plus integers, as float32 holds them; else None."""
     bias = table[:, 0]
     columns = np.arange(table.shape[1])[None, :]
     same = (table == bias[:, None] + columns) | ~signal.used
@@ -184,14 +189,15 @@ def _beats(
 
 
 def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
+    """Biases by which each class meets class 0 as the table says, where they meet first."""
     bias = np.zeros(signal.channels, np.int64)
     for j in range(1, signal.channels):
         wins = _beats(signal, table, table, 0, j)
         popcounts = np.arange(len(wins))
-        inside = np.flatnonzero((wins > 0) & (wins <= signal.fan_in[j]))
+        inside = np.flatnonzero((wins > 0) & (wins <= signal.fan_in[j]))  # neither always wins
         if inside.size:
             at = int(inside[0])
-            bias[j] = popcounts[at] + 1 - wins[at]
+            bias[j] = popcounts[at] + 1 - wins[at]  # a tie is class 0's: one more beats it
         else:
             bias[j] = int(signal.fan_in[0]) + 1 if not wins.any() else -int(signal.fan_in[j])
     return bias
@@ -200,9 +206,10 @@ def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
 def _difference(
     signal: Signal, low: Table, high: Table, order: Whole, bias: Whole
 ) -> tuple[int, int] | None:
-    """Two classes that the integer scores order otherwise than their scores for sure are ordered.
+    """Two classes that integer scores order otherwise than the scores do, and no rounding might.
 
-    All pairs of popcounts are compared.
+    All pairs of popcounts are compared: for each popcount of one class, the first popcount at which
+    the other beats it must lie between the first that may and the first that is sure to.
 
     Args:
         signal: the scores.
@@ -218,7 +225,8 @@ def _difference(
         for j in range(i + 1, signal.channels):
             n = int(signal.fan_in[j])
             theirs = low[j, : n + 1], high[j, : n + 1]
-            # Popcounts of j at which i wins for sure, and the first at which j does.
+            # `lost`: how many popcounts of j lose to i for sure; `won`: the first that beats i for
+            # sure. An exact tie, with no rounding on either side, is sure to be i's.
             lost = np.searchsorted(theirs[1], ours[0], side="left")
             tie = np.minimum(lost, n)
             sure = (ours[0] == ours[1]) & (theirs[0][tie] == ours[0])

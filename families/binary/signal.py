@@ -8,8 +8,8 @@ is evaluated on the table. Nothing is solved in closed form: whatever batch norm
 a neuron's threshold is the popcount at which its value changes.
 
 Floats round. The first table of a tensor decides: it begins with the exact sum of a layer, rounded
-once. The other tables are what another order of additions or more digits may give; a popcount where
-one of them decides otherwise is *in doubt*, and is counted.
+once, and then its bias. The other tables are what another order of additions or more digits may
+give. A popcount where one of them decides otherwise is *in doubt*, and is counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from n3ic.model.bits import Bits
 from n3ic.model.layers import MAX_NEURONS, HiddenLayer
 
 MAX_CELLS = 1 << 26  # cells of one table, or of one constant
-_MAX_SIZES = 4096  # distinct weight magnitudes for which a common unit is searched
 _MOST_STEPS = 15  # values of an activation less one: what four bits tell apart
 _MOST_LEVELS = 128  # magnitudes of a weight: what eight bits and a sign tell apart
 _SIZES = (
@@ -146,7 +145,10 @@ def elementwise(
         return function(*arrays)
     first = signals[0]
     if any(s.fan_in is not first.fan_in for s in signals):
-        raise ModelError(f"{by}: joins different layers; a BinaryModel is a chain of layers")
+        raise ModelError(
+            f"{by}: joins different layers; a BinaryModel is a chain of layers, without skip "
+            "connections or parallel layers: leave them out"
+        )
     tables = []
     for way in range(max(len(s.tables) for s in signals)):
         rows = [
@@ -226,7 +228,11 @@ def _oriented(
     doubt: Bits,
     values: tuple[float, float],
 ) -> Binary:
-    """Orient every bit such that its higher value is 1, and build the layer that computes it."""
+    """Orient every bit such that its higher value is 1, and build the layer that computes it.
+
+    A value falls with the popcount where a batch norm's gain is negative. Such a neuron counts
+    disagreements instead: ``popcount(w) < t`` is ``popcount(~w) >= fan-in - t + 1``.
+    """
     fan_in, falling = signal.fan_in[owner], high < low
     threshold = np.where(falling, fan_in - threshold + 1, threshold)
     low, high = np.where(falling, high, low), np.where(falling, low, high)
@@ -249,7 +255,11 @@ def _oriented(
 
 
 def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
-    """Popcounts of each channel at which another way of rounding gives another value."""
+    """Popcounts of each channel at which another way of rounding gives another value.
+
+    Values of one side of a step differ in their last digits from way to way, and that is no doubt:
+    only what lies nearer to the other side is.
+    """
     doubt = np.zeros(table.shape, np.bool_)
     if len(signal.tables) > 1:
         jumps = np.abs(np.diff(table, axis=1))
@@ -262,17 +272,22 @@ def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
     return doubt
 
 
-def product(source: Binary, weights: Array, by: str, *, precise: bool = False) -> Signal:
+def product(
+    source: Binary, weights: Array, by: str, *, bias: Array | None = None, precise: bool = False
+) -> Signal:
     """The tensor after a matrix product with constant weights of shape ``(inputs, neurons)``.
 
-    If float sums of the weights are not exact (a batch norm was folded into them), the tensor holds
-    the exact sum and the two extremes that rounding may reach in any order of additions. Weights
-    of a few sizes, such as -3, -1, 1 and 3, are connections to copies of a neuron.
+    If float sums are not exact (a batch norm was folded into the weights, a bias is real), the
+    tensor holds the exact sum and the two extremes that rounding may reach in any order of
+    additions. Weights of a few sizes, such as -3, -1, 1 and 3, are connections to copies of a
+    neuron.
 
     Args:
         source: the layer's input.
         weights: float or integer array.
         by: description of the node.
+        bias: what the same operator adds, one value or one a neuron. It counts among the terms
+            whose order is open: kernels add it first, last, or between blocks of inputs.
         precise: add the exact sum in double precision as another way.
 
     Raises:
@@ -282,39 +297,62 @@ def product(source: Binary, weights: Array, by: str, *, precise: bool = False) -
     if not np.isfinite(exact).all():
         raise ModelError(f"{by}: a weight is not finite")
     exact = exact[source.owner]
-    certain = _sums_are_exact(source, exact, weights.dtype)
-    base = (exact * source.low[:, None]).sum(axis=0)
-    total = np.abs(exact * np.maximum(np.abs(source.low), np.abs(source.high))[:, None])
-    source, counts, size, slack = _counted(source, exact, by)
+    bits, counts, size, slack = _counted(source, exact, by)
     _guard(counts.shape[1], len(counts) + 1, by)
     connected = (counts != 0).T
-    negative = (counts < 0).sum(axis=0)
-    fan_in = connected.sum(axis=1)
-    columns = np.arange(int(fan_in.max(initial=0)) + 1)
-    table = base[:, None] + size[:, None] * (columns[None, :] - negative[:, None])
-    ways = [table]
-    if not certain or slack.any():
-        # Each of n additions rounds by at most half an ulp of a partial sum, and partial sums are
-        # bounded by half of (sum of magnitudes + magnitude of the result).
-        error = (
-            np.finfo(weights.dtype).eps
-            / 2
-            * (len(weights) + 1)
-            * (total.sum(axis=0)[:, None] + np.abs(table))
-            / 2
-        ) + slack[:, None]
-        ways += [table - error, table + error]
+    fan_in = connected.sum(axis=1).astype(np.int64)
+    # Where all bits are 0, the sum is the base, and negative weights alone agree with their bits.
+    # Each popcount more adds one size.
+    base = (exact * source.low[:, None]).sum(axis=0)
+    popcounts = np.arange(int(fan_in.max(initial=0)) + 1)
+    sums = base[:, None] + size[:, None] * (popcounts - (counts < 0).sum(axis=0)[:, None])
+    added = np.zeros(1, weights.dtype) if bias is None else np.reshape(bias, -1)
+    dtype = np.result_type(weights, added)
+    reach = slack[:, None] + _reach(source, exact, added, dtype, sums)
+    ways = _ways(sums, added, reach, dtype)
+    mask = None if connected.all() else connected
+    tables = ways if precise else ways[:-1]
+    return Signal(tables, fan_in, (counts >= 0).T, mask, bits.layers, bits.doubts, by)
+
+
+def _ways(sums: Array, bias: Array, reach: Array, dtype: np.dtype[Any]) -> tuple[Array, ...]:
+    """Tables of sums plus a bias: rounded, at the extremes of rounding if any, and in double."""
+    precise = sums + bias[:, None].astype(np.float64)
     with np.errstate(over="ignore"):  # what is not finite is refused where it is read
-        tables = tuple(way.astype(weights.dtype) for way in ways)
-    return Signal(
-        (*tables, table) if precise else tables,
-        fan_in.astype(np.int64),
-        (counts >= 0).T,
-        None if connected.all() else connected,
-        source.layers,
-        source.doubts,
-        by,
-    )
+        rounded = sums.astype(dtype) + bias[:, None].astype(dtype)
+        extremes = [precise - reach, precise + reach] if reach.any() else []
+        return (rounded, *(way.astype(dtype) for way in extremes), precise)
+
+
+def _reach(source: Binary, weights: Array, bias: Array, dtype: np.dtype[Any], sums: Array) -> Array:
+    """How far a float sum may lie from the exact one, for each neuron and popcount.
+
+    Each addition rounds by at most half an ulp of a partial sum. A partial sum is at most half of
+    the sum of all magnitudes plus the magnitude of the result, because what is not yet added
+    brings it from the one to the other. Rounding of the products adds as much as two additions.
+    """
+    if dtype.kind != "f":
+        return np.zeros_like(sums)
+    low, high = weights * source.low[:, None], weights * source.high[:, None]
+    magnitudes = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + np.abs(bias)
+    # Sums are exact in any order if all terms are multiples of a power of two, and no partial sum
+    # has more digits than a float's significand.
+    units = [_lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
+    unit = np.minimum(np.minimum(units[0], units[1]), units[2])
+    rounds = magnitudes > unit * 2.0 ** (np.finfo(dtype).nmant + 1)
+    rounds &= np.isfinite(magnitudes)  # an infinite bias decides alone
+    terms = len(weights) + 1 + bool(bias.any())
+    error = np.finfo(dtype).eps / 2 * terms * (magnitudes[:, None] + np.abs(sums + bias[:, None]))
+    return np.where(rounds[:, None], error / 2, 0.0)
+
+
+def _lowest_bits(values: Array) -> Array:
+    """The value of the last binary digit of each float that is set; infinite for 0 and infinity."""
+    finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
+    mantissa, exponent = np.frexp(np.abs(finite))
+    digits = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest = np.ldexp((digits & -digits).astype(np.float64), exponent - 53)
+    return np.where(finite == 0, np.inf, lowest)
 
 
 def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Array, Array]:
@@ -345,7 +383,16 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
         unit[j] = size[j] / multiples[-1] if common is None else sizes[-1] / common[-1]
         counts[:, j] = multiples[place]
         slack[j] = np.abs(np.abs(change[:, j]) - counts[:, j] * unit[j]).sum()
-    copies = counts.max(axis=1)
+    copies = _copies(source, weights, counts, by)
+    bits = np.repeat(np.arange(len(copies)), copies)
+    nth = np.arange(len(bits)) - np.repeat(np.cumsum(copies) - copies, copies)
+    signs = np.where(nth[:, None] < counts[bits], np.sign(change[bits]), 0).astype(np.int8)
+    return source.picked(bits) if source.layers else source, signs, unit, slack
+
+
+def _copies(source: Binary, weights: Array, counts: Array, by: str) -> NDArray[np.int64]:
+    """How often each bit is needed: as often as the neuron that counts it most counts it."""
+    copies: NDArray[np.int64] = counts.max(axis=1)
     if not source.layers:
         if copies.max() > 1:
             first, second = np.argwhere(counts > 1)[0].tolist()
@@ -353,13 +400,10 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
                 _SIZES.format(by, weights[first, second], first, second)
                 + ". Nothing copies the network's input"
             )
-        copies = np.ones_like(copies)
+        return np.ones_like(copies)
     if copies.sum() > MAX_NEURONS:
         raise ModelError(f"{by}: its weights need {copies.sum():,} copies of neurons, too many")
-    bits = np.repeat(np.arange(len(copies)), copies)
-    nth = np.arange(len(bits)) - np.repeat(np.cumsum(copies) - copies, copies)
-    signs = np.where(nth[:, None] < counts[bits], np.sign(change[bits]), 0).astype(np.int8)
-    return source.picked(bits) if source.layers else source, signs, unit, slack
+    return copies
 
 
 def _multiples(sizes: Array) -> NDArray[np.int64] | None:
@@ -388,14 +432,3 @@ def xnor_popcount(source: Binary, weights: Array, by: str) -> Signal:
 def _guard(rows: int, columns: int, by: str) -> None:
     if rows * columns > MAX_CELLS:
         raise ModelError(f"{by}: {columns - 1} inputs x {rows} neurons are too many to import")
-
-
-def _sums_are_exact(source: Binary, weights: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether float sums of the weights are the same in any order of additions."""
-    if dtype.kind != "f":
-        return True
-    values = np.unique([np.abs(weights * x[:, None]) for x in (source.low, source.high)])
-    if len(values) > _MAX_SIZES:
-        return False
-    unit = max(float(v).as_integer_ratio()[1] for v in values)
-    return float(values[-1]) * unit * len(weights) <= 2.0 ** (np.finfo(dtype).nmant + 1)

@@ -313,6 +313,32 @@ def test_common_scales_that_floats_round():
     assert "at 2 of 10 popcounts, of 2 neurons" in model.provenance["rounding"]
 
 
+@pytest.mark.parametrize(("op", "counted"), [("Gemm", True), ("Add", False)])
+def test_a_bias_within_a_product_may_be_added_in_any_order(op, counted):
+    """Gemm may add 3.9999998 to a partial sum; a node of its own adds it to the exact sum."""
+    g, bias = Graph(512), np.array([4 - 2**-22, 4], np.float32)
+    ones = g.constant(np.ones((512, 2)))
+    if op == "Gemm":
+        g.add("Gemm", ones, g.constant(bias))
+    else:
+        g.add("MatMul", ones).add("Add", g.constant(bias))
+    g.add("GreaterOrEqual", g.constant(0)).add("Where", g.constant(1), g.constant(-1))
+    g.add("MatMul", g.constant([[1, 1], [1, -1]]))
+    model = parse(g.bytes())
+    assert model.hidden[0].thresholds.tolist() == [255, 254]
+    said = model.provenance.get("rounding", "")
+    assert ("at 1 of 1,026 popcounts, of 1 neurons" in said) == counted
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_bias_makes_a_constant_neuron():
+    g = Graph(4)
+    g.add("Gemm", g.constant(np.full((4, 3), 0.1)), g.constant([np.inf, -np.inf, 0.35]))
+    g.add("GreaterOrEqual", g.constant(0)).add("Where", g.constant(1), g.constant(-1))
+    g.add("MatMul", g.constant(np.ones((3, 2))))
+    assert parse(g.bytes()).hidden[0].thresholds.tolist() == [0, 5, 1]
+
+
 # --- graphs that are none ---------------------------------------------------------------------
 
 

@@ -215,6 +215,55 @@ def test_a_bias_that_falls_exactly_on_a_popcount():
     assert "rounding" not in model.provenance
 
 
+def test_a_bias_beside_a_tie_may_round_as_kernels_add_it():
+    """PyTorch adds a bias before, behind or between the inputs: 3.9999998 + 300 is 304."""
+    layer, sums = BinaryLinear(512, 8, bias=True), (254, 2, 256)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+        layer.bias.copy_(torch.tensor([4 - 2**-22, 4, 4.5, 0, -4, 0.1, 5, 3 + 2**-22]))
+    rows = np.zeros((64, 512), np.bool_)
+    rows[:, : sums[0]] = True  # their sum is -4
+    tie = n3ic.from_torch(network(layer, Step(SIGNS["where"]), BinaryLinear(8, 2)), 512, rows=rows)
+    assert tie.hidden[0].thresholds.tolist()[:2] == [255, 254]
+    assert "1 of 4,104 popcounts, of 1 neurons" in tie.provenance["rounding"]
+    assert tie.provenance["compared"].endswith("rounding may decide on 64")
+    away = n3ic.from_torch(
+        network(layer, Step(SIGNS["where"]), BinaryLinear(8, 2)), 512, rows=~rows
+    )
+    assert away.provenance["compared"] == "class equal on 64 of 64 inputs"
+
+
+def test_scores_that_are_equal_but_for_their_bias_keep_the_order_of_the_module():
+    """They differ by less than the worst rounding of 64 inputs, but PyTorch's is far from it."""
+    last = BinaryLinear(64, 3, bias=True)
+    with torch.no_grad():
+        last.weight.fill_(1.0)
+        last.bias.copy_(torch.tensor([0.1, 0.10001, 0.10002]))
+    model = n3ic.from_torch(network(last), 64)
+    assert model.classes == ("class0", "class2", "class1")
+    assert model.provenance["compared"].startswith("class equal on 4,096 of 4,096 inputs")
+
+
+def test_a_layer_that_is_called_twice_on_one_input_is_one_layer():
+    def hidden(m, x):
+        return m.last(torch.where(m.first(x) + 0.5 > -m.first(x), 1.0, -1.0))
+
+    torch.manual_seed(3)
+    once = Forward(lambda m, x: m.last(torch.where(m.first(x) >= 0, 1.0, -1.0)))
+    torch.manual_seed(3)
+    twice = Forward(lambda m, x: hidden(m, x) + hidden(m, x))
+    (ours,), (theirs,) = decides_alike(twice, 6).hidden, decides_alike(once, 6).hidden
+    assert np.array_equal(ours.weights, theirs.weights)
+    assert np.array_equal(ours.thresholds, theirs.thresholds)
+    other = BinaryLinear(6, 6)
+    for joined in (
+        lambda m, x: m.last(torch.sign(m.first(x) + m.first(-x))),
+        lambda m, x: m.last(torch.sign(m.first(x) + other(x))),
+    ):
+        with pytest.raises(ModelError, match=r"joins different layers.* leave them out"):
+            n3ic.from_torch(Forward(joined), 6)
+
+
 def test_zeros_of_sign_are_absent_connections():
     class Ternary(nn.Linear):
         def forward(self, x):
@@ -300,8 +349,8 @@ class Replacing(nn.Linear):
         if not self.first:
             x.data = x.data.sign()
         if not hasattr(self.weight, "org"):
-            self.weight.org = self.weight.data.clone()
-        self.weight.data = self.weight.org.sign()
+            self.weight.org = self.weight.data.clone()  # type: ignore[attr-defined]
+        self.weight.data = self.weight.org.sign()  # type: ignore[attr-defined]
         out = nn.functional.linear(x, self.weight)
         out += self.bias.view(1, -1).expand_as(out)
         return out

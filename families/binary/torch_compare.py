@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the classes of a PyTorch module with those of the integer network made of it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from n3ic.errors import ModelError
+from n3ic.families.binary.rounding import in_doubt
+from n3ic.families.binary.scores import Scores
+from n3ic.families.binary.signal import Array, Signal
+from n3ic.families.binary.torch_readers import READERS
+from n3ic.model.bits import Bits, pack
+from n3ic.model.network import BinaryModel
+
+ROWS = 4096  # random inputs that the module and its model are compared on; below that, all
+
+
+@dataclass(frozen=True, eq=False)
+class Original:
+    """A module and how it takes and gives its numbers.
+
+    Attributes:
+        module: the module.
+        values: its input for bit 0 and for bit 1.
+        scores: the tensor of its scores.
+        reads: whether it reads its scores itself, such as by a softmax.
+    """
+
+    module: nn.Module
+    values: tuple[float, float]
+    scores: Signal
+    reads: bool
+
+
+class _FirstRead(TorchDispatchMode):
+    """Keeps what the first reader of scores reads, such as a softmax."""
+
+    def __init__(self, rows: int, channels: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._shapes = ((rows, channels), (rows,))
+        self.scores: Tensor | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Note the argument of a reader, and run it."""
+        reads = func.overloadpacket.__name__ in READERS
+        if self.scores is None and reads and tuple(args[0].shape) in self._shapes:
+            self.scores = args[0].detach().clone()
+        return func(*args, **(kwargs or {}))
+
+
+def sample(width: int) -> Bits:
+    """All inputs of up to 12 bits, and random ones of more, of all densities."""
+    if width <= 12:
+        codes = np.arange(1 << width, dtype=np.int64)[:, None]
+        return np.asarray((codes >> np.arange(width)) & 1, dtype=np.bool_)
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.random((ROWS, width)) < rng.random((ROWS, 1)))
+
+
+def compared(original: Original, model: BinaryModel, found: Scores, bits: Bits) -> str:
+    """Say on how many inputs the classes of module and model are equal.
+
+    Args:
+        original: the module.
+        model: the integer network.
+        found: its output layer.
+        bits: the inputs, bool array of shape ``(rows, bits)``.
+
+    Raises:
+        ModelError: the module does not run, or its class is another one where no rounding decides.
+    """
+    theirs = np.concatenate(
+        [_classes(original, bits[i : i + ROWS]) for i in range(0, len(bits), ROWS)]
+    )
+    ours = np.asarray(found.order)[model.infer(pack(bits)).classes]
+    doubtful = in_doubt(model, original.scores, found, bits)
+    wrong = theirs != ours
+    if (defect := np.flatnonzero(wrong & ~doubtful)).size:
+        row = defect[0]
+        raise ModelError(
+            f"input {''.join(str(int(b)) for b in bits[row][:64])}: the module's class is "
+            f"{theirs[row]}, its integer network's {ours[row]}; is the module's result the same "
+            "each time, and each row's its own?"
+        )
+    said = f"class equal on {np.sum(~wrong):,} of {len(bits):,} inputs"
+    return f"{said}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else said
+
+
+def _classes(original: Original, bits: Bits) -> Array:
+    """The module's class of each input: its highest score, or whether its one score is above 0."""
+    first = _FirstRead(len(bits), original.scores.channels)
+    low, high = original.values
+    rows = torch.from_numpy(np.where(bits, high, low)).to(dtype_of(original.module))
+    try:
+        with torch.no_grad(), first, eager():
+            result = original.module(rows)
+        found = first.scores if first.scores is not None and original.reads else result
+        scores = getattr(found, "value", found).detach().reshape(len(bits), -1).numpy()
+    except Exception as error:  # a module of anybody raises errors of any type
+        raise ModelError(f"the module cannot compute {len(bits)} rows: {short(error)}") from error
+    single = scores.shape[1] == 1
+    return np.asarray(scores[:, 0] > 0 if single else scores.argmax(axis=1)).astype(np.int64)
+
+
+def eager() -> AbstractContextManager[Any]:
+    """Run what torch.compile made as it was written; its compiler is slow to load."""
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """The floats that a module computes with."""
+    kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
+    return next(kinds, torch.float32)
+
+
+def short(error: BaseException) -> str:
+    """An error's message as one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PyTorch tensor that stands for all inputs at once, and the operators that PyTorch calls on it.
+
+PyTorch hands every operator that touches a :class:`TableTensor` to the reading that made it. The
+reading answers with another one, whose table (see :mod:`signal`) PyTorch's own kernels compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from n3ic.errors import ModelError
+from n3ic.families.binary.signal import Array, Signal, elementwise
+
+BATCH = 2  # rows that the module sees while it is read: a batch, and no width of a layer
+
+
+@dataclass(frozen=True, eq=False)
+class CalledLayer:
+    """A layer as it was called: operator, input, weights, bias, and the tensor behind it."""
+
+    name: str
+    source: Signal
+    weights: Array
+    bias: Array | None
+    result: Signal
+
+    def is_called(self, name: str, source: Signal, weights: Array, bias: Array | None) -> bool:
+        """Whether a call computes what this one did, in the same floats."""
+        ours, theirs = self.source.tables, source.tables
+        return (
+            (self.name, self.source.fan_in is source.fan_in) == (name, True)
+            and len(ours) == len(theirs)
+            and all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+            and np.array_equal(self.weights, weights)
+            and (self.bias is None) == (bias is None)
+            and (self.bias is None or bias is None or np.array_equal(self.bias, bias))
+        )
+
+
+class Reading:
+    """What is known while a module is read.
+
+    Attributes:
+        run: function that gives an operator's result.
+        scores: the module's scores, once a softmax or the like has read them.
+        layers: the layers that were called.
+    """
+
+    def __init__(self, run: Callable[[Call], Any]) -> None:
+        self.run = run
+        self.scores: Signal | None = None
+        self.layers: list[CalledLayer] = []
+        self._layers = ["the module"]
+
+    def entered(self, path: str, part: nn.Module) -> Callable[..., None]:
+        """A hook that notes a layer."""
+        said = f"layer {path!r} ({type(part).__name__})" if path else "the module"
+        return lambda *_: self._layers.append(said)
+
+    def left(self, *_: Any) -> None:
+        """A hook that forgets the innermost layer."""
+        self._layers.pop()
+
+    def where(self) -> str:
+        """The innermost layer, in words."""
+        return self._layers[-1]
+
+
+class TableTensor(Tensor):
+    """A tensor that stands for all inputs at once; see :class:`~signal.Signal`.
+
+    Attributes:
+        held: its signal, in a list of one. Views share the list, so what writes into one of them
+            writes into all.
+        reading: the reading that made it.
+        behind: whether it follows what reads the scores, such as a softmax. Its signal is still
+            that of the scores; only one sigmoid has its own.
+        tells: whether it tells the class: a class has the highest of its numbers, or is its number.
+    """
+
+    held: list[Signal]
+    reading: Reading
+    behind: bool
+    tells: bool
+
+    @staticmethod
+    def __new__(
+        cls,
+        signal: Signal | list[Signal],
+        shape: Sequence[int],
+        reading: Reading,
+        behind: torch.dtype | None = None,
+        tells: bool = True,
+    ) -> Self:
+        """Make one of a type of its own where it follows the scores."""
+        held = signal if isinstance(signal, list) else [signal]
+        dtype = behind or torch.from_numpy(np.empty(0, held[0].tables[0].dtype)).dtype
+        made: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
+        made.held, made.reading, made.behind, made.tells = held, reading, behind is not None, tells
+        return made
+
+    @property
+    def signal(self) -> Signal:
+        """What it stands for."""
+        return self.held[0]
+
+    @property  # type: ignore[override]
+    def data(self) -> Self:
+        """The tensor itself: PyTorch's own ``data`` would be a tensor without a signal."""
+        return self
+
+    @data.setter
+    def data(self, other: Self) -> None:
+        self.held[0] = other.signal
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"<a tensor of shape {tuple(self.shape)} for all inputs at once>"
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run one operator that touches such a tensor."""
+        reading = table_tensors((args, kwargs or {}))[0].reading
+        return reading.run(Call(func, args, kwargs or {}, reading))
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of one operator of PyTorch; some of its arguments are :class:`TableTensor`.
+
+    Attributes:
+        func: the operator.
+        args: its arguments.
+        kwargs: those with names.
+        reading: the reading that it is part of.
+    """
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    reading: Reading
+
+    @property
+    def name(self) -> str:
+        """The operator's name, without overload and without the mark of those that write."""
+        name: str = self.func.overloadpacket.__name__
+        if name in ("max", "min") and self.func._overloadname == "other":
+            return name + "imum"  # of two tensors: another operator than the highest of one
+        return name.removesuffix("_") if not name.startswith("__") else name
+
+    @property
+    def by(self) -> str:
+        """The layer and the operator, for errors."""
+        return f"{self.reading.where()}, {self.name}"
+
+    @property
+    def tensors(self) -> list[TableTensor]:
+        """The arguments that stand for all inputs."""
+        return table_tensors((self.args, self.kwargs))
+
+    def error(self, what: str) -> ModelError:
+        """An error that names the layer and the operator."""
+        return ModelError(f"{self.by}: {what}")
+
+    def elementwise(self) -> TableTensor:
+        """What an operator gives that treats every number alone."""
+        return on_tables(self, self.func, self.args, self.kwargs)
+
+
+def on_tables(
+    call: Call, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> TableTensor:
+    """Run a function on the tables of its arguments: batches with one row for each popcount."""
+    tensors = table_tensors((args, kwargs))
+    first = tensors[0]
+    if any(t.shape != first.shape for t in tensors):
+        raise call.error("joins tensors of different shapes")
+
+    def run(*tables: Array) -> Array:
+        double = any(t.dtype == np.float64 for t in tables)
+        # An operator may write into its argument, so it gets a copy.
+        left = iter([torch.from_numpy(np.array(t, order="C")) for t in tables])
+
+        def filled(tensor: Tensor) -> Tensor:
+            if isinstance(tensor, TableTensor):
+                return next(left)
+            row = channel_row(call, tensor, first.shape, first.signal.channels)
+            return row.double() if double and row.is_floating_point() else row
+
+        full, named = mapped((args, kwargs), filled)
+        return as_array(call, function(*full, **(_in_double(named) if double else named)))
+
+    found = elementwise(run, [t.signal for t in tensors], call.by)
+    return TableTensor(cast(Signal, found), first.shape, call.reading)
+
+
+def _in_double(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operator on the table of most digits, which a type would round."""
+    dtype = kwargs.get("dtype")
+    rounds = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    return {**kwargs, "dtype": torch.float64} if rounds else kwargs
+
+
+def channel_row(call: Call, constant: Tensor, shape: torch.Size, channels: int) -> Tensor:
+    """A constant as one value a channel, or one for all, of a tensor of some shape.
+
+    Raises:
+        ModelError: it differs from row to row, or does not fit the channels.
+    """
+    if constant.ndim > 1 and constant.shape[0] == BATCH:
+        if not (constant == constant[:1]).all():
+            raise call.error("a constant differs from row to row")
+        constant = constant[0]
+    elif constant.ndim == len(shape) and constant.shape[0] == 1:
+        constant = constant[0]
+    fits = torch.broadcast_shapes(constant.shape, shape[1:]) == shape[1:]
+    if constant.numel() not in (1, channels) or not (fits or "batch_norm" in call.name):
+        raise call.error(f"a constant of shape {tuple(constant.shape)} for {channels} channels")
+    return constant.reshape(() if constant.numel() == 1 and channels != 1 else -1)
+
+
+def as_array(call: Call, tensor: Tensor) -> Array:
+    """A tensor's numbers.
+
+    Raises:
+        ModelError: they are of a type that numpy has not.
+    """
+    if tensor.dtype == torch.bfloat16:
+        raise call.error(
+            "computes in torch.bfloat16; let the module compute in torch.float32, without autocast"
+        )
+    return np.asarray(tensor.detach().numpy())
+
+
+def table_tensors(value: Any) -> list[TableTensor]:
+    """All such tensors within tuples, lists and dicts."""
+    if isinstance(value, tuple | list):
+        return [leaf for part in value for leaf in table_tensors(part)]
+    if isinstance(value, dict):
+        return table_tensors([*value.values()])
+    return [value] if isinstance(value, TableTensor) else []
+
+
+def mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
+    """Tuples, lists and dicts with another value for every tensor in them."""
+    if isinstance(value, tuple | list):
+        parts = [mapped(part, function) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
+    if isinstance(value, dict):
+        return {k: mapped(part, function) for k, part in value.items()}
+    return function(value) if isinstance(value, Tensor) else value
