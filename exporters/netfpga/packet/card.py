@@ -37,6 +37,7 @@ from n3ic.options import Options
 MOST_ASKS = 96
 LEAST_ASKS = 48
 WORK = 2_000_000  # requests x weights that Icarus computes in seconds
+IDLE = 300_000  # clocks without a packet after which the card hangs
 _BIAS_LIMIT = (1 << 24) - 8
 
 
@@ -243,7 +244,7 @@ def _simulate(
     """Run the bench; return the beats that left the card, one per line."""
     defines = ["N3IC_WRITE_PORT"] if core.write_port else []
     defines += ["N3IC_SIDE"] if stimulus.side_w else []
-    parameters = {"SIDE_W": max(1, stimulus.side_w), "WR_AW": max(1, core.wr_aw)}
+    parameters = {"SIDE_W": max(1, stimulus.side_w), "WR_AW": max(1, core.wr_aw), "IDLE": IDLE}
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         work = Path(name)
         (work / "in.txt").write_text(stimulus.beats)

@@ -9,6 +9,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.packet import card as card_traffic
 from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, CardTrafficCounts, check_card
 from n3ic.exporters.netfpga.packet.traffic import Frame, is_request, traffic
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
@@ -96,7 +97,10 @@ def test_verilator_says_the_same(tmp_path: Path) -> None:
         ("assign bits       = ask_data;", "assign bits       = ~ask_data;"),
     ],
 )
-def test_a_changed_card_is_noticed(tmp_path: Path, old: str, new: str) -> None:
+def test_a_changed_card_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    monkeypatch.setattr(card_traffic, "IDLE", 20_000)  # an answer takes some hundred clocks
     with pytest.raises(VerifyError, match="the card"):
         card(tmp_path, {}, old, new)
 

@@ -575,7 +575,8 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
         rest, error = watch.communicate()
     assert told == [models[1].digest[:16], wide.digest[:16]]
     assert rest == ""
-    assert "n3ic has loaded nothing there" in error
+    # The program is detached before its record is removed: watch may see the first alone.
+    assert re.fullmatch(f"n3ic: error: {one}: n3ic (has )?loaded .* there.*\n", error)
 
 
 def test_a_second_watch_is_refused_and_the_first_gets_every_flow(link, exported, models, tmp_path):

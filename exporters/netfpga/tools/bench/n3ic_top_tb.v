@@ -13,7 +13,8 @@
 `timescale 1ns / 1ps
 module n3ic_top_tb #(
     parameter SIDE_W = 32,
-    parameter WR_AW  = 1
+    parameter WR_AW  = 1,
+    parameter IDLE   = 300000 // clocks without a packet after which the card hangs
 `ifdef VERILATOR
 ) (
     input wire clk
@@ -198,7 +199,7 @@ module n3ic_top_tb #(
                 end
             end
             if (!more && !have && !valid && received == sent && !wr_more && !wr_have
-                || idle == 300000) begin
+                || idle == IDLE) begin
                 $fclose(out_file);
                 $finish;
             end
