@@ -464,7 +464,7 @@ def test_a_change_of_any_source_is_found(
     text = (artefacts / file).read_text()
     assert old in text
     (artefacts / file).write_text(text.replace(old, new))
-    failures = metered(artefacts, SMALL)
+    failures = metered(artefacts, SMALL, packets=1500)
     assert failures[0].startswith("generated traffic 3, ")
     assert message in failures[0]
 

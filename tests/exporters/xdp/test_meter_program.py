@@ -131,7 +131,7 @@ def test_a_schedule_decides_where_the_reference_meter_does(after):
     )
     model = network(spec)
     with load(model) as programs:
-        events = replayed(programs, model, random_frames(random.Random(8), 400))
+        events = replayed(programs, model, traffic(spec, 1500, seed=8))
     found = {(int(e["why"]), int(e["packets"])) for e in events}
     assert {(0, 5), (0, 6)} <= found  # by packets
     assert ({1} <= {why for why, _ in found}) == bool(after)

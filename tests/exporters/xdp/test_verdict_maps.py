@@ -60,28 +60,34 @@ def reference(model, maps, frames):
             maps.enact(record.key, verdict, now)
             verdict_of[record.number] = verdict
 
+    def count(packet, stepped_back):
+        now = meter.clock.now
+        told(list(meter._end_all("idle") if stepped_back else meter._expire(now)), now)
+        joined = meter._join_fragment(packet)
+        judged = maps.judge(joined or packet, now)
+        if judged == "drop":
+            actions.append("drop")
+            return
+        key = joined and meter._key(joined)
+        new = key and meter._find(key)[0] is None
+        if new and judged != "pass" and not maps.may_begin(packet, now):
+            actions.append("excess")
+            return
+        told(list(meter._count(packet, stepped_back)), now)
+        flow = meter._find(key)[0] if key else None
+        verdict = verdict_of.get(flow.number, "undecided") if flow else "aside"
+        actions.append("pass" if judged else verdict)
+
     verdict_of = {}
     for frame in frames:
         packet = parse(LINK_ETHERNET, *frame)
         if isinstance(packet, str):
             actions.append("aside")
             continue
-        now = meter._clock = max(meter._clock, packet.time)
-        told(list(meter._expire(now)), now)
-        joined = meter._join_fragment(packet)
-        judged = maps.judge(joined or packet, now)
-        if judged == "drop":
-            actions.append("drop")
-            continue
-        key = joined and meter._key(joined)
-        new = key and meter._find(key)[0] is None
-        if new and judged != "pass" and not maps.may_begin(packet, now):
-            actions.append("excess")
-            continue
-        told(list(meter.count(packet)), now)
-        flow = meter._find(key)[0] if key else None
-        verdict = verdict_of.get(flow.number, "undecided") if flow else "aside"
-        actions.append("pass" if judged else verdict)
+        for ready, stepped_back in meter.clock.follow(packet, packet.time):
+            count(ready, stepped_back)
+    for ready, stepped_back in meter.clock.finish():
+        count(ready, stepped_back)
     for record in meter.finish():
         told([record], record.last)
     return actions, records
