@@ -26,7 +26,6 @@ _HELP = ("-h", "--help")
 _COMPLETION = "_N3IC_COMPLETE"  # set by a shell that completes a line
 _COMMANDS = {
     "train": ("train",),
-    "decide": ("decide",),
     "model": ("inspect", "features", "predict", "evaluate", "replay", "import"),
     "shunt": ("shunt",),
     "deploy": ("targets", "export", "verify", "bench", "simulate"),
@@ -37,7 +36,7 @@ _COMMANDS = {
 """The modules of this folder, and the commands of each."""
 _PANELS = {
     "Most used": ("train", "predict", "export", "verify", "report"),
-    "Train and use": ("decide", "evaluate", "replay", "shunt", "import"),
+    "Train and use": ("evaluate", "replay", "shunt", "import"),
     "Look": ("inspect", "features", "recipes"),
     "Deploy": ("targets", "bench", "simulate"),
     "Data": ("data",),

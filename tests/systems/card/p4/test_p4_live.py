@@ -253,7 +253,13 @@ def test_no_switch_and_no_tool_are_told(stand_ins, card, monkeypatch) -> None:
     [
         ("4-remove.txt", " =>", "", P4Error, "crashes simple_switch_CLI"),
         ("4-remove.txt", "turns no_turn 1", "turns no_turn 0", VerifyError, "b/g answers after"),
-        ("4.txt", "take_last_turn 1 0x1 0x2", "take_last_turn 1 0x1 0x1", VerifyError, "b/g differs"),
+        (
+            "4.txt",
+            "take_last_turn 1 0x1 0x2",
+            "take_last_turn 1 0x1 0x1",
+            VerifyError,
+            "b/g differs",
+        ),
     ],
 )
 def test_files_of_changes_are_verified(card, tmp_path, name, old, new, error, said) -> None:

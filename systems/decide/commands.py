@@ -26,7 +26,9 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     """
     owners = [("the recipe", recipe_options())] if "decide" in words[:1] else []
     hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners]
-    app.command("decide", epilog=RECIPE)(with_options(decide, owners, hidden))
+    app.command("decide", epilog=RECIPE, rich_help_panel="Train and use")(
+        with_options(decide, owners, hidden)
+    )
 
 
 def decide(
@@ -64,8 +66,8 @@ def decide(
     from n3ic.data.user_table import OWN
     from n3ic.meter.labels import read_labels
     from n3ic.meter.standard import standard_spec
+    from n3ic.systems.decide.comparison import FIGURES, DecisionRequest, compare_decisions
     from n3ic.usecases.base import use_case
-    from n3ic.usecases.decision import FIGURES, DecisionRequest, compare_decisions
     from n3ic.usecases.request import TrainRequest
     from n3ic.util.files import free_path
 

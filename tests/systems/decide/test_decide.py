@@ -16,8 +16,8 @@ from n3ic.meter.labels import read_labels
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model.network import BinaryModel
+from n3ic.systems.decide.comparison import AT_END, DecisionRequest, _same_flows, compare_decisions
 from n3ic.training.recipe import Recipe, Training
-from n3ic.usecases.decision import AT_END, DecisionRequest, _same_flows, compare_decisions
 
 QUICK = Recipe("quick", "", bits=32, training=Training(hidden=(8,), epochs=1))
 
