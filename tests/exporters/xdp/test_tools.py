@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
