@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "logs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PRIORITY (3 * 8 + 6) /* daemon, informational */
+#define MESSAGE 8192
+
+int file_open(struct log_file *f, const char *path) {
+    struct stat found;
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
+
+    if (fd < 0 || fstat(fd, &found) || !S_ISREG(found.st_mode)) {
+        say("%s: %s", path, fd < 0 ? strerror(errno) : "no regular file");
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = fd;
+    f->path = path;
+    return 1;
+}
+
+void file_write(struct log_file *f, const char *line, size_t size) {
+    struct stat before;
+    ssize_t done;
+
+    if (f->fd < 0)
+        return;
+    if (fstat(f->fd, &before)) {
+        f->lost++;
+        return;
+    }
+    do
+        done = write(f->fd, line, size);
+    while (done < 0 && errno == EINTR);
+    if (done == (ssize_t)size) {
+        f->written++;
+        return;
+    }
+    if (!f->lost++)
+        say("%s: %s: flows are lost", f->path, done < 0 ? strerror(errno) : "the disk is full");
+    if (done > 0 && ftruncate(f->fd, before.st_size)) /* half a line is none */
+        say("%s: %s", f->path, strerror(errno));
+}
+
+int syslog_open(struct syslog *s, const char *path, uint32_t enterprise) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof address.sun_path) {
+        say("%s: too long a path for a socket", path);
+        return 0;
+    }
+    strcpy(address.sun_path, path);
+    s->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->fd < 0 || connect(s->fd, (struct sockaddr *)&address, sizeof address)) {
+        say("%s: %s", path, strerror(errno));
+        return 0;
+    }
+    s->enterprise = enterprise;
+    if (gethostname(s->host, sizeof s->host) || !*s->host)
+        strcpy(s->host, "-");
+    s->host[sizeof s->host - 1] = 0;
+    return s->message.bytes || text_make(&s->message, MESSAGE);
+}
+
+static void parameter(struct text *m, const char *name, const char *value) {
+    text_format(m, " %s=\"", name);
+    text_escaped(m, value, "\"\\]");
+    text_bytes(m, "\"", 1);
+}
+
+void syslog_send(struct syslog *s, const struct told *t) {
+    const struct event *e = t->event;
+    struct text *m = &s->message;
+    time_t second = (time_t)(t->decided_ns / 1000000000);
+    struct tm utc;
+    char when[32];
+
+    if (s->fd < 0)
+        return;
+    text_clear(m);
+    if (!gmtime_r(&second, &utc) || !strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &utc)) {
+        s->lost++;
+        return;
+    }
+    text_format(m, "<%d>1 %s.%06" PRIu64 "Z %s n3icd %d flow [n3ic@%" PRIu32, PRIORITY, when,
+                t->decided_ns / 1000 % 1000000, s->host, (int)getpid(), s->enterprise);
+    parameter(m, "interface", t->interface);
+    parameter(m, "class", t->verdict);
+    text_format(m, " margin=\"%" PRIu32 "\" packets=\"%" PRIu64 "\"", e->margin, e->packets);
+    parameter(m, "why", t->why);
+    text_format(m, " source=\"%s\" sourcePort=\"%u\"", t->source, e->key.source_port);
+    text_format(m, " destination=\"%s\" destinationPort=\"%u\"", t->destination,
+                e->key.destination_port);
+    text_format(m, " protocol=\"%u\"] %s:%u > %s:%u protocol %u, %" PRIu64 " packets, ",
+                e->key.protocol, t->source, e->key.source_port, t->destination,
+                e->key.destination_port, e->key.protocol, e->packets);
+    text_format(m, "%s: ", t->why);
+    text_escaped(m, t->verdict, "");
+    text_format(m, ", margin %" PRIu32, e->margin);
+    if (m->cut || send(s->fd, m->bytes, m->used, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        s->lost++;
+    else
+        s->sent++;
+}
