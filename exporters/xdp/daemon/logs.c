@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 
 #define PRIORITY (3 * 8 + 6) /* daemon, informational */
 #define MESSAGE 8192
+#define WAITING (4 << 20)
 
 int file_open(struct log_file *f, const char *path) {
     struct stat found;
@@ -54,16 +56,30 @@ void file_write(struct log_file *f, const char *line, size_t size) {
         say("%s: %s", f->path, strerror(errno));
 }
 
-int syslog_open(struct syslog *s, const char *path, uint32_t enterprise) {
+/* A socket that is connected to the daemon; -1 where it does not listen. */
+static int connected(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (strlen(path) >= sizeof address.sun_path) {
+    strcpy(address.sun_path, path);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address)) {
+        int why = errno;
+
+        close(fd);
+        errno = why;
+        fd = -1;
+    }
+    return fd;
+}
+
+int syslog_open(struct syslog *s, const char *path, uint32_t enterprise) {
+    if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path) {
         say("%s: too long a path for a socket", path);
         return 0;
     }
-    strcpy(address.sun_path, path);
-    s->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s->fd < 0 || connect(s->fd, (struct sockaddr *)&address, sizeof address)) {
+    s->path = path;
+    s->fd = connected(path);
+    if (s->fd < 0) {
         say("%s: %s", path, strerror(errno));
         return 0;
     }
@@ -71,7 +87,54 @@ int syslog_open(struct syslog *s, const char *path, uint32_t enterprise) {
     if (gethostname(s->host, sizeof s->host) || !*s->host)
         strcpy(s->host, "-");
     s->host[sizeof s->host - 1] = 0;
-    return s->message.bytes || text_make(&s->message, MESSAGE);
+    return text_make(&s->message, MESSAGE) && text_make(&s->waiting, WAITING);
+}
+
+void syslog_close(struct syslog *s) {
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->message.bytes);
+    free(s->waiting.bytes);
+    s->fd = -1;
+}
+
+int syslog_mend(struct syslog *s) {
+    int fd = s->broken ? connected(s->path) : -1;
+
+    if (fd < 0)
+        return 0;
+    close(s->fd);
+    s->fd = fd;
+    s->broken = 0;
+    syslog_flush(s);
+    return 1;
+}
+
+void syslog_flush(struct syslog *s) {
+    size_t at = 0;
+    uint32_t size;
+
+    while (!s->broken && at < s->waiting.used) {
+        memcpy(&size, s->waiting.bytes + at, sizeof size);
+        if (send(s->fd, s->waiting.bytes + at + sizeof size, size, MSG_NOSIGNAL | MSG_DONTWAIT) <
+            0) {
+            if (errno == EINTR)
+                continue;
+            if (errno == EMSGSIZE) {
+                s->lost++;
+            } else {
+                s->broken = errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS;
+                break;
+            }
+        } else {
+            s->sent++;
+        }
+        at += sizeof size + size;
+    }
+    if (at) {
+        s->waiting.used -= at;
+        memmove(s->waiting.bytes, s->waiting.bytes + at, s->waiting.used);
+    }
 }
 
 static void parameter(struct text *m, const char *name, const char *value) {
@@ -86,6 +149,7 @@ void syslog_send(struct syslog *s, const struct told *t) {
     time_t second = (time_t)(t->decided_ns / 1000000000);
     struct tm utc;
     char when[32];
+    uint32_t size;
 
     if (s->fd < 0)
         return;
@@ -109,8 +173,11 @@ void syslog_send(struct syslog *s, const struct told *t) {
     text_format(m, "%s: ", t->why);
     text_escaped(m, t->verdict, "");
     text_format(m, ", margin %" PRIu32, e->margin);
-    if (m->cut || send(s->fd, m->bytes, m->used, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    size = (uint32_t)m->used;
+    if (m->cut || sizeof size + size > s->waiting.room - s->waiting.used) {
         s->lost++;
-    else
-        s->sent++;
+        return;
+    }
+    text_bytes(&s->waiting, &size, sizeof size);
+    text_bytes(&s->waiting, m->bytes, size);
 }

@@ -15,11 +15,13 @@ struct log_file {
 int file_open(struct log_file *f, const char *path);
 void file_write(struct log_file *f, const char *line, size_t size);
 
+/* Messages wait while the syslog daemon takes none: its socket queues some ten at a time. */
 struct syslog {
-    int fd;
+    const char *path;
+    int fd, broken;
     char host[256];
     uint32_t enterprise;
-    struct text message;
+    struct text message, waiting; /* each message behind its length */
     uint64_t sent, lost;
 };
 
@@ -28,5 +30,12 @@ int syslog_open(struct syslog *s, const char *path, uint32_t enterprise);
 
 /* A message of RFC 5424: class, margin and ends as its structured data. */
 void syslog_send(struct syslog *s, const struct told *t);
+
+/* Sends what waits. */
+void syslog_flush(struct syslog *s);
+
+/* Connects again after the daemon was started anew; 1 where that makes a new socket. */
+int syslog_mend(struct syslog *s);
+void syslog_close(struct syslog *s);
 
 #endif

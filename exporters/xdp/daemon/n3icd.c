@@ -33,7 +33,7 @@
 #define EVENTS 64
 #define PATIENCE_S 10 /* with a client that asks for figures */
 
-enum { TAG_RING, TAG_TIMER, TAG_SIGNAL, TAG_READERS = 100, TAG_FIGURES = 200 };
+enum { TAG_RING, TAG_TIMER, TAG_SIGNAL, TAG_SYSLOG, TAG_READERS = 100, TAG_FIGURES = 200 };
 
 struct daemon {
     struct settings settings;
@@ -85,6 +85,7 @@ static int take(void *given, void *data, size_t size) {
 static void drain(struct daemon *d) {
     ring_buffer__consume(d->ring);
     ipfix_flush(&d->ipfix);
+    syslog_flush(&d->syslog);
     server_flush_all(&d->readers);
 }
 
@@ -183,7 +184,8 @@ static int lock(struct daemon *d) {
 }
 
 static int watch(struct daemon *d, int fd, uint32_t tag) {
-    struct epoll_event e = {.events = EPOLLIN, .data = {.u32 = tag}};
+    struct epoll_event e = {.events = tag == TAG_SYSLOG ? EPOLLOUT | EPOLLET : EPOLLIN,
+                            .data = {.u32 = tag}};
 
     if (fd >= 0 && !epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e))
         return 1;
@@ -232,6 +234,8 @@ static int open_all(struct daemon *d) {
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
         (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)))
         return 0;
+    if (*s->syslog && !watch(d, d->syslog.fd, TAG_SYSLOG))
+        return 0;
     if (!kernel_open(&d->kernel, s->interface, s->pins, mode_of(s), s->object, s->idle, d->pack))
         return 0;
     if (d->kernel.taken_over && !kernel_apply(&d->kernel, d->pack))
@@ -263,6 +267,8 @@ static int tick(struct daemon *d) {
         d->sweeps_failed = 0;
     }
     ipfix_templates(&d->ipfix, d->pack, now);
+    if (syslog_mend(&d->syslog))
+        watch(d, d->syslog.fd, TAG_SYSLOG);
     drain(d);
     for (int i = 0; i < CLIENTS; i++)
         if (d->figures.client[i].fd >= 0 && now > d->figures.client[i].since + PATIENCE_S)
@@ -290,6 +296,8 @@ static int on_event(struct daemon *d, uint32_t tag, int *status) {
         return !*status;
     } else if (tag == TAG_SIGNAL) {
         return on_signal(d);
+    } else if (tag == TAG_SYSLOG) {
+        syslog_flush(&d->syslog);
     } else if (tag == TAG_READERS) {
         greet(d);
     } else if (tag == TAG_FIGURES) {
@@ -329,18 +337,18 @@ static int run(struct daemon *d) {
 }
 
 static void close_all(struct daemon *d) {
-    int *all[] = {&d->epoll, &d->timer, &d->signals, &d->lock, &d->file.fd, &d->syslog.fd};
+    int *all[] = {&d->epoll, &d->timer, &d->signals, &d->lock, &d->file.fd};
 
     ring_buffer__free(d->ring);
     server_close(&d->readers);
     server_close(&d->figures);
     ipfix_close(&d->ipfix);
+    syslog_close(&d->syslog);
     kernel_close(&d->kernel);
     pack_free(d->pack);
     pack_free(d->before);
     free(d->line.bytes);
     free(d->answer.bytes);
-    free(d->syslog.message.bytes);
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i] >= 0)
             close(*all[i]);

@@ -7,6 +7,7 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
+CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
 WAIT_S = 20  # for a loaded machine; nothing waits for that long unless it fails
 
 
@@ -22,6 +23,10 @@ def send(link, frames):
         out.bind((link, 0))
         for data in frames:
             out.send(data)
+
+
+def flows(ports, packets=4):
+    return [frame(port) for port in ports for _ in range(packets)]
 
 
 class Reader:

@@ -1,9 +1,7 @@
 """n3icd on links of its own: traffic, readers, kills, packs, and what is wrong with them."""
 
-import shutil
 import signal
 import socket
-import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +9,8 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from metering import load, network
-from n3icd import Daemon, frame, free_port, mount, send, unmount
+from metering import load
+from n3icd import CLASSES, flows, frame, free_port, send
 from wires import ip
 
 from n3ic.exporters.xdp import libbpf
@@ -20,70 +18,10 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.packing import pack
 from n3ic.exporters.xdp.tools.deployment import exported
-from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
-from n3ic.targets.directory import export
-
-CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
-CHECKED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
-SECOND = 10**6  # in units of the meter
 
 
-@pytest.fixture(scope="module")
-def model():
-    spec = replace(standard_spec(packets=4), idle_timeout=SECOND, cache_flows=8192)
-    return replace(network(spec), classes=CLASSES, name='net "0"')
-
-
-@pytest.fixture(scope="module")
-def built(model, tmp_path_factory, clang):
-    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
-        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
-    out = tmp_path_factory.mktemp("daemon") / "export"
-    export(model, "xdp", out, verify=False)
-    command = [
-        "make",
-        "-s",
-        "-C",
-        str(out),
-        f"HOST_FLAGS={CHECKED}",
-        "daemon/n3icd",
-        "meter/meter.o",
-    ]
-    subprocess.run(command, check=True)
-    return out
-
-
-@pytest.fixture(scope="module")
-def pins(tmp_path_factory):
-    place = tmp_path_factory.mktemp("bpffs") / "bpf"
-    if not mount(place):
-        pytest.skip("needs the right to mount a BPF file system")
-    yield place
-    unmount(place)
-
-
-@pytest.fixture
-def daemon(built, pins, veth, tmp_path):
-    """A function that makes daemons; what is left of them goes at the end."""
-    made = []
-    for name in veth:
-        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-
-    def make(**settings):
-        made.append(Daemon(built, veth[0], tmp_path, pins, **settings))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.remove()
-
-
-def flows(ports, packets=4):
-    return [frame(port) for port in ports for _ in range(packets)]
-
-
-def test_two_readers_see_every_flow(daemon, veth, model):
+def test_two_readers_see_every_flow(daemon, veth, daemon_model):
     running = daemon().start()
     readers = [running.reader(), running.reader()]
     assert readers[0].greeting["interface"] == veth[0]
@@ -96,14 +34,14 @@ def test_two_readers_see_every_flow(daemon, veth, model):
         best = sorted(flow["scores"], reverse=True)
         assert flow["verdict"] == CLASSES[flow["scores"].index(best[0])]
         assert flow["margin"] == best[0] - best[1]
-        assert list(flow["features"]) == model.meter.feature_names
-        assert list(flow["registers"]) == [r.name for r in model.meter.registers]
+        assert list(flow["features"]) == daemon_model.meter.feature_names
+        assert list(flow["registers"]) == [r.name for r in daemon_model.meter.registers]
         assert (flow["packets"], flow["why"], flow["vlan"]) == (4, "packets", None)
         assert (flow["source"], flow["destination"]) == ("192.0.2.1", "192.0.2.2")
         assert flow["interface"] == veth[0]
         assert 0 < flow["first"] <= flow["last"] <= flow["decided"]
         assert flow["registers"]["spkts"] == 4
-        assert flow["model"] == model.digest[:16]
+        assert flow["model"] == daemon_model.digest[:16]
     assert running.end() == 0
 
 
@@ -157,13 +95,13 @@ def retrained(model):
     return replace(model, name="retrained", hidden=weights.hidden, output=weights.output)
 
 
-def test_a_hangup_swaps_the_model(daemon, veth, model, built, tmp_path):
-    path = repacked(built, model, tmp_path / "n3icd.pack")
+def test_a_hangup_swaps_the_model(daemon, veth, daemon_model, built, tmp_path):
+    path = repacked(built, daemon_model, tmp_path / "n3icd.pack")
     running = daemon(pack=path).start()
     reader = running.reader()
     send(veth[1], flows([1000]))
-    assert reader.line()["model"] == model.digest[:16]
-    second = replace(retrained(model), classes=("x", "y", "z"))
+    assert reader.line()["model"] == daemon_model.digest[:16]
+    second = replace(retrained(daemon_model), classes=("x", "y", "z"))
     repacked(built, second, path)
     running.process.send_signal(signal.SIGHUP)
     running.expect("is loaded")
@@ -178,10 +116,10 @@ def test_a_hangup_swaps_the_model(daemon, veth, model, built, tmp_path):
     assert running.end() == 0
 
 
-def test_policies_of_a_pack_are_in_force(daemon, veth, model, built, tmp_path):
+def test_policies_of_a_pack_are_in_force(daemon, veth, daemon_model, built, tmp_path):
     policies = [f"{name}=drop" for name in CLASSES[1:]] + [f"benign=interface:{veth[0]}"]
     path = repacked(
-        built, model, tmp_path / "n3icd.pack", policies=policies,
+        built, daemon_model, tmp_path / "n3icd.pack", policies=policies,
         rules=[f"interface={veth[0]},udp-port=9=slot:3"],
     )  # fmt: skip
     port = free_port()
@@ -256,7 +194,7 @@ def test_damaged_packs_are_refused(daemon, built, tmp_path):
         check(summed(body.replace(old, new, 1)), why)
 
 
-def test_names_with_line_ends_stay_in_their_line(daemon, veth, built, model, tmp_path):
+def test_names_with_line_ends_stay_in_their_line(daemon, veth, built, daemon_model, tmp_path):
     """No model has such names, but a pack may."""
     data = (built / "daemon" / "n3icd.pack").read_bytes()
     body = data[: data.rindex(b"end ")]
@@ -353,8 +291,8 @@ def test_an_interface_that_vanishes_and_comes_back(daemon, veth):
     assert running.end() == 0
 
 
-def test_another_program_on_the_interface_stays(daemon, veth, compile_bpf, tmp_path, model):
-    with load(model, clock="kernel") as other:
+def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
+    with load(daemon_model, clock="kernel") as other:
         libbpf.attach(socket.if_nametoindex(veth[0]), other.program, "native")
         done = daemon().run()
         assert (done.returncode, "another XDP program" in done.stderr) == (1, True)
