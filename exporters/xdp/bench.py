@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.xdp import veth_bench
+from n3ic.exporters.xdp.layout import FOR_EVER, SUBJECT, USES, VERDICT
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram
 from n3ic.exporters.xdp.network.kernel import INPUTS, BpfNetwork
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, structure_of
@@ -36,6 +37,7 @@ from n3ic.exporters.xdp.source import (
     meter_program,
     test_program,
 )
+from n3ic.exporters.xdp.verdicts import ACTIONS, target
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
@@ -51,9 +53,19 @@ HIDDEN = (32, 16, 2)
 METER_AIM = 20  # nanoseconds per packet that is only counted
 RATE_AIM = 10  # million packets per second, with a decision every 16 packets
 _FLOWS = "flows_bench.c"
+_VERDICTS = 16_384
 _TABLE_FLOWS = 2_000  # size of the flow table: twice the flows of the test runs
 _WAYS: tuple[tuple[Clock, bool], ...] = (("kernel", True), ("coarse", True), ("coarse", False))
-_PASS = 2  # XDP_PASS
+_DROP, _PASS = 1, 2  # XDP_DROP, XDP_PASS
+_SOURCES = 1000  # of the packets
+_IN_USE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
+    ("no verdicts", (), False),
+    ("other hosts are blocked", ("hosts",), False),
+    ("1,000 prefixes are allowed", ("allowed",), False),
+    ("flows, hosts, prefixes of any kind", USES[1:], False),
+    ("each packet's host is blocked", ("hosts",), True),
+)
+"""What is in the maps, which of them may hold something, and whether packets are dropped."""
 _ETHERNET = bytes(12)
 _IPV4 = bytes.fromhex("45000028000000004006 0000 0a000001 0a000002")
 _TCP = bytes.fromhex("c0000050 00000001 00000001 50100400 00000000")  # ACK
@@ -110,6 +122,24 @@ class MeterTiming:
 
 
 @dataclass(frozen=True)
+class VerdictTiming:
+    """Cost of the maps of verdicts per packet, for 1,000 flows in turn.
+
+    Attributes:
+        name: description of what is in the maps.
+        least: smallest difference over the rounds to the same program without verdicts, in
+            nanoseconds.
+        median: median difference, in nanoseconds.
+        total: median nanoseconds per packet in all, including the kernel's loop.
+    """
+
+    name: str
+    least: int
+    median: float
+    total: float
+
+
+@dataclass(frozen=True)
 class XdpBench:
     """Results of :func:`bench_xdp`, all measured in one run on one CPU.
 
@@ -124,6 +154,7 @@ class XdpBench:
         generator: median nanoseconds of a generated packet without a receiver; 0 if not measured.
         wire: timings at the end of a link, native and generic.
         skipped: why ``wire`` is empty; empty if it is not.
+        verdicts: one entry per content of the maps of verdicts, none first.
     """
 
     cpu: str
@@ -135,6 +166,7 @@ class XdpBench:
     generator: float
     wire: tuple[veth_bench.WireTiming, ...]
     skipped: str
+    verdicts: tuple[VerdictTiming, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,6 +201,7 @@ class _Metering:
             locked=locked,
             events=False,
             flows=_TABLE_FLOWS,
+            verdicts=_VERDICTS,
             table=self.table,
         )
         loaded.set_model(0, self.value)
@@ -215,6 +248,7 @@ def bench_xdp(
     base = statistics.median(bases)
     meterings = [_Metering.build(decides, table) for decides in (False, True) for table in TABLES]
     meters, parser = _meters(meterings, rounds, repeat)
+    counting = next(m for m in meterings if m.table == "buckets" and not m.decides)
     generator, over_link, skipped = _wire([m for m in meterings if m.table == "lru"], packets)
     return XdpBench(
         cpu_name(),
@@ -226,7 +260,45 @@ def bench_xdp(
         generator,
         over_link,
         skipped,
+        _verdicts(counting, rounds, repeat),
     )
+
+
+def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTiming, ...]:
+    """Timings of one metering program with other verdicts in its maps, in turn."""
+    image = compiled(test_program(_FLOWS), _FLOWS)
+    row = (FOR_EVER, 0, 0, 0, ACTIONS.index("drop"), 0, 0, 24, 1)
+    wide = np.array([row], VERDICT).tobytes()
+    taken: dict[str, list[int]] = {name: [] for name, *_ in _IN_USE}
+    with BpfObject(image, _FLOWS) as flows, metering.load("coarse", True) as loaded:
+        sources = np.zeros(_SOURCES, SUBJECT)
+        sources["bits"], sources["address_bytes"] = 32, 4
+        words = sources["address"].view("<u4")
+        for i in range(2 * _SOURCES):  # those of the packets are 0 to 999, others follow
+            words[i % _SOURCES, 0] = i + _SOURCES
+            loaded.maps["hosts"].update(sources[i % _SOURCES].tobytes(), wide)
+            text = f"10.{i >> 8}.{i & 255}.0/24"
+            put_prefix = "allowed" if i % 2 else "listed"
+            loaded.maps[put_prefix].update(target(text, metering.spec).key, wide)
+        for _ in range(rounds):
+            for name, kinds, first in _IN_USE:
+                for i in range(_SOURCES if first else 0):
+                    words[i, 0] = i
+                    loaded.maps["hosts"].update(sources[i].tobytes(), wide)
+                for i, kind in enumerate(USES):
+                    used = FOR_EVER if kind in kinds or (kinds and not i) else 0
+                    loaded.maps["uses"].update(i, used.to_bytes(8, "little"))
+                result = _DROP if first else _PASS
+                taken[name].append(_spread(flows, loaded.program, repeat, result))
+                for i in range(_SOURCES if first else 0):
+                    loaded.maps["hosts"].delete(sources[i].tobytes())
+    none = taken[_IN_USE[0][0]]
+    out = []
+    for name, some in taken.items():
+        differences = [a - b for a, b in zip(some, none, strict=True)]
+        least, median = min(differences), statistics.median(differences)
+        out.append(VerdictTiming(name, least, median, statistics.median(some)))
+    return tuple(out)
 
 
 def _wire(
@@ -269,11 +341,11 @@ def _meters(
     return tuple(timings), statistics.median(parsers)
 
 
-def _spread(flows: BpfObject, program: BpfProgram, repeat: int) -> int:
+def _spread(flows: BpfObject, program: BpfProgram, repeat: int, result: int = 2) -> int:
     """Nanoseconds per packet of a program, averaged over many flows."""
     flows.maps["measured"].update(0, program.fd)
     done = flows.programs["spread"].test_run(_OF_A_FLOW, repeat=repeat)
-    if done.result != _PASS:
+    if done.result != result:
         raise VerifyError(f"{program.name} gave {done.result} for a packet of a flow")
     return done.nanoseconds
 
@@ -418,6 +490,18 @@ def render(result: XdpBench) -> Bench:
             for w in result.wire
         ),
     )
+    verdicts = (
+        "verdicts that outlive flows, looked up before the meter (buckets, coarse clock): ns more "
+        "than without, measured",
+        ("in the maps", "least", "median", "in all"),
+        tuple((v.name, f"{v.least:,}", f"{v.median:,.0f}", f"{v.total:,.0f}")
+              for v in result.verdicts),
+    )  # fmt: skip
     data = asdict(result) | {"kind": "measured", "unit": "ns"}
-    tables = ((title, columns, rows), metering, *((link,) if result.wire else ()))
+    tables = (
+        (title, columns, rows),
+        metering,
+        *((verdicts,) if result.verdicts else ()),
+        *((link,) if result.wire else ()),
+    )
     return Bench(tables, notes, data)

@@ -31,6 +31,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 SECOND_NS = 10**9
 MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
 PREFIX_BITS = (24, 64)
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
 _FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
 _FORMS = (
@@ -105,7 +106,7 @@ def target(text: str, spec: MeterSpec) -> Target:
             network = ipaddress.ip_network(text)
             if not network.prefixlen:
                 raise UsageError(f"{text}: that is every address; give a longer prefix")
-            return Target(str(network), _prefix_key(network), False, network.prefixlen)
+            return Target(_short(network), _prefix_key(network), False, network.prefixlen)
         ends = [ipaddress.ip_address(match[i].strip("[]")) for i in (1, 3)]
         protocol = _PROTOCOLS.get(match[5].lower()) or int(match[5])
     except ValueError as error:
@@ -142,7 +143,13 @@ def flow_text(key: np.void) -> str:
     return f"{out[0]}-{out[1]}/{names.get(protocol, protocol)}"
 
 
-def _prefix_key(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bytes:
+def _short(network: _Network) -> str:
+    """A prefix, or its address if it is one."""
+    whole = network.prefixlen == network.max_prefixlen
+    return str(network.network_address if whole else network)
+
+
+def _prefix_key(network: _Network) -> bytes:
     address = network.network_address.packed
     key = np.zeros(1, layout.PREFIX)
     key["bits"], key["family"] = layout.PREFIX_FAMILY + network.prefixlen, len(address)
@@ -269,8 +276,7 @@ def _entry(
     else:
         size = int(key["family" if name in ("allowed", "listed") else "address_bytes"])
         network = ipaddress.ip_network((key["address"][:size].tobytes(), int(value["bits"])))
-        whole = network.prefixlen == network.max_prefixlen
-        text = str(network.network_address if whole else network)
+        text = _short(network)
     until, action = int(value["until"]), ACTIONS[int(value["action"])]
     argument = int(value["argument"])
     return Entry(

@@ -12,9 +12,10 @@
 
 #define SECOND_NS 1000000000ull
 #define BETWEEN_TIDIES (SECOND_NS / 10 / METER_TICK_NS)
-#define NESTED 4 /* prefixes of one address that may have expired before one that holds is missed  \
-                  */
-#define TRIES 8  /* at a word that other CPUs change, too */
+#define NESTED                                                                                     \
+    4           /* prefixes of one address that may have expired before one that holds is missed   \
+                 */
+#define TRIES 8 /* at a word that other CPUs change, too */
 
 enum judged { NOT_JUDGED, LET_PASS, TAKEN_AWAY, TREATED };
 
@@ -213,8 +214,7 @@ static inline int put_source(struct guard *g, const struct config *limits, const
     const struct verdict *old = bpf_map_lookup_elem(&hosts, x);
 
     held = old ? old->weight : 0;
-    if (v->weight && g->blocked - held + v->weight > most &&
-        now - g->tidied >= BETWEEN_TIDIES) {
+    if (v->weight && g->blocked - held + v->weight > most && now - g->tidied >= BETWEEN_TIDIES) {
         tidy(g, now);
         old = bpf_map_lookup_elem(&hosts, x);
         held = old ? old->weight : 0;

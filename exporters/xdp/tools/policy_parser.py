@@ -85,7 +85,7 @@ def policy(text: str, classes: Sequence[str]) -> Policy:
         else:
             raise UsageError(f"policy {text!r}: no option {option!r}: {_POLICY}")
     kind, *bits = scope.split(":")
-    of = next((s for s in SCOPES[1:] if s == kind), "none")
+    of: Scope = next((s for s in SCOPES[1:] if s == kind), "none")
     if scope and (of == "none" or len(bits) > 2 * (of == "prefix")):
         raise UsageError(f"policy {text!r}: {scope!r} is not flow, host or prefix: {_POLICY}")
     if of == "none" and (found == "rate-limit" or ttl is not None):

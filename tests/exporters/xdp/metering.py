@@ -26,7 +26,6 @@ def load(
     flows=4096,
     image=None,
     table="lru",
-    secret=None,
     **given,
 ):
     """The metering program of a model, loaded, the model in slot 0."""

@@ -35,7 +35,8 @@ def test_every_network_is_checked_and_timed():
     assert [row[6] or row[9] for row in rows] == 6 * ["20"] + 6 * ["10"]
     assert shown.data["timings"][1]["shape"] == "256-32-16-2"
     assert (len(found.wire) == 6) != bool(found.skipped)
-    assert len(shown.tables) == 2 + bool(found.wire)
+    assert len(shown.tables) == 3 + bool(found.wire)
+    assert found.verdicts[0].median == 0 < len(found.verdicts) == 5
     ways = [(m.decides, m.table, (m.clock, m.locked)) for m in found.meters]
     clocks = (("kernel", True), ("coarse", True), ("coarse", False))
     assert ways == list(itertools.product((False, True), ("lru", "buckets"), clocks))

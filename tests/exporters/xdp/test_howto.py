@@ -26,7 +26,7 @@ def test_the_ten_minutes_as_written(repository, tmp_path, clang):
     except N3icError as error:
         pytest.skip(str(error))
     page = (repository / "docs" / "how-to" / "xdp.md").read_text()
-    first, second = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    first, second, verdicts = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "N3IC_RUN": str(tmp_path / "run-folder"),
@@ -34,7 +34,7 @@ def test_the_ten_minutes_as_written(repository, tmp_path, clang):
     }
     try:
         said = subprocess.run(
-            ["bash", "-ex", "-c", f"{first}\n{second}"],
+            ["bash", "-ex", "-c", f"{first}\n{verdicts}\n{second}"],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

@@ -21,7 +21,7 @@ from metering import network
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
-from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
@@ -897,6 +897,15 @@ def test_packets_that_were_not_counted_or_marked_are_shown():
         assert f"n3ic_xdp_{line}" in text
     found = json.loads(json.dumps(asdict(made)))
     assert (found["contended"], found["not_marked"]) == (1234, 5678)
+
+
+def test_an_export_of_an_older_n3ic_is_refused(exported, tmp_path):
+    path = shutil.copytree(exported, tmp_path / "older") / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["options"]["table"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ExportError, match=r"older n3ic.*export it again"):
+        deployment.exported(path.parent)
 
 
 def test_an_interface_that_is_not_there_is_a_line():

@@ -2,7 +2,9 @@
 """Verdicts that outlive flows, and the budget of new flows, against their model in Python."""
 
 import ipaddress
+import os
 import random
+import threading
 from collections import Counter
 
 import numpy as np
@@ -10,7 +12,10 @@ import pytest
 from metering import load, network
 from verdict_model import Held, VerdictModel
 
-from n3ic.exporters.xdp import verdicts
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp import libbpf, source, verdicts
+from n3ic.exporters.xdp.layout import VERDICT
+from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.replay import replay, replayable, traffic
 from n3ic.exporters.xdp.verdicts import Limits, rate
 from n3ic.meter.packet import LINK_ETHERNET, parse
@@ -18,6 +23,7 @@ from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 
 DROP, PASS = 1, 2
+LPM_TRIE = 11  # BPF_MAP_TYPE_LPM_TRIE
 SPEC = standard_spec(packets=4)
 SECOND = 10**9 // SPEC.tick_ns
 CUT = ("IP header cut short", "ports cut short")
@@ -32,9 +38,6 @@ pytestmark = pytest.mark.usefixtures("clang", "kernel")
 @pytest.fixture(scope="module")
 def image(clang, kernel):
     """The program of either table; scores that are close are shunted."""
-    from n3ic.exporters.xdp import source
-    from n3ic.exporters.xdp.network.structure import structure_of
-
     structure = structure_of([network(SPEC, shunt=2)])
     return {
         table: source.compiled(
@@ -155,7 +158,9 @@ def short(name):
 
 
 @pytest.mark.parametrize("table", ["lru", "buckets"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3, 4))]
+)
 def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, seed):
     """Random policies of every scope, allowed and listed sources that expire, few hosts."""
     r = random.Random(seed)
@@ -198,3 +203,86 @@ def test_a_source_begins_only_so_many_flows(image, table):
     policies = {"excess": ("drop", 0, "none", 0)}
     counted = check(image, table, 7, Limits(new_flows=1), policies, allowed=[("10.0.0.3", None)])
     assert counted["excess"] > 20
+
+
+def udp(source, later=0):
+    """A UDP frame from an address; as a later fragment, without ports."""
+    offset = (3).to_bytes(2, "big") if later else bytes(2)
+    head = bytes([0x45, 0, 0, 28, 0, 9]) + offset + bytes([64, 17, 0, 0])
+    ends = ipaddress.ip_address(source).packed + bytes([192, 168, 0, 1])
+    return bytes(12) + b"\x08\x00" + head + ends + b"\x04\x00\x00\x35\x00\x08\x00\x00" + bytes(18)
+
+
+@pytest.mark.parametrize("kind", ["cut", "fragment"])
+def test_packets_without_ports_are_judged_by_their_addresses(image, kind):
+    """Whoever is blocked does not get through by cutting packets."""
+
+    def result(source, time):
+        frame = udp(source, later=kind == "fragment")
+        frame = frame[:36] if kind == "cut" else frame
+        return programs.program.test_run(programs.replayed(frame, len(frame), time)).result
+
+    with load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs:
+        programs.program.test_run(programs.replayed(udp("10.0.0.9"), 60, 5))
+        blocked = verdicts.target("10.0.0.1", SPEC)
+        verdicts.put(programs.maps, blocked, "drop", 0, 5, 1000)
+        assert [result("10.0.0.1", 6), result("10.0.0.2", 7)] == [DROP, PASS]
+        verdicts.remove(programs.maps, blocked, allowed=False)
+        assert result("10.0.0.1", 8) == PASS
+        assert programs.counters()["blocked"] == 1
+
+
+def test_two_cpus_block_no_more_hosts_than_may_be(image):
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+
+    def sent(cpu, net):
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        for i in range(100):
+            programs.program.test_run(udp(f"10.{net}.0.{i}"), repeat=SPEC.decision.packets)
+
+    limits = Limits(max_blocked=50)
+    model = network(SPEC, shunt=2)
+    with load(
+        model, image=image["buckets"], table="buckets", limits=limits, clock="kernel"
+    ) as programs:
+        for verdict in (0, 1, 2, "shunted"):
+            programs.set_policy(verdict, "drop", scope="host", ttl=3600 * SECOND)
+        threads = [threading.Thread(target=sent, args=at) for at in zip(cpus, (1, 2), strict=False)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        counters = programs.counters()
+        assert programs.maps["hosts"].count() == programs.blocked_hosts() == 50
+        assert counters["verdicts"] + counters["refused"] == 200
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+def test_entries_carry_the_key_that_a_typed_flow_has(image, table):
+    """What user space reads of the table names its flow, and is what a verdict on it is put at."""
+    with load(network(SPEC, shunt=2), image=image[table], table=table, flows=512) as programs:
+        for frame, length, time in replayable(traffic(SPEC, 300, seed=9)):
+            programs.program.test_run(programs.replayed(frame, length, time))
+        keys, _ = programs.flows()
+        if table == "lru":
+            assert {k.tobytes() for k in keys} == set(programs.maps["flows"].keys())
+        assert len(keys) > 20
+        for key in keys:
+            where = verdicts.target(verdicts.flow_text(key), SPEC)
+            assert where.flow and where.key == key.tobytes()
+
+
+def test_a_full_list_makes_room_of_what_has_expired(image):
+    with (
+        load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs,
+        libbpf.create_map(LPM_TRIE, "listed", 24, VERDICT.itemsize, 2, flags=1) as small,
+    ):
+        maps = programs.maps | {"listed": small}
+        for host, until in ((1, 10), (2, 30), (3, 30)):
+            where = verdicts.target(f"10.0.0.{host}", SPEC)
+            verdicts.put(maps, where, "drop", 0, 20, until)
+        assert small.count() == 2
+        with pytest.raises(UsageError, match=r"10\.0\.0\.4: the list of 2 prefixes is full"):
+            verdicts.put(maps, verdicts.target("10.0.0.4", SPEC), "drop", 0, 20, 30)
