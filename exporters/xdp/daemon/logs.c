@@ -14,16 +14,37 @@
 
 #define PRIORITY (3 * 8 + 6) /* daemon, informational */
 #define MESSAGE 8192
+#define TAIL (1 << 16)
 #define WAITING (4 << 20)
+
+/* Takes off what a kill left of a line: it comes again. 0 where the file cannot be read. */
+static int end_line(int fd, off_t size) {
+    char last[TAIL];
+    off_t from = size > TAIL ? size - TAIL : 0;
+    ssize_t got = pread(fd, last, sizeof last, from), kept = got;
+
+    if (got != size - from)
+        return 0;
+    while (kept > 0 && last[kept - 1] != '\n')
+        kept--;
+    if (!kept && from) /* no line of ours */
+        return write(fd, "\n", 1) == 1;
+    return kept == got || !ftruncate(fd, from + kept);
+}
 
 int file_open(struct log_file *f, const char *path) {
     struct stat found;
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
+    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
 
     if (fd < 0 || fstat(fd, &found) || !S_ISREG(found.st_mode)) {
         say("%s: %s", path, fd < 0 ? strerror(errno) : "no regular file");
         if (fd >= 0)
             close(fd);
+        return 0;
+    }
+    if (!end_line(fd, found.st_size)) {
+        say("%s: its end cannot be read", path);
+        close(fd);
         return 0;
     }
     if (f->fd >= 0)

@@ -1,8 +1,10 @@
 """n3icd on links of its own: traffic, readers, kills, packs, and what is wrong with them."""
 
+import json
 import signal
 import socket
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +20,7 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.packing import pack
 from n3ic.exporters.xdp.tools.deployment import exported
+from n3ic.exporters.xdp.verdicts import Limits
 from n3ic.model.random_models import random_model
 
 
@@ -66,6 +69,52 @@ def test_a_kill_loses_no_flow(daemon, veth):
     send(veth[1], flows(range(3000, 3010), 2))
     assert [flow["packets"] for flow in reader.lines(10)] == [4] * 10
     assert running.end() == 0
+
+
+def test_kills_under_traffic_lose_no_flow(daemon, veth, daemon_model, built, tmp_path):
+    """What was read when it was killed may come twice, once a kill."""
+    pack_path = repacked(built, daemon_model, tmp_path / "p", limits=Limits(new_flows=0))
+    path, ports = tmp_path / "flows.json", range(1000, 4000)
+    running = daemon(json=path, pack=pack_path).start()
+
+    def told():
+        lines = path.read_text().split("\n")[:-1]  # behind the last end, one is being written
+        return [json.loads(line)["source_port"] for line in lines]
+
+    with ThreadPoolExecutor(1) as pool:
+        sender = pool.submit(send, veth[1], flows(ports))
+        for _ in range(3):
+            seen = len(told())
+            while len(told()) < min(seen + 50, len(ports)):
+                assert running.process.poll() is None
+            running.end(signal.SIGKILL)
+            running.start()
+        sender.result()
+    while len(found := told()) < len(ports):
+        assert running.process.poll() is None
+    assert set(found) == set(ports)
+    assert len(found) <= len(ports) + 3
+    assert running.end() == 0
+
+
+def test_pins_that_are_not_whole(daemon, veth, pins):
+    running = daemon().start()
+    assert running.end() == 0
+    place = pins / "n3ic" / veth[0]
+    (place / "end").unlink()
+    done = running.run()
+    assert (done.returncode, f"{place}/end: No such file" in done.stderr) == (1, True)
+    assert attached(veth[0])
+    assert running.run("--remove").returncode == 0
+    assert not attached(veth[0])
+    # What a kill between pins leaves: a folder of another name, which is no program's.
+    begun = place.with_name(f"~n{veth[0]}")
+    begun.mkdir()
+    with libbpf.create_map(libbpf.ARRAY, "left", 4, 4, 1) as left:
+        libbpf.pin(left, begun / "flows")
+    assert running.start().end() == 0
+    assert "took over" not in "".join(running.log)
+    assert not begun.exists()
 
 
 def test_idle_flows_end(daemon, veth):
