@@ -156,13 +156,14 @@ def _rules(texts: Sequence[str], otherwise: int) -> Iterator[str]:
     """The line of the rule table, and those of interfaces in it."""
     made, places = [], []
     kind = layout.RULE
+    inside = int((kind.fields or {"interface": (kind, 0)})["interface"][1])
     for i, text in enumerate(texts):
         conditions, equals, slot = text.rpartition("=")
         parts = conditions.split(",")
         names = [p.removeprefix("interface=") for p in parts if p.startswith("interface=")]
         kept = ",".join(p for p in parts if not p.startswith("interface="))
         made.append(policy_parser.rule(f"{kept}{equals}{slot}"))
-        at = _RULES_FROM + i * kind.itemsize + (kind.fields or {})["interface"][1]
+        at = _RULES_FROM + i * kind.itemsize + inside
         places += [f"interface dispatch 0 {at} {_name(name)}" for name in names[-1:]]
     yield f"inner dispatch 0 {rule_table(made, otherwise).hex()}"
     yield from places

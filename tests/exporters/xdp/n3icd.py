@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import urllib.request
 from pathlib import Path
 
 CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
@@ -116,9 +115,18 @@ class Daemon:
 
     def figures(self):
         """What Prometheus gets: values by name with labels."""
-        url = f"http://{self.settings['prometheus']}/metrics"
-        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
-            text = answer.read().decode()
+        where = str(self.settings["prometheus"])
+        kind = socket.AF_UNIX if where.startswith("/") else socket.AF_INET
+        host, _, port = where.rpartition(":")
+        with socket.socket(kind) as asked:
+            asked.settimeout(WAIT_S)
+            asked.connect(where if kind == socket.AF_UNIX else (host, int(port)))
+            asked.sendall(b"GET /metrics HTTP/1.1\r\nHost: n3icd\r\n\r\n")
+            answer = asked.makefile("rb").read()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 200 OK")
+        assert f"Content-Length: {len(body)}".encode() in head
+        text = body.decode()
         rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in rows}
 

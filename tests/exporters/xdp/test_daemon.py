@@ -187,6 +187,38 @@ def test_policies_of_a_pack_are_in_force(daemon, veth, daemon_model, built, tmp_
     assert running.end() == 0
 
 
+def test_sources_are_blocked_by_policy_and_stay_blocked_over_a_kill(
+    daemon, veth, daemon_model, built, tmp_path
+):
+    policies = [f"{name}=block:host,ttl=600" for name in CLASSES]
+    path = repacked(built, daemon_model, tmp_path / "n3icd.pack", policies=policies)
+    sink = tmp_path / "figures"
+    running = daemon(pack=path, prometheus=sink).start()
+    reader = running.reader()
+    send(veth[1], flows([1000], 10))
+    assert reader.line()["source_port"] == 1000
+    running.end(signal.SIGKILL)
+    running.start()
+    reader = running.reader()
+    send(veth[1], flows(range(2000, 2010)) + [frame(9, source=3)] * 4)
+    assert reader.line()["source"] == "192.0.2.3"
+    name = f'n3ic_xdp_packets_blocked_total{{interface="{veth[0]}"}}'
+    assert running.figures()[name] == 6 + 40
+    assert running.end() == 0
+
+
+def test_a_program_of_another_build_is_left_alone(daemon, veth, pins):
+    running = daemon().start()
+    assert running.end() == 0
+    state = libbpf.pinned_map(pins / "n3ic" / veth[0] / "state")
+    with state:
+        value = state.lookup(0)
+        state.update(0, b"0" * 64 + value[64:])
+    done = running.run()
+    assert (done.returncode, "another program" in done.stderr) == (1, True)
+    assert attached(veth[0])
+
+
 def test_damaged_packs_are_refused(daemon, built, tmp_path):
     path = tmp_path / "n3icd.pack"
     data = (built / "daemon" / "n3icd.pack").read_bytes()

@@ -159,15 +159,12 @@ def test_the_tarball_runs_with_the_unit_s_rights(tarball, veth, pins, tmp_path):
     start = re.search(r"^ExecStart=/opt/n3icd/(.*)$", unit, re.M)[1].replace("%I", veth[0])
     bounds = ",".join(["-all", *(f"+{right.removeprefix('cap_')}" for right in rights)])
 
-    class Unit(Daemon):
-        def command(self, *options):
-            binary, *rest = start.split()
-            return [
-                "env", "-i", "-C", str(place), "setpriv", f"--bounding-set={bounds}",
-                "--inh-caps=-all", f"{place}/{binary}", *options, *rest,
-            ]  # fmt: skip
-
-    running = Unit(place, veth[0], tmp_path, pins)
+    binary, *rest = start.split()
+    running = Daemon(place, veth[0], tmp_path, pins)
+    running.command = lambda *options: [
+        "env", "-i", "-C", str(place), "setpriv", f"--bounding-set={bounds}",
+        "--inh-caps=-all", f"{place}/{binary}", *options, *rest,
+    ]  # fmt: skip
     running.socket = tmp_path / "n3icd.sock"
     try:
         running.start()
