@@ -16,7 +16,7 @@ def test_honest_flows_are_decided_in_a_flood(repository):
         repository / "scripts" / "xdp_flood.py",
         "--json",
         "--seconds",
-        "9.5",
+        "8.1",
     ]
     said = subprocess.run([*command, "--rates", "300000"], capture_output=True, text=True)
     assert said.returncode == 0, said.stderr

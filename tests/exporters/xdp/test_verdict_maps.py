@@ -14,10 +14,10 @@ from verdict_model import Held, VerdictModel
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import libbpf, source, verdicts
-from n3ic.exporters.xdp.layout import VERDICT
+from n3ic.exporters.xdp.layout import SUBJECT, VERDICT
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.replay import replay, replayable, traffic
-from n3ic.exporters.xdp.verdicts import Limits, rate
+from n3ic.exporters.xdp.verdicts import ACTIONS, Limits, rate
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
@@ -286,3 +286,26 @@ def test_a_full_list_makes_room_of_what_has_expired(image):
         assert small.count() == 2
         with pytest.raises(UsageError, match=r"10\.0\.0\.4: the list of 2 prefixes is full"):
             verdicts.put(maps, verdicts.target("10.0.0.4", SPEC), "drop", 0, 20, 30)
+
+
+def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
+    """A prefix that expired hides no shorter one; a flow's verdict goes before its host's."""
+
+    def at(time, action, text, until):
+        verdicts.put(programs.maps, verdicts.target(text, SPEC), action, 0, time, until)
+
+    def results(times):
+        frame = udp("10.0.0.1")
+        run = programs.program.test_run
+        return [run(programs.replayed(frame, len(frame), time)).result for time in times]
+
+    with load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs:
+        at(0, "drop", "10.0.0.0/24", 40)
+        at(0, "pass", "10.0.0.1", 20)
+        assert results([1, 19, 20, 39, 40]) == [PASS, PASS, DROP, DROP, PASS]
+        key = np.zeros(1, SUBJECT)
+        key["address"][0, :4], key["bits"], key["address_bytes"] = (10, 0, 0, 1), 32, 4
+        row = (80, 40, 0, 0, ACTIONS.index("drop"), 0, 0, 32, 1)
+        programs.maps["hosts"].update(key.tobytes(), np.array([row], VERDICT).tobytes())
+        at(40, "pass", "10.0.0.1:1024-192.168.0.1:53/udp", 60)
+        assert results([41, 59, 60, 79, 80]) == [PASS, PASS, DROP, DROP, PASS]
