@@ -238,8 +238,16 @@ static int open_all(struct daemon *d) {
         return 0;
     if (!kernel_open(&d->kernel, s->interface, s->pins, mode_of(s), s->object, s->idle, d->pack))
         return 0;
-    if (d->kernel.taken_over && !kernel_apply(&d->kernel, d->pack))
-        return 0;
+    if (d->kernel.taken_over) {
+        const struct options *had = &d->kernel.options, *wanted = &d->pack->options;
+
+        if (had->buckets != wanted->buckets || had->clock != wanted->clock)
+            say("%s: the pack wants another room or clock; those of the program hold until it is "
+                "loaded anew (--remove)",
+                s->interface);
+        if (!kernel_apply(&d->kernel, d->pack))
+            return 0;
+    }
     d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], take, d, NULL);
     if (!d->ring) {
         say("the ring of events: %s", strerror(errno));

@@ -43,6 +43,8 @@ static int make_room(const char *path, const struct sockaddr_un *address) {
 
 static int listen_unix(struct server *s, const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    mode_t before;
+    int bound;
 
     if (strlen(path) >= sizeof address.sun_path) {
         say("%s: too long a path for a socket, at most %zu bytes", path,
@@ -53,12 +55,15 @@ static int listen_unix(struct server *s, const char *path) {
     if (!make_room(path, &address))
         return 0;
     s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s->fd < 0 || bind(s->fd, (struct sockaddr *)&address, sizeof address)) {
+    before = umask(0177);
+    bound = s->fd >= 0 && !bind(s->fd, (struct sockaddr *)&address, sizeof address);
+    umask(before);
+    if (!bound) {
         say("%s: %s", path, strerror(errno));
         return 0;
     }
     strcpy(s->path, path);
-    return !chmod(path, 0600);
+    return 1;
 }
 
 static int listen_port(struct server *s, const char *where) {

@@ -207,6 +207,19 @@ def test_sources_are_blocked_by_policy_and_stay_blocked_over_a_kill(
     assert running.end() == 0
 
 
+def test_the_room_of_a_running_program_holds(daemon, veth, daemon_model, built, tmp_path):
+    path = repacked(built, daemon_model, tmp_path / "n3icd.pack")
+    running = daemon(pack=path).start()
+    assert oct(running.socket.stat().st_mode)[-3:] == "600"
+    room = running.log[-1].partition("room for")[2]
+    assert running.end() == 0
+    repacked(built, daemon_model, path, flows=100)
+    running.start()
+    assert "another room or clock" in running.log[-2]
+    assert running.log[-1].partition("room for")[2] == room
+    assert running.end() == 0
+
+
 def test_a_program_of_another_build_is_left_alone(daemon, veth, pins):
     running = daemon().start()
     assert running.end() == 0
