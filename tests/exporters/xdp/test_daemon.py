@@ -97,6 +97,19 @@ def test_kills_under_traffic_lose_no_flow(daemon, veth, daemon_model, built, tmp
     assert running.end() == 0
 
 
+def test_an_object_of_something_else_attaches_nothing(daemon, veth, pins, compile_bpf, tmp_path):
+    compile_bpf(Path(__file__).with_name("small.c"), tmp_path / "small.o")
+    done = daemon(object=tmp_path / "small.o").run()
+    assert (done.returncode, "the object's options" in done.stderr) == (1, True), done.stderr
+    idle = daemon().settings["idle-object"]
+    done = daemon(object=idle).run()
+    assert (done.returncode, "the object's options" in done.stderr) == (1, True), done.stderr
+    done = daemon(idle_object=tmp_path / "small.o").run()
+    assert (done.returncode, "idle flows" in done.stderr or "no map" in done.stderr) == (1, True)
+    assert not attached(veth[0])
+    assert not (pins / "n3ic" / veth[0]).exists()
+
+
 def test_pins_that_are_not_whole(daemon, veth, pins):
     running = daemon().start()
     assert running.end() == 0
