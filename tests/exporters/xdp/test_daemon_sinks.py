@@ -207,3 +207,45 @@ def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
     assert rows == {
         ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4") for f in told
     }, said + shown
+
+
+def test_debian_s_pmacct_reads_class_and_margin(daemon, veth, tmp_path):
+    if not shutil.which("nfacctd"):
+        pytest.skip("needs nfacctd (apt-get install pmacct)")
+    port = free_port(socket.SOCK_DGRAM)
+    (tmp_path / "primitives").write_text(
+        f"name=verdict field_type={ENTERPRISE}:1 len=vlen semantics=str\n"
+        f"name=margin field_type={ENTERPRISE}:3 len=4 semantics=u_int\n"
+    )
+    (tmp_path / "conf").write_text(
+        f"nfacctd_ip: 127.0.0.1\nnfacctd_port: {port}\nplugins: print\nprint_output: json\n"
+        "print_refresh_time: 1\naggregate: src_host, dst_host, src_port, dst_port, proto, "
+        f"verdict, margin\naggregate_primitives: {tmp_path}/primitives\n"
+    )
+    command = ["nfacctd", "-f", str(tmp_path / "conf")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as nfacctd:
+        try:
+            for line in nfacctd.stdout:
+                if "waiting for" in line:
+                    break
+            running = daemon(ipfix=f"127.0.0.1:{port}", ipfix_templates=1).start()
+            reader = running.reader()
+            send(veth[1], flows(range(1000, 1020)))
+            told = {flow["source_port"]: flow for flow in reader.lines(20)}
+            found = {}
+            for line in nfacctd.stdout:
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    found[row["port_src"]] = row
+                if len(found) == len(told):
+                    break
+        finally:
+            nfacctd.terminate()
+    for port, row in found.items():
+        flow = told[port]
+        assert (row["ip_src"], row["port_dst"]) == (flow["source"], 53)
+        assert int(row["margin"]) == flow["margin"]
+        assert row["verdict"] == flow["verdict"]
+    assert running.end() == 0
