@@ -20,6 +20,53 @@ COMMANDS = typer.Typer(
 InterfaceName = Annotated[str, typer.Argument(metavar="INTERFACE", help="A network interface.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
+Clock = Annotated[
+    str, typer.Option(help="kernel, or coarse: timer ticks, which save some 20 ns per packet.")
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Action by verdict (a class, shunt, undecided, aside, excess): VERDICT=pass, "
+        "drop, interface:NAME, socket:QUEUE, cpu:N or mark:N; or, for later packets too, "
+        "VERDICT=block:host,ttl=60 (flow, host, prefix:24; rate-limit:N,for=host)."
+    ),
+]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Slot of the deciding model: KEY=VALUE,...=slot:N with interface, vlan, udp-port, "
+        "prefix."
+    ),
+]
+OtherwiseSlot = Annotated[
+    int, typer.Option(help="Slot of this model; flows without a rule use it.")
+]
+Flows = Annotated[
+    int | None, typer.Option(help="Flows that the table is made for.", min=1, max=1 << 26)
+]
+Memory = Annotated[
+    str, typer.Option(help="Memory of the flow table, such as 64M, in place of --flows.")
+]
+NewFlows = Annotated[
+    int,
+    typer.Option(
+        help="Flows that a source may begin per second; packets of more are put aside as "
+        "excess. 0: no limit.",
+        min=0,
+        max=10**9,
+    ),
+]
+MaxBlocked = Annotated[
+    int, typer.Option(help="Hosts that decisions block at one time, at most.", min=0)
+]
+Room = Annotated[
+    int,
+    typer.Option(help="Room for verdicts by decisions; the least used go.", min=2, max=1 << 24),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Count verdicts and policies, and pass every packet.")
+]
+
 
 @COMMANDS.command()
 def load(
@@ -30,50 +77,16 @@ def load(
     mode: Annotated[
         str, typer.Option(help="auto, native (in the driver), generic (in the stack) or offload.")
     ] = "auto",
-    clock: Annotated[
-        str, typer.Option(help="kernel, or coarse: timer ticks, which save some 20 ns per packet.")
-    ] = "kernel",
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Action by verdict (a class, shunt, undecided, aside, excess): VERDICT=pass, "
-            "drop, interface:NAME, socket:QUEUE, cpu:N or mark:N; or, for later packets too, "
-            "VERDICT=block:host,ttl=60 (flow, host, prefix:24; rate-limit:N,for=host)."
-        ),
-    ] = None,
-    rule: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Slot of the deciding model: KEY=VALUE,...=slot:N with interface, vlan, udp-port, "
-            "prefix."
-        ),
-    ] = None,
-    slot: Annotated[int, typer.Option(help="Slot of this model; flows without a rule use it.")] = 0,
-    flows: Annotated[
-        int | None, typer.Option(help="Flows that the table is made for.", min=1, max=1 << 26)
-    ] = None,
-    memory: Annotated[
-        str, typer.Option(help="Memory of the flow table, such as 64M, in place of --flows.")
-    ] = "",
-    new_flows: Annotated[
-        int,
-        typer.Option(
-            help="Flows that a source may begin per second; packets of more are put aside as "
-            "excess. 0: no limit.",
-            min=0,
-            max=10**9,
-        ),
-    ] = 1000,
-    max_blocked: Annotated[
-        int, typer.Option(help="Hosts that decisions block at one time, at most.", min=0)
-    ] = 1024,
-    verdicts: Annotated[
-        int,
-        typer.Option(help="Room for verdicts by decisions; the least used go.", min=2, max=1 << 24),
-    ] = 16_384,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count verdicts and policies, and pass every packet.")
-    ] = False,
+    clock: Clock = "kernel",
+    policy: Policies = None,
+    rule: Rules = None,
+    slot: OtherwiseSlot = 0,
+    flows: Flows = None,
+    memory: Memory = "",
+    new_flows: NewFlows = 1000,
+    max_blocked: MaxBlocked = 1024,
+    verdicts: Room = 16_384,
+    dry_run: DryRun = False,
     json: JsonFlag = False,
 ) -> None:
     """Attach the program of an export to an interface."""
@@ -164,10 +177,65 @@ def watch(
     json: JsonFlag = False,
 ) -> None:
     """Show decided flows live or as lines of JSON; also ends idle flows."""
+    from n3ic.exporters.xdp.tools.daemon import follow_daemon
     from n3ic.exporters.xdp.tools.program_record import Interface
     from n3ic.exporters.xdp.tools.terminal import follow
 
-    follow(Interface.named(interface), seconds=seconds, most=flows, json=json)
+    found = Interface.named(interface)
+    if not follow_daemon(found, seconds=seconds, most=flows, json=json):
+        follow(found, seconds=seconds, most=flows, json=json)
+
+
+@COMMANDS.command()
+def pack(
+    export: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="Written by `n3ic export --target xdp`.")
+    ],
+    out: Annotated[Path, typer.Option(help="The pack to write, which n3icd reads.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Model file or run in place of the export's, of the same structure."),
+    ] = None,
+    clock: Clock = "kernel",
+    policy: Policies = None,
+    rule: Rules = None,
+    slot: OtherwiseSlot = 0,
+    flows: Flows = None,
+    memory: Memory = "",
+    new_flows: NewFlows = 1000,
+    max_blocked: MaxBlocked = 1024,
+    verdicts: Room = 16_384,
+    dry_run: DryRun = False,
+) -> None:
+    """Write what n3icd, the daemon in C, loads: model, rules and policies as bytes of maps."""
+    from n3ic.cli.console import print_result
+    from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.tools.daemon import write_pack
+    from n3ic.exporters.xdp.verdicts import Limits
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of
+
+    if clock not in ("kernel", "coarse"):
+        raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
+    if memory and flows is not None:
+        raise UsageError("--flows and --memory both give the table's size: expected one of them")
+    found = models_of(model) if model else {}
+    if len(found) > 1:
+        raise UsageError(f"{model} holds {len(found)} models; name one's file")
+    network = write_pack(
+        export,
+        out,
+        model=BinaryModel.load(next(iter(found.values()))) if found else None,
+        clock="coarse" if clock == "coarse" else "kernel",
+        policies=policy or (),
+        rules=rule or (),
+        otherwise=slot,
+        limits=Limits(dry_run, max_blocked, new_flows=new_flows),
+        room=verdicts,
+        flows=flows,
+        memory=_bytes(memory) if memory else None,
+    )
+    print_result(f"{out}: {network.name} {network.digest[:12]} in slot {slot}")
 
 
 @COMMANDS.command()

@@ -26,6 +26,7 @@ from n3ic.exporters.xdp.network.rows import bits_of
 from n3ic.exporters.xdp.network.source import FOLDER as NETWORK
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
+from n3ic.exporters.xdp.packing import write_daemon
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
 from n3ic.meter.compiled import SECRET_BYTES
@@ -61,7 +62,7 @@ class XdpExporter(Exporter):
         "sum-product-network": "its restricted C is written for popcounts and has no tables of "
         "leaves; flow-exec of the host target takes the same packets in user space"
     }
-    products: ClassVar[tuple[str, ...]] = ("*/*.o",)
+    products: ClassVar[tuple[str, ...]] = ("*/*.o", "daemon/n3icd", "n3icd.tar.gz")
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     evicts: ClassVar[bool] = False  # the kernel or a bucket chooses the victim, not the oldest
@@ -119,7 +120,9 @@ class XdpExporter(Exporter):
             structure = structure_of([model])
             table = table_of(options)
             files = source.meter_program(model.meter, structure, per_cpu=not shared, table=table)
-            _write_program(out / "meter", files, value_bytes(structure, model))
+            value = value_bytes(structure, model)
+            _write_program(out / "meter", files, value)
+            write_daemon(out, model, table, value)
         templates = self.folder / "templates"
         (out / "Makefile").write_bytes((templates / "Makefile").read_bytes())
         values = {

@@ -156,7 +156,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
                         if json:
                             print_result(text.dumps(flow, sort_keys=True))
                         elif view is None:
-                            print_result(_line(flow))
+                            print_result(line_of(flow))
                     if view is not None:
                         status = status_of(interface, record, programs)
                         view.update(_page(status, shown), refresh=True)
@@ -229,7 +229,8 @@ def _verdict(verdict: int, model: BinaryModel | None) -> str:
     return model.classes[verdict] if model and verdict < len(model.classes) else str(verdict)
 
 
-def _line(flow: Mapping[str, Any]) -> str:
+def line_of(flow: Mapping[str, Any]) -> str:
+    """A decided flow as one line for people."""
     ends = (
         f"{flow['source']}:{flow['source_port']} > {flow['destination']}:{flow['destination_port']}"
     )
@@ -242,7 +243,7 @@ def _line(flow: Mapping[str, Any]) -> str:
 def _page(status: ProgramStatus, flows: deque[dict[str, Any]]) -> Any:
     from rich.text import Text
 
-    return Text("\n".join(visible(t) for t in (*lines(status), "", *map(_line, flows))))
+    return Text("\n".join(visible(t) for t in (*lines(status), "", *map(line_of, flows))))
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -1,12 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the XDP target need of the machine."""
 
+import shutil
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from xdp_machine import clang, compile_bpf, in_namespace, kernel, veth
+
+from n3ic.meter.standard import standard_spec
+from n3ic.targets.directory import export
 
 __all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "veth"]
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
+
+SECOND = 10**6  # in units of the meter
+CHECKED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+
+
+@pytest.fixture(scope="session")
+def daemon_model():
+    from metering import network
+    from n3icd import CLASSES
+
+    spec = replace(standard_spec(packets=4), idle_timeout=SECOND, cache_flows=8192)
+    return replace(network(spec), classes=CLASSES, name='net "0"')
+
+
+@pytest.fixture(scope="session")
+def built(daemon_model, tmp_path_factory, clang):
+    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
+        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    out = tmp_path_factory.mktemp("daemon") / "export"
+    export(daemon_model, "xdp", out, verify=False)
+    command = [
+        "make",
+        "-s",
+        "-C",
+        str(out),
+        f"HOST_FLAGS={CHECKED}",
+        "daemon/n3icd",
+        "meter/meter.o",
+    ]
+    subprocess.run(command, check=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def pins(tmp_path_factory):
+    from n3icd import mount, unmount
+
+    place = tmp_path_factory.mktemp("bpffs") / "bpf"
+    if not mount(place):
+        pytest.skip("needs the right to mount a BPF file system")
+    yield place
+    unmount(place)
+
+
+@pytest.fixture
+def daemon(built, pins, veth, tmp_path):
+    """A function that makes daemons; what is left of them goes at the end."""
+    from n3icd import Daemon
+
+    made = []
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+
+    def make(**settings):
+        made.append(Daemon(built, veth[0], tmp_path, pins, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.remove()

@@ -1,0 +1,643 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "build.h"
+#include "text.h"
+
+#define PASSES 8 /* of a sweep over the table */
+#define LOG_BYTES (1 << 16)
+
+/* Names in the object and below the pins, and the sizes that this n3icd was built for. */
+static const struct {
+    const char *name, *pin;
+    uint32_t value;
+} maps[MAPS] = {
+    [MAP_EVENTS] = {"events", "events", 0},
+#if N3ICD_BUCKETS
+    [MAP_FLOWS] = {"flows", "flows", sizeof(struct bucket)},
+#else
+    [MAP_FLOWS] = {"flows", "flows", sizeof(struct slot)},
+#endif
+    [MAP_COUNTED] = {"counted", "counted", sizeof(struct counters)},
+    [MAP_TALLIES] = {"tallies", "tallies", sizeof(struct tally)},
+    [MAP_MODELS] = {"models", "models", 4},
+    [MAP_DISPATCH] = {"dispatch", "dispatch", 4},
+    [MAP_POLICIES] = {"policies", "policies", sizeof(struct policy)},
+    [MAP_INTERFACES] = {"interfaces", "interfaces", 4},
+    [MAP_CPUS] = {"cpus", "cpus", 4},
+    [MAP_CONFIG] = {"config", "config", sizeof(struct config)},
+    [MAP_GUARDS] = {"guards", "guards", sizeof(struct guard)},
+    [MAP_TUPLES] = {"tuples", "tuples", sizeof(struct verdict)},
+    [MAP_HOSTS] = {"hosts", "hosts", sizeof(struct verdict)},
+    [MAP_ALLOWED] = {"allowed", "allowed", sizeof(struct verdict)},
+    [MAP_LISTED] = {"listed", "listed", sizeof(struct verdict)},
+    [MAP_USES] = {"uses", "uses", 8},
+    [MAP_SOCKETS] = {"sockets", "sockets", 4},
+    [MAP_OPTIONS] = {".rodata.options", "options", sizeof(struct options)},
+    [MAP_FOUND] = {"found", "found", sizeof(struct idle_found)},
+    [MAP_STATE] = {"state", "state", sizeof(struct state)},
+};
+
+/* A path below the pins; 0 where it is too long, which it says. */
+static int path_of(char *out, size_t room, const char *folder, const char *name) {
+    int made = snprintf(out, room, "%s/%s", folder, name);
+
+    if (made >= 0 && (size_t)made < room)
+        return 1;
+    say("%s/%s: too long a path", folder, name);
+    return 0;
+}
+
+/* The folder of an interface; a BPF file system takes no dots. `~n` begins no such name. */
+static int folder_of(char *out, size_t room, const char *pins, const char *interface,
+                     const char *before) {
+    char name[2 * IF_NAMESIZE + 8], *to = name + snprintf(name, sizeof name, "%s", before);
+
+    for (const char *c = interface; *c && to < name + sizeof name - 3; c++) {
+        if (*c == '.' || *c == '~') {
+            *to++ = '~';
+            *to++ = *c == '.' ? 'd' : 't';
+        } else {
+            *to++ = *c;
+        }
+    }
+    *to = 0;
+    return path_of(out, room, pins, name);
+}
+
+/* Removes a folder of pins; 1 also where there is none. */
+static int remove_folder(const char *folder) {
+    DIR *open = opendir(folder);
+    struct dirent *entry;
+    char path[512];
+
+    if (!open)
+        return errno == ENOENT;
+    while ((entry = readdir(open)))
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            if (!path_of(path, sizeof path, folder, entry->d_name) || unlink(path))
+                break;
+    closedir(open);
+    if (!entry && !rmdir(folder))
+        return 1;
+    say("%s: cannot be removed: %s", folder, strerror(errno));
+    return 0;
+}
+
+int kernel_remove(const char *interface, const char *pins) {
+    char folder[256];
+
+    return folder_of(folder, sizeof folder, pins, interface, "~n") && remove_folder(folder) &&
+           folder_of(folder, sizeof folder, pins, interface, "") && remove_folder(folder);
+}
+
+/* --- taking over ----------------------------------------------------------------------------- */
+
+static int pinned(const char *folder, const char *name) {
+    char path[512];
+    int fd;
+
+    if (!path_of(path, sizeof path, folder, name))
+        return -1;
+    fd = bpf_obj_get(path);
+    if (fd < 0)
+        say("%s: %s", path, strerror(-fd));
+    return fd;
+}
+
+/* Checks a map against what this n3icd was built for, and notes its entries. */
+static int check_map(const struct kernel *k, enum map m, uint32_t *entries) {
+    struct bpf_map_info info = {0};
+    uint32_t size = sizeof info;
+
+    if (bpf_obj_get_info_by_fd(k->map[m], &info, &size)) {
+        say("map %s: %s", maps[m].name, strerror(errno));
+        return 0;
+    }
+    if (maps[m].value && info.value_size != maps[m].value) {
+        say("map %s: values of %u bytes, this n3icd was built for %u: build both from one export",
+            maps[m].name, info.value_size, maps[m].value);
+        return 0;
+    }
+    *entries = info.max_entries;
+    return 1;
+}
+
+static int check_maps(struct kernel *k) {
+    uint32_t entries[MAPS];
+    const uint32_t first = 0;
+
+    for (int m = 0; m < MAPS; m++)
+        if (!check_map(k, (enum map)m, &entries[m]))
+            return 0;
+    if (bpf_map_lookup_elem(k->map[MAP_OPTIONS], &first, &k->options) ||
+        bpf_map_lookup_elem(k->map[MAP_STATE], &first, &k->state)) {
+        say("options of the program: %s", strerror(errno));
+        return 0;
+    }
+    k->users = entries[MAP_COUNTED];
+    k->room = entries[MAP_FLOWS] * (N3ICD_BUCKETS ? WAYS : 1);
+    if (entries[MAP_TALLIES] != k->users * SLOTS || entries[MAP_MODELS] != SLOTS ||
+        entries[MAP_POLICIES] != POLICIES) {
+        say("maps of other sizes than this n3icd was built for: build both from one export");
+        return 0;
+    }
+    return 1;
+}
+
+static uint32_t index_of_link(int link) {
+    struct bpf_link_info info = {0};
+    uint32_t size = sizeof info;
+
+    return bpf_obj_get_info_by_fd(link, &info, &size) || info.type != BPF_LINK_TYPE_XDP
+               ? 0
+               : info.xdp.ifindex;
+}
+
+static int attach(struct kernel *k, enum mode mode) {
+    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+
+    if (mode != MODE_GENERIC)
+        k->link = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+    if (mode == MODE_GENERIC || (mode == MODE_AUTO && (k->link == -EOPNOTSUPP ||
+                                                       k->link == -EINVAL || k->link == -ERANGE))) {
+        if (mode == MODE_AUTO)
+            say("%s has no native XDP (%s): generic, and slower", k->interface, strerror(-k->link));
+        options.flags = XDP_FLAGS_SKB_MODE;
+        k->link = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+        k->state.generic = 1;
+    }
+    if (k->link >= 0)
+        return 1;
+    say("%s: attaching: %s%s", k->interface, strerror(-k->link),
+        k->link == -EBUSY || k->link == -EEXIST
+            ? ": another XDP program is there: n3ic xdp unload or ip link set dev ... xdp off"
+            : "");
+    return 0;
+}
+
+/* Opens what is pinned; attaches it anew where its interface went and came back. */
+static int take_over(struct kernel *k, enum mode mode) {
+    char path[512];
+    uint32_t index;
+
+    for (int m = 0; m < MAPS; m++)
+        if ((k->map[m] = pinned(k->pins, maps[m].pin)) < 0)
+            return 0;
+    if ((k->program = pinned(k->pins, "program")) < 0 || (k->end = pinned(k->pins, "end")) < 0 ||
+        (k->idle = pinned(k->pins, "idle")) < 0 || !check_maps(k))
+        return 0;
+    if (memcmp(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout)) {
+        say("%s is of another program: start its n3icd, or forget its flows (--remove)", k->pins);
+        return 0;
+    }
+    k->taken_over = 1;
+    if (!path_of(path, sizeof path, k->pins, "link"))
+        return 0;
+    k->link = bpf_obj_get(path);
+    index = k->link < 0 ? 0 : index_of_link(k->link);
+    if (index == k->index)
+        return 1;
+    if (index) {
+        say("%s: its program is attached to the interface of index %u, not to %s: --remove it",
+            k->pins, index, k->interface);
+        return 0;
+    }
+    if (k->link >= 0) {
+        close(k->link);
+        k->link = -1;
+    }
+    if (unlink(path) && errno != ENOENT) {
+        say("%s: %s", path, strerror(errno));
+        return 0;
+    }
+    if (!attach(k, mode))
+        return 0;
+    if (bpf_obj_pin(k->link, path)) {
+        say("%s: %s", path, strerror(errno));
+        return 0;
+    }
+    return 1;
+}
+
+/* --- loading --------------------------------------------------------------------------------- */
+
+static int pin(int fd, const char *folder, const char *name) {
+    char path[512];
+
+    if (!path_of(path, sizeof path, folder, name))
+        return 0;
+    if (!bpf_obj_pin(fd, path))
+        return 1;
+    say("%s: pinning: %s", path, strerror(errno));
+    return 0;
+}
+
+/* Pins all of a program in a folder that gets its name last, so that a whole one is found or none.
+ */
+static int pin_all(const struct kernel *k, const char *pins) {
+    char folder[256];
+
+    if (!folder_of(folder, sizeof folder, pins, k->interface, "~n"))
+        return 0;
+    if (mkdir(folder, 0700)) {
+        say("%s: %s", folder, strerror(errno));
+        return 0;
+    }
+    for (int m = 0; m < MAPS; m++)
+        if (!pin(k->map[m], folder, maps[m].pin))
+            return 0;
+    if (!pin(k->program, folder, "program") || !pin(k->end, folder, "end") ||
+        !pin(k->idle, folder, "idle") || !pin(k->link, folder, "link"))
+        return 0;
+    if (!rename(folder, k->pins))
+        return 1;
+    say("%s: %s", k->pins, strerror(errno));
+    return 0;
+}
+
+static int quiet(enum libbpf_print_level level, const char *format, va_list given) {
+    return level == LIBBPF_WARN ? vfprintf(stderr, format, given) : 0;
+}
+
+/* A copy of a descriptor, which stays open when the object is closed. */
+static int keep(int fd) {
+    return fd < 0 ? -1 : dup(fd);
+}
+
+static int find_map(struct kernel *k, struct bpf_object *object, enum map m) {
+    k->map[m] = keep(bpf_object__find_map_fd_by_name(object, maps[m].name));
+    if (k->map[m] < 0)
+        say("the object has no map %s", maps[m].name);
+    return k->map[m] >= 0;
+}
+
+static int find_program(struct bpf_object *object, const char *name) {
+    struct bpf_program *found = bpf_object__find_program_by_name(object, name);
+    int fd = found ? keep(bpf_program__fd(found)) : -1;
+
+    if (fd < 0)
+        say("the object has no program %s", name);
+    return fd;
+}
+
+/* Loads the metering program, with room and options of a pack. */
+static int load_meter(struct kernel *k, struct bpf_object *object, const struct pack *p) {
+    static const enum map sized[PACK_ENTRIES] = {MAP_FLOWS, MAP_TUPLES, MAP_HOSTS};
+    struct options options = p->options;
+    struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_OPTIONS].name);
+    struct bpf_program *pass = bpf_object__find_program_by_name(object, "n3ic_pass");
+
+    if (getrandom(options.secret, sizeof options.secret, 0) != (ssize_t)sizeof options.secret) {
+        say("no random key: %s", strerror(errno));
+        return 0;
+    }
+    if (!map || bpf_map__set_initial_value(map, &options, sizeof options)) {
+        say("the object's options have another size than this n3icd's");
+        return 0;
+    }
+    for (int i = 0; i < PACK_ENTRIES; i++) {
+        map = bpf_object__find_map_by_name(object, maps[sized[i]].name);
+        if (!map || bpf_map__set_max_entries(map, p->entries[i])) {
+            say("the object has no map %s", maps[sized[i]].name);
+            return 0;
+        }
+    }
+    if (pass)
+        bpf_program__set_autoload(pass, false);
+    if (bpf_object__load(object)) {
+        say("the kernel does not take the program: %s%s", strerror(errno),
+            errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+        return 0;
+    }
+    for (int m = 0; m <= MAP_OPTIONS; m++)
+        if (!find_map(k, object, (enum map)m))
+            return 0;
+    k->program = find_program(object, "n3ic_meter");
+    k->end = find_program(object, "n3ic_end");
+    return k->program >= 0 && k->end >= 0;
+}
+
+static int load_idle(struct kernel *k, struct bpf_object *object) {
+    struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_FLOWS].name);
+
+    if (!map || bpf_map__reuse_fd(map, k->map[MAP_FLOWS]) || bpf_object__load(object)) {
+        say("the kernel does not take the program for idle flows: %s", strerror(errno));
+        return 0;
+    }
+    k->idle = find_program(object, "n3ic_idle");
+    return k->idle >= 0 && find_map(k, object, MAP_FOUND);
+}
+
+/* Opens an object file, loads it, and closes it. */
+static int load(struct kernel *k, const char *path, const struct pack *p) {
+    struct bpf_object *object = bpf_object__open_file(path, NULL);
+    int done;
+
+    if (!object) {
+        say("%s: not an object file that libbpf reads: %s", path, strerror(errno));
+        return 0;
+    }
+    done = p ? load_meter(k, object, p) : load_idle(k, object);
+    bpf_object__close(object);
+    return done;
+}
+
+static int begin(struct kernel *k, enum mode mode, const char *object, const char *idle,
+                 const char *pins, const struct pack *p) {
+    const uint32_t first = 0;
+    char folder[256];
+
+    /* What was stopped before it was whole. Its program is detached with its pins. */
+    if (!folder_of(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
+        return 0;
+    if (!load(k, object, p) || !load(k, idle, NULL))
+        return 0;
+    memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
+    k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
+    if (k->map[MAP_STATE] < 0 ||
+        bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY)) {
+        say("a map for what is resident: %s", strerror(errno));
+        return 0;
+    }
+    if (!check_maps(k) || !kernel_apply(k, p) || !attach(k, mode))
+        return 0;
+    bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
+    if (pin_all(k, pins))
+        return 1;
+    remove_folder(folder); /* with the link, which would stay attached */
+    return 0;
+}
+
+static void prepare(struct kernel *k) {
+    memset(k, 0, sizeof *k);
+    k->program = k->end = k->idle = k->link = -1;
+    for (int m = 0; m < MAPS; m++)
+        k->map[m] = -1;
+}
+
+int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
+                const char *object, const char *idle, const struct pack *p) {
+    size_t largest = sizeof(struct tally) > sizeof(struct counters) ? sizeof(struct tally)
+                                                                    : sizeof(struct counters);
+    int cpus = libbpf_num_possible_cpus();
+    char path[512];
+
+    prepare(k);
+    libbpf_set_print(quiet);
+    if (strlen(interface) >= sizeof k->interface || !(k->index = if_nametoindex(interface))) {
+        say("there is no interface %s", interface);
+        return 0;
+    }
+    strcpy(k->interface, interface);
+    if (cpus < 1 || !(k->values = calloc((size_t)cpus, (largest + 7) / 8 * 8))) {
+        say("the number of processors: %s", strerror(errno));
+        return 0;
+    }
+    k->cpus = (uint32_t)cpus;
+    if (mkdir(pins, 0700) && errno != EEXIST) {
+        say("%s: %s: is a BPF file system mounted there (mount -t bpf bpf /sys/fs/bpf)?", pins,
+            strerror(errno));
+        return 0;
+    }
+    if (!folder_of(k->pins, sizeof k->pins, pins, interface, "") ||
+        !path_of(path, sizeof path, k->pins, "program"))
+        return 0;
+    if (access(path, F_OK) == 0 ? !take_over(k, mode) : !begin(k, mode, object, idle, pins, p))
+        return 0;
+    k->found = mmap(NULL, sizeof *k->found, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
+    if (k->found == MAP_FAILED) {
+        k->found = NULL;
+        say("the map of idle flows: %s", strerror(errno));
+        return 0;
+    }
+    return 1;
+}
+
+void kernel_close(struct kernel *k) {
+    int *all[] = {&k->program, &k->end, &k->idle, &k->link};
+
+    if (k->found)
+        munmap(k->found, sizeof *k->found);
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        if (*all[i] >= 0)
+            close(*all[i]);
+    for (int m = 0; m < MAPS; m++)
+        if (k->map[m] >= 0)
+            close(k->map[m]);
+    free(k->values);
+    prepare(k);
+}
+
+int kernel_is_attached(const struct kernel *k) {
+    return index_of_link(k->link) == k->index;
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+/* A map that holds one value; -1 where the kernel has no memory for it. */
+static int inner_map(const char *name, const struct pack_value *v) {
+    const uint32_t first = 0;
+    int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof first, v->size, 1, NULL);
+
+    if (fd >= 0 && bpf_map_update_elem(fd, &first, v->bytes, BPF_ANY)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Sets the counters of a slot to 0. */
+static void clear_tally(struct kernel *k, uint32_t slot) {
+    memset(k->values, 0, k->cpus * ((sizeof(struct tally) + 7) / 8 * 8));
+    for (uint32_t user = 0; user < k->users; user++) {
+        uint32_t at = user * SLOTS + slot;
+
+        bpf_map_update_elem(k->map[MAP_TALLIES], &at, k->values, BPF_ANY);
+    }
+}
+
+/* Puts made maps of networks and rules into their places; a packet sees an old or a new one. */
+static int swap(struct kernel *k, const struct pack *p, const int *fd) {
+    static const uint8_t none[32];
+
+    for (uint32_t i = 0; i < p->values; i++) {
+        const struct pack_value *v = &p->value[i];
+        int outer = k->map[v->map == PACK_MODELS ? MAP_MODELS : MAP_DISPATCH];
+
+        if (fd[i] < 0)
+            continue;
+        if (bpf_map_update_elem(outer, &v->index, &fd[i], BPF_ANY))
+            return 0;
+        if (v->map == PACK_MODELS && memcmp(k->state.digest[v->index], v->bytes, 32)) {
+            clear_tally(k, v->index);
+            memcpy(k->state.digest[v->index], v->bytes, 32);
+        }
+    }
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        if (pack_network(p, slot) || !memcmp(k->state.digest[slot], none, sizeof none))
+            continue;
+        bpf_map_delete_elem(k->map[MAP_MODELS], &slot);
+        memcpy(k->state.digest[slot], none, sizeof none);
+    }
+    return 1;
+}
+
+int kernel_apply(struct kernel *k, const struct pack *p) {
+    static const enum map plain[] = {
+        [PACK_POLICIES] = MAP_POLICIES,
+        [PACK_CONFIG] = MAP_CONFIG,
+        [PACK_INTERFACE] = MAP_INTERFACES,
+        [PACK_CPUS] = MAP_CPUS,
+    };
+    static const enum pack_map order[] = {PACK_INTERFACE, PACK_CPUS, PACK_CONFIG, PACK_POLICIES};
+    const uint32_t first = 0;
+    int fd[PACK_VALUES], done = 1;
+
+    /* What may fail for want of memory comes first, while nothing has changed. */
+    for (uint32_t i = 0; i < p->values; i++) {
+        const struct pack_value *v = &p->value[i];
+
+        fd[i] = -1;
+        if (v->map == PACK_MODELS || v->map == PACK_DISPATCH) {
+            fd[i] = inner_map(v->map == PACK_MODELS ? "models" : "dispatch", v);
+            done = done && fd[i] >= 0;
+        }
+    }
+    for (unsigned o = 0; o < sizeof order / sizeof *order; o++)
+        for (uint32_t i = 0; done && i < p->values; i++)
+            if (p->value[i].map == order[o] &&
+                bpf_map_update_elem(k->map[plain[order[o]]], &p->value[i].index, p->value[i].bytes,
+                                    BPF_ANY))
+                done = 0;
+    done = done && swap(k, p, fd) &&
+           !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
+    if (!done)
+        say("the values of the pack: %s", strerror(errno));
+    for (uint32_t i = 0; i < p->values; i++)
+        if (fd[i] >= 0)
+            close(fd[i]);
+    return done;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* Adds the words of all CPUs' values at an index. */
+static int add_up(struct kernel *k, enum map m, uint32_t at, uint64_t *out, size_t words) {
+    const uint64_t *value = k->values;
+
+    if (bpf_map_lookup_elem(k->map[m], &at, k->values))
+        return 0;
+    for (uint32_t cpu = 0; cpu < k->cpus; cpu++, value += words)
+        for (size_t i = 0; i < words; i++)
+            out[i] += value[i];
+    return 1;
+}
+
+_Static_assert(sizeof(struct counters) % 8 == 0 && sizeof(struct tally) % 8 == 0, "words only");
+
+int kernel_counters(struct kernel *k, struct counters *out) {
+    uint64_t *words = (uint64_t *)(void *)out;
+
+    memset(out, 0, sizeof *out);
+    for (uint32_t user = 0; user < k->users; user++)
+        if (!add_up(k, MAP_COUNTED, user, words, sizeof *out / 8))
+            return 0;
+    return 1;
+}
+
+int kernel_tally(struct kernel *k, uint32_t slot, struct tally *out) {
+    uint64_t *words = (uint64_t *)(void *)out;
+
+    memset(out, 0, sizeof *out);
+    for (uint32_t user = 0; user < k->users; user++)
+        if (!add_up(k, MAP_TALLIES, user * SLOTS + slot, words, sizeof *out / 8))
+            return 0;
+    return 1;
+}
+
+uint64_t kernel_now(const struct kernel *k) {
+    struct timespec now;
+
+    clock_gettime(k->options.clock ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC, &now);
+    return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) / METER_TICK_NS;
+}
+
+/* --- idle flows ------------------------------------------------------------------------------ */
+
+/* The one idle for longest first, as in the reference meter. */
+static int by_age(const void *a, const void *b) {
+    const struct idle_flow *x = a, *y = b;
+
+    if (x->last != y->last)
+        return x->last < y->last ? -1 : 1;
+    return (x->touched > y->touched) - (x->touched < y->touched);
+}
+
+/* Ends flows whose keys stand there; how many, or -1. */
+static int end(const struct kernel *k, uint64_t now, const struct idle_flow *flow, uint32_t count) {
+    struct {
+        struct ends head;
+        struct key key[ENDS_AT_ONCE];
+    } asked = {{.now = now, .why = BY_IDLE, .count = count}, {{{0}, {0}, 0, 0, 0, 0, {0}}}};
+    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = &asked, .data_size_in = sizeof asked);
+
+    for (uint32_t i = 0; i < count; i++)
+        asked.key[i] = flow[i].key;
+    return bpf_prog_test_run_opts(k->end, &run) ? -1 : (int)run.retval;
+}
+
+int kernel_sweep(struct kernel *k) {
+    struct idle_search search = {.now = kernel_now(k)};
+    uint32_t total = 0, count;
+
+    for (int pass = 0; pass < PASSES; pass++) {
+        LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &search, .ctx_size_in = sizeof search);
+        struct idle_flow *flow;
+
+        if (bpf_prog_test_run_opts(k->idle, &run))
+            return -1;
+        count = k->found->count;
+        if (count > IDLE_AT_ONCE)
+            return -1;
+        if (!pass)
+            k->flows = k->found->flows;
+        if (!count)
+            break;
+        flow = malloc(count * sizeof *flow);
+        if (!flow)
+            return -1;
+        memcpy(flow, k->found->flow, count * sizeof *flow);
+        qsort(flow, count, sizeof *flow, by_age);
+        for (uint32_t i = 0; i < count; i += ENDS_AT_ONCE) {
+            int ended =
+                end(k, search.now, flow + i, count - i < ENDS_AT_ONCE ? count - i : ENDS_AT_ONCE);
+
+            if (ended < 0) {
+                free(flow);
+                return -1;
+            }
+            total += (uint32_t)ended;
+        }
+        free(flow);
+        if (count < IDLE_AT_ONCE)
+            break;
+    }
+    k->ended += total;
+    k->flows -= total < k->flows ? total : k->flows;
+    return (int)total;
+}

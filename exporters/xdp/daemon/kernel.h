@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The metering program of an interface in the kernel, pinned below a BPF file system, where the
+ * next n3icd takes it over.
+ */
+#ifndef N3ICD_KERNEL_H
+#define N3ICD_KERNEL_H
+
+#include <net/if.h>
+#include <stdint.h>
+
+#include "idle.h"
+#include "pack.h"
+
+enum map {
+    MAP_EVENTS,
+    MAP_FLOWS,
+    MAP_COUNTED,
+    MAP_TALLIES,
+    MAP_MODELS,
+    MAP_DISPATCH,
+    MAP_POLICIES,
+    MAP_INTERFACES,
+    MAP_CPUS,
+    MAP_CONFIG,
+    MAP_GUARDS,
+    MAP_TUPLES,
+    MAP_HOSTS,
+    MAP_ALLOWED,
+    MAP_LISTED,
+    MAP_USES,
+    MAP_SOCKETS,
+    MAP_OPTIONS,
+    MAP_FOUND,
+    MAP_STATE,
+    MAPS
+};
+
+enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC };
+
+/* What a successor must know: the value of the map `state`. */
+struct state {
+    char layout[64];
+    uint32_t generic, pad;
+    uint8_t digest[SLOTS][32]; /* of the resident networks */
+};
+
+struct kernel {
+    char interface[IF_NAMESIZE], pins[256];
+    uint32_t index;
+    int program, end, idle, link, map[MAPS];
+    int taken_over; /* it was pinned there already */
+    uint32_t cpus, users, room;
+    uint64_t flows; /* in the table at the last sweep */
+    uint64_t ended; /* by sweeps */
+    struct options options;
+    struct state state;
+    struct idle_found *found;
+    void *values; /* room for those of all CPUs */
+};
+
+/*
+ * Takes over what is pinned for an interface, or loads and attaches it; 0 where that fails, which
+ * it says.
+ */
+int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
+                const char *object, const char *idle, const struct pack *p);
+
+/* Writes the values of a pack: models, rules, policies. 0 where the kernel refuses, which it says.
+ */
+int kernel_apply(struct kernel *k, const struct pack *p);
+
+/* Ends idle flows, with bounded work; -1 where the kernel refuses. */
+int kernel_sweep(struct kernel *k);
+
+/* Whether the program is still attached to the interface. */
+int kernel_is_attached(const struct kernel *k);
+
+/* Closes what is open; the program stays in the kernel. */
+void kernel_close(struct kernel *k);
+
+/* Removes the pins of an interface, and with them the program; 0 where it fails, which it says. */
+int kernel_remove(const char *interface, const char *pins);
+
+/* Sums of all CPUs; 0 where the kernel refuses. */
+int kernel_counters(struct kernel *k, struct counters *out);
+int kernel_tally(struct kernel *k, uint32_t slot, struct tally *out);
+
+/* The present time of the program's clock. */
+uint64_t kernel_now(const struct kernel *k);
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Decided flows as lines of JSON in a file, and as messages of syslog. */
+#ifndef N3ICD_LOGS_H
+#define N3ICD_LOGS_H
+
+#include "told.h"
+
+struct log_file {
+    const char *path; /* empty: none */
+    int fd;
+    uint64_t written, lost;
+};
+
+/* Opens the file at the end, anew after it was moved away; 0 where it cannot, which it says. */
+int file_open(struct log_file *f, const char *path);
+void file_write(struct log_file *f, const char *line, size_t size);
+
+/* Messages wait while the syslog daemon takes none: its socket queues some ten at a time. */
+struct syslog {
+    const char *path;
+    int fd, broken;
+    char host[256];
+    uint32_t enterprise;
+    struct text message, waiting; /* each message behind its length */
+    uint64_t sent, lost;
+};
+
+/* Connects to a datagram socket of a syslog daemon; 0 where it cannot, which it says. */
+int syslog_open(struct syslog *s, const char *path, uint32_t enterprise);
+
+/* A message of RFC 5424: class, margin and ends as its structured data. */
+void syslog_send(struct syslog *s, const struct told *t);
+
+/* Sends what waits. */
+void syslog_flush(struct syslog *s);
+
+/* Connects again after the daemon was started anew; 1 where that makes a new socket. */
+int syslog_mend(struct syslog *s);
+void syslog_close(struct syslog *s);
+
+#endif

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * n3icd: the metering program of an interface without Python.
+ *
+ * Loads the program of an export or takes over the one that is pinned, ends idle flows, and reads
+ * decided flows once, for any number of readers and sinks.
+ */
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "build.h"
+#include "ipfix.h"
+#include "kernel.h"
+#include "logs.h"
+#include "metrics.h"
+#include "server.h"
+#include "settings.h"
+#include "told.h"
+
+#define EVENTS 64
+#define PATIENCE_S 10 /* with a client that asks for figures */
+
+enum { TAG_RING, TAG_TIMER, TAG_SIGNAL, TAG_SYSLOG, TAG_READERS = 100, TAG_FIGURES = 200 };
+
+struct daemon {
+    struct settings settings;
+    struct kernel kernel;
+    struct pack *pack, *before; /* the one that was replaced last */
+    struct server readers, figures;
+    struct log_file file;
+    struct syslog syslog;
+    struct ipfix ipfix;
+    struct text line, answer;
+    struct ring_buffer *ring;
+    int epoll, timer, signals, lock;
+    uint64_t events, damaged;
+    int sweeps_failed;
+};
+
+static uint64_t now_s(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec;
+}
+
+/* --- decided flows --------------------------------------------------------------------------- */
+
+static int take(void *given, void *data, size_t size) {
+    struct daemon *d = given;
+    struct told t;
+
+    d->events++;
+    if (size < sizeof(struct event) || !told_make(&t, data, d->pack, d->before)) {
+        d->damaged++;
+        return 0;
+    }
+    text_clear(&d->line);
+    told_json(&t, &d->line);
+    if (d->line.cut) {
+        d->damaged++;
+    } else {
+        server_tell(&d->readers, d->line.bytes, d->line.used);
+        file_write(&d->file, d->line.bytes, d->line.used);
+    }
+    syslog_send(&d->syslog, &t);
+    ipfix_add(&d->ipfix, &t);
+    return 0;
+}
+
+/* Reads what is in the ring. */
+static void drain(struct daemon *d) {
+    ring_buffer__consume(d->ring);
+    ipfix_flush(&d->ipfix);
+    syslog_flush(&d->syslog);
+    server_flush_all(&d->readers);
+}
+
+/* --- clients --------------------------------------------------------------------------------- */
+
+static void greet(struct daemon *d) {
+    char bytes[256];
+    struct text hello = {.bytes = bytes, .room = sizeof bytes};
+    struct stat namespace;
+
+    text_format(&hello, "{\"n3icd\": 1, \"interface\": ");
+    text_json(&hello, d->kernel.interface);
+    text_format(&hello, ", \"index\": %" PRIu32 ", \"namespace\": %" PRIu64 "}\n", d->kernel.index,
+                stat("/proc/self/ns/net", &namespace) ? 0 : (uint64_t)namespace.st_ino);
+    server_accept(&d->readers, &hello, now_s());
+}
+
+static void figures(struct daemon *d, struct client *c) {
+    struct own_figures own = {
+        .events = d->events,
+        .damaged = d->damaged,
+        .readers = d->readers.clients,
+        .reader_lost = d->readers.lost,
+        .file_lost = d->file.lost,
+        .syslog_lost = d->syslog.lost,
+        .ipfix_lost = d->ipfix.lost,
+    };
+
+    metrics_answer(&d->figures, c, &d->answer, &d->kernel, d->pack, &own);
+    server_flush(&d->figures, c);
+    if (c->asked && !c->used)
+        server_drop(&d->figures, c);
+}
+
+/* What a reader says is thrown away; it goes when it closes its end. */
+static void hear(struct daemon *d, struct client *c) {
+    char bytes[256];
+    ssize_t got;
+
+    do
+        got = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    while (got > 0);
+    if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        server_drop(&d->readers, c);
+    else
+        server_flush(&d->readers, c);
+}
+
+/* --- settings and packs ---------------------------------------------------------------------- */
+
+/* Reads the pack again and puts its values into the maps; the old ones stay where it is bad. */
+static void reload(struct daemon *d) {
+    struct pack *p = pack_read(d->settings.pack);
+    struct text line = {0};
+
+    if (*d->settings.json)
+        file_open(&d->file, d->settings.json);
+    if (p && pack_resolve(p) && text_make(&line, told_room(p)) && kernel_apply(&d->kernel, p)) {
+        drain(d); /* by the names that they were decided under */
+        pack_free(d->before);
+        free(d->line.bytes);
+        d->before = d->pack;
+        d->pack = p;
+        d->line = line;
+        d->ipfix.told_s = 0;
+        say("%s: %s is loaded", d->kernel.interface, d->settings.pack);
+        return;
+    }
+    free(line.bytes);
+    pack_free(p);
+    say("%s: %s is not loaded, the old values hold", d->kernel.interface, d->settings.pack);
+}
+
+/* One n3icd for an interface: a lock beside its socket, which a kill releases. */
+static int lock(struct daemon *d) {
+    char path[sizeof d->settings.socket + 8], *slash;
+
+    snprintf(path, sizeof path, "%s", d->settings.socket);
+    slash = strrchr(path, '/');
+    if (!slash || slash == path) {
+        say("socket = %s: expected an absolute path", d->settings.socket);
+        return 0;
+    }
+    *slash = 0;
+    if (mkdir(path, 0755) && errno != EEXIST) {
+        say("%s: %s", path, strerror(errno));
+        return 0;
+    }
+    *slash = '/';
+    strcat(path, ".lock");
+    d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (d->lock >= 0 && !flock(d->lock, LOCK_EX | LOCK_NB))
+        return 1;
+    say("%s: %s", path, errno == EWOULDBLOCK ? "another n3icd runs there" : strerror(errno));
+    return 0;
+}
+
+static int watch(struct daemon *d, int fd, uint32_t tag) {
+    struct epoll_event e = {.events = tag == TAG_SYSLOG ? EPOLLOUT | EPOLLET : EPOLLIN,
+                            .data = {.u32 = tag}};
+
+    if (fd >= 0 && !epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e))
+        return 1;
+    say("waiting for events: %s", strerror(errno));
+    return 0;
+}
+
+static int open_loop(struct daemon *d) {
+    struct itimerspec second = {.it_interval = {.tv_sec = 1}, .it_value = {.tv_sec = 1}};
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    if (sigprocmask(SIG_BLOCK, &signals, NULL))
+        return 0;
+    d->epoll = epoll_create1(EPOLL_CLOEXEC);
+    d->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    return d->timer >= 0 && !timerfd_settime(d->timer, 0, &second, NULL) &&
+           watch(d, d->signals, TAG_SIGNAL) && watch(d, d->timer, TAG_TIMER);
+}
+
+static enum mode mode_of(const struct settings *s) {
+    return !strcmp(s->mode, "native")    ? MODE_NATIVE
+           : !strcmp(s->mode, "generic") ? MODE_GENERIC
+                                         : MODE_AUTO;
+}
+
+/* Everything in order; sinks come before the kernel, so that a wrong setting attaches nothing. */
+static int open_all(struct daemon *d) {
+    const struct settings *s = &d->settings;
+
+    d->pack = pack_read(s->pack);
+    if (!d->pack || !pack_resolve(d->pack) || !lock(d) || !open_loop(d))
+        return 0;
+    if (!text_make(&d->line, told_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
+        say("no memory");
+        return 0;
+    }
+    if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
+        !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096))
+        return 0;
+    if ((*s->json && !file_open(&d->file, s->json)) ||
+        (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
+        (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)))
+        return 0;
+    if (*s->syslog && !watch(d, d->syslog.fd, TAG_SYSLOG))
+        return 0;
+    if (!kernel_open(&d->kernel, s->interface, s->pins, mode_of(s), s->object, s->idle, d->pack))
+        return 0;
+    if (d->kernel.taken_over) {
+        const struct options *had = &d->kernel.options, *wanted = &d->pack->options;
+
+        if (had->buckets != wanted->buckets || had->clock != wanted->clock)
+            say("%s: the pack wants another room or clock; those of the program hold until it is "
+                "loaded anew (--remove)",
+                s->interface);
+        if (!kernel_apply(&d->kernel, d->pack))
+            return 0;
+    }
+    d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], take, d, NULL);
+    if (!d->ring) {
+        say("the ring of events: %s", strerror(errno));
+        return 0;
+    }
+    return watch(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+/* Each second; 0 where the program is gone. */
+static int tick(struct daemon *d) {
+    uint64_t times, now = now_s();
+
+    if (read(d->timer, &times, sizeof times) < 0 && errno != EAGAIN)
+        return 0;
+    if (!kernel_is_attached(&d->kernel)) {
+        say("%s: the interface is gone, or its program was taken off", d->kernel.interface);
+        return 0;
+    }
+    if (kernel_sweep(&d->kernel) < 0) {
+        if (!d->sweeps_failed++)
+            say("idle flows do not end: %s", strerror(errno));
+    } else {
+        d->sweeps_failed = 0;
+    }
+    ipfix_templates(&d->ipfix, d->pack, now);
+    if (syslog_mend(&d->syslog))
+        watch(d, d->syslog.fd, TAG_SYSLOG);
+    drain(d);
+    for (int i = 0; i < CLIENTS; i++)
+        if (d->figures.client[i].fd >= 0 && now > d->figures.client[i].since + PATIENCE_S)
+            server_drop(&d->figures, &d->figures.client[i]);
+    return 1;
+}
+
+/* 0 where the loop is to end. */
+static int on_signal(struct daemon *d) {
+    struct signalfd_siginfo info;
+
+    while (read(d->signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGHUP)
+            return 0;
+        reload(d);
+    }
+    return 1;
+}
+
+static int on_event(struct daemon *d, uint32_t tag, int *status) {
+    if (tag == TAG_RING) {
+        drain(d);
+    } else if (tag == TAG_TIMER) {
+        *status = !tick(d);
+        return !*status;
+    } else if (tag == TAG_SIGNAL) {
+        return on_signal(d);
+    } else if (tag == TAG_SYSLOG) {
+        syslog_flush(&d->syslog);
+    } else if (tag == TAG_READERS) {
+        greet(d);
+    } else if (tag == TAG_FIGURES) {
+        server_accept(&d->figures, NULL, now_s());
+    } else if (tag > TAG_FIGURES && tag <= TAG_FIGURES + CLIENTS) {
+        struct client *c = &d->figures.client[tag - TAG_FIGURES - 1];
+
+        if (c->fd >= 0)
+            figures(d, c);
+    } else if (tag > TAG_READERS && tag <= TAG_READERS + CLIENTS) {
+        struct client *c = &d->readers.client[tag - TAG_READERS - 1];
+
+        if (c->fd >= 0)
+            hear(d, c);
+    }
+    return 1;
+}
+
+static int run(struct daemon *d) {
+    struct epoll_event events[EVENTS];
+    int status = 0, going = 1;
+
+    ipfix_templates(&d->ipfix, d->pack, now_s());
+    drain(d); /* what was decided while no n3icd ran */
+    while (going) {
+        int count = epoll_wait(d->epoll, events, EVENTS, -1);
+
+        if (count < 0 && errno != EINTR) {
+            say("waiting for events: %s", strerror(errno));
+            return 1;
+        }
+        for (int i = 0; going && i < count; i++)
+            going = on_event(d, events[i].data.u32, &status);
+    }
+    drain(d);
+    return status;
+}
+
+static void close_all(struct daemon *d) {
+    int *all[] = {&d->epoll, &d->timer, &d->signals, &d->lock, &d->file.fd};
+
+    ring_buffer__free(d->ring);
+    server_close(&d->readers);
+    server_close(&d->figures);
+    ipfix_close(&d->ipfix);
+    syslog_close(&d->syslog);
+    kernel_close(&d->kernel);
+    pack_free(d->pack);
+    pack_free(d->before);
+    free(d->line.bytes);
+    free(d->answer.bytes);
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        if (*all[i] >= 0)
+            close(*all[i]);
+}
+
+static int serve(struct daemon *d) {
+    int status = 1, opened;
+
+    d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
+    d->readers.fd = d->figures.fd = -1;
+    for (int i = 0; i < CLIENTS; i++)
+        d->readers.client[i].fd = d->figures.client[i].fd = -1;
+    d->kernel.program = d->kernel.end = d->kernel.idle = d->kernel.link = -1;
+    for (int m = 0; m < MAPS; m++)
+        d->kernel.map[m] = -1;
+    opened = open_all(d);
+    if (opened) {
+        say("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
+            d->kernel.taken_over ? "took over the pinned program, " : "",
+            d->kernel.state.generic ? "generic XDP" : "native XDP", d->kernel.room);
+        status = run(d);
+        if (!status && !strcmp(d->settings.on_exit, "detach"))
+            status = !kernel_remove(d->settings.interface, d->settings.pins);
+    }
+    close_all(d);
+    return status;
+}
+
+static int usage(void) {
+    fputs("usage: n3icd [--check | --remove] CONFIGURATION [INTERFACE]\n"
+          "  --check   reads the configuration and the pack, and changes nothing\n"
+          "  --remove  detaches the program and forgets its flows\n",
+          stderr);
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    static struct daemon d;
+    int check = argc > 1 && !strcmp(argv[1], "--check");
+    int remove = argc > 1 && !strcmp(argv[1], "--remove");
+    int at = 1 + (check || remove);
+
+    if (argc <= at || argc > at + 2 || argv[at][0] == '-')
+        return usage();
+    if (!settings_read(&d.settings, argv[at], argc > at + 1 ? argv[at + 1] : NULL))
+        return 1;
+    if (remove)
+        return !kernel_remove(d.settings.interface, d.settings.pins);
+    if (check) {
+        struct pack *p = pack_read(d.settings.pack);
+
+        pack_free(p);
+        return !p;
+    }
+    return serve(&d);
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+#define LINE 1024
+
+/* Where a value goes: to a text, or to a number within bounds. */
+struct key {
+    const char *name;
+    char *text;
+    size_t room;
+    uint32_t *number, least, most;
+};
+
+static int refuse(const char *path, unsigned line, const char *why, const char *what) {
+    say("%s:%u: %s: %s", path, line, what, why);
+    return 0;
+}
+
+static char *trim(char *text) {
+    char *end;
+
+    while (*text == ' ' || *text == '\t')
+        text++;
+    end = text + strlen(text);
+    while (end > text && strchr(" \t\r\n", end[-1]))
+        *--end = 0;
+    return text;
+}
+
+static int set(const struct key *keys, char *name, char *value, const char *path, unsigned line) {
+    const struct key *k = keys;
+    char *rest;
+    unsigned long number;
+
+    while (k->name && strcmp(k->name, name))
+        k++;
+    if (!k->name)
+        return refuse(path, line, "no such key", name);
+    if (k->text) {
+        if (strlen(value) >= k->room)
+            return refuse(path, line, "too long a value", name);
+        strcpy(k->text, value);
+        return 1;
+    }
+    errno = 0;
+    number = strtoul(value, &rest, 10);
+    if (*value < '0' || *value > '9' || errno || *rest || number < k->least || number > k->most) {
+        say("%s:%u: %s: expected a number from %u to %u", path, line, name, k->least, k->most);
+        return 0;
+    }
+    *k->number = (uint32_t)number;
+    return 1;
+}
+
+/* The interface's name in place of each %i. */
+static int expand(char *value, const char *interface, const char *what) {
+    char out[SETTING];
+    struct text t = {.bytes = out, .room = sizeof out};
+
+    for (const char *c = value; *c; c++) {
+        if (c[0] == '%' && c[1] == 'i') {
+            text_bytes(&t, interface, strlen(interface));
+            c++;
+        } else {
+            text_bytes(&t, c, 1);
+        }
+    }
+    text_bytes(&t, "", 1);
+    if (t.cut) {
+        say("%s: too long with the interface's name in it", what);
+        return 0;
+    }
+    memcpy(value, out, t.used);
+    return 1;
+}
+
+static int check(const struct settings *s, const char *path) {
+    const char *mode = s->mode, *end = s->on_exit;
+
+    if (strcmp(mode, "auto") && strcmp(mode, "native") && strcmp(mode, "generic"))
+        say("%s: mode = %s: expected auto, native or generic", path, mode);
+    else if (strcmp(end, "keep") && strcmp(end, "detach"))
+        say("%s: on-exit = %s: expected keep or detach", path, end);
+    else if (!*s->interface || strchr(s->interface, '/') || *s->interface == '.')
+        say("%s: no interface: n3icd CONFIGURATION INTERFACE, or interface = NAME", path);
+    else
+        return 1;
+    return 0;
+}
+
+int settings_read(struct settings *s, const char *path, const char *interface) {
+    char line[LINE];
+    FILE *file;
+    unsigned number = 0;
+    int good = 1;
+
+    *s = (struct settings){
+        .object = "meter.o",
+        .idle = "idle.o",
+        .pack = "n3icd.pack",
+        .pins = "/sys/fs/bpf/n3ic",
+        .mode = "auto",
+        .on_exit = "keep",
+        .socket = "/run/n3ic/n3icd-%i.sock",
+        .queue = 1 << 20,
+        .enterprise = 32473,
+        .templates_s = 60,
+    };
+    const struct key keys[] = {
+        {"interface", s->interface, sizeof s->interface, NULL, 0, 0},
+        {"object", s->object, SETTING, NULL, 0, 0},
+        {"idle-object", s->idle, SETTING, NULL, 0, 0},
+        {"pack", s->pack, SETTING, NULL, 0, 0},
+        {"pins", s->pins, SETTING, NULL, 0, 0},
+        {"mode", s->mode, SETTING, NULL, 0, 0},
+        {"on-exit", s->on_exit, SETTING, NULL, 0, 0},
+        {"socket", s->socket, SETTING, NULL, 0, 0},
+        {"json", s->json, SETTING, NULL, 0, 0},
+        {"syslog", s->syslog, SETTING, NULL, 0, 0},
+        {"prometheus", s->prometheus, SETTING, NULL, 0, 0},
+        {"ipfix", s->ipfix, SETTING, NULL, 0, 0},
+        {"queue", NULL, 0, &s->queue, 1 << 16, 1 << 28},
+        {"ipfix-domain", NULL, 0, &s->domain, 0, UINT32_MAX},
+        {"ipfix-templates", NULL, 0, &s->templates_s, 1, 86400},
+        {"enterprise", NULL, 0, &s->enterprise, 1, UINT32_MAX},
+        {0},
+    };
+
+    file = fopen(path, "re");
+    if (!file) {
+        say("%s: %s", path, strerror(errno));
+        return 0;
+    }
+    while (good && fgets(line, sizeof line, file)) {
+        char *at = trim(line), *equals = strchr(at, '=');
+
+        number++;
+        if (strlen(line) == sizeof line - 1) {
+            good = refuse(path, number, "too long a line", "cut");
+        } else if (*at && *at != '#') {
+            if (equals)
+                *equals++ = 0;
+            good = equals ? set(keys, trim(at), trim(equals), path, number)
+                          : refuse(path, number, "expected key = value", at);
+        }
+    }
+    if (good && ferror(file)) {
+        say("%s: %s", path, strerror(errno));
+        good = 0;
+    }
+    fclose(file);
+    if (!good)
+        return 0;
+    if (interface) {
+        if (strlen(interface) >= sizeof s->interface) {
+            say("%s: no name of an interface", interface);
+            return 0;
+        }
+        strcpy(s->interface, interface);
+    }
+    if (!check(s, path))
+        return 0;
+    for (const struct key *k = keys + 1; k->name; k++)
+        if (k->text && !expand(k->text, s->interface, k->name))
+            return 0;
+    return 1;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The configuration: lines of `key = value`; what each means says n3icd.conf. */
+#ifndef N3ICD_SETTINGS_H
+#define N3ICD_SETTINGS_H
+
+#include <net/if.h>
+#include <stdint.h>
+
+#define SETTING 256
+
+struct settings {
+    char interface[IF_NAMESIZE];
+    char object[SETTING], idle[SETTING], pack[SETTING], pins[SETTING], mode[SETTING];
+    char on_exit[SETTING], socket[SETTING], json[SETTING], syslog[SETTING], prometheus[SETTING];
+    char ipfix[SETTING];
+    uint32_t queue, domain, enterprise, templates_s;
+};
+
+/* Reads a file; 0 where it is none, which it says. `interface` may be NULL. */
+int settings_read(struct settings *s, const char *path, const char *interface);
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int text_make(struct text *t, size_t room) {
+    *t = (struct text){.bytes = malloc(room), .room = room};
+    return t->bytes != NULL;
+}
+
+void text_clear(struct text *t) {
+    t->used = 0;
+    t->cut = 0;
+}
+
+void text_bytes(struct text *t, const void *bytes, size_t count) {
+    if (count > t->room - t->used) {
+        t->cut = 1;
+        return;
+    }
+    memcpy(t->bytes + t->used, bytes, count);
+    t->used += count;
+}
+
+void text_format(struct text *t, const char *format, ...) {
+    size_t left = t->room - t->used;
+    va_list given;
+    int made;
+
+    va_start(given, format);
+    made = vsnprintf(t->bytes + t->used, left, format, given);
+    va_end(given);
+    if (made < 0 || (size_t)made >= left)
+        t->cut = 1;
+    else
+        t->used += (size_t)made;
+}
+
+void text_json(struct text *t, const char *string) {
+    text_bytes(t, "\"", 1);
+    for (const unsigned char *c = (const unsigned char *)string; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            text_format(t, "\\%c", *c);
+        else if (*c < 0x20 || *c == 0x7f)
+            text_format(t, "\\u%04x", *c);
+        else
+            text_bytes(t, c, 1);
+    }
+    text_bytes(t, "\"", 1);
+}
+
+void text_escaped(struct text *t, const char *string, const char *special) {
+    for (const char *c = string; *c; c++) {
+        if (*c == '\n')
+            text_bytes(t, "\\n", 2);
+        else if (strchr(special, *c))
+            text_format(t, "\\%c", *c);
+        else
+            text_bytes(t, c, 1);
+    }
+}
+
+void say(const char *format, ...) {
+    va_list given;
+
+    va_start(given, format);
+    fputs("n3icd: ", stderr);
+    vfprintf(stderr, format, given);
+    fputc('\n', stderr);
+    va_end(given);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Text in a buffer of fixed size, which remembers whether anything found no room. */
+#ifndef N3ICD_TEXT_H
+#define N3ICD_TEXT_H
+
+#include <stddef.h>
+
+struct text {
+    char *bytes;
+    size_t used, room;
+    int cut; /* something found no room: what is there is not whole */
+};
+
+/* A buffer of so many bytes; 0 where there is no memory. */
+int text_make(struct text *t, size_t room);
+void text_clear(struct text *t);
+void text_bytes(struct text *t, const void *bytes, size_t count);
+void text_format(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A string of JSON, with its quotes. */
+void text_json(struct text *t, const char *string);
+/* With a backslash before each of `special`, and line ends as \n: labels and parameters. */
+void text_escaped(struct text *t, const char *string, const char *special);
+
+/* One line to the standard error. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

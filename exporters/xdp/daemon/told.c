@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "told.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "build.h"
+
+#define SECOND 1000000000ull
+
+const char *const told_ends[ENDS] = {N3ICD_ENDS};
+
+/* Nanoseconds from 1970 to the beginning of the program's clock. */
+static uint64_t booted(void) {
+    struct timespec real, up;
+
+    clock_gettime(CLOCK_REALTIME, &real);
+    clock_gettime(CLOCK_MONOTONIC, &up);
+    return (uint64_t)(real.tv_sec - up.tv_sec) * SECOND + (uint64_t)real.tv_nsec -
+           (uint64_t)up.tv_nsec;
+}
+
+static const char *class_name(const struct pack *p, const struct event *e) {
+    const struct network *n = p && e->slot < SLOTS ? pack_network(p, e->slot) : NULL;
+
+    return n && !memcmp(n->model, e->model, sizeof e->model)
+               ? p->class[e->slot][(uint32_t)e->verdict]
+               : NULL;
+}
+
+int told_make(struct told *t, const struct event *e, const struct pack *now,
+              const struct pack *before) {
+    int family = e->key.address_bytes == 4 ? AF_INET : AF_INET6;
+    uint64_t start = booted();
+
+    memset(t, 0, sizeof *t);
+    t->event = e;
+    t->pack = now;
+    if ((e->key.address_bytes != 4 && e->key.address_bytes != 16) || e->why >= ENDS ||
+        !inet_ntop(family, e->key.source, t->source, sizeof t->source) ||
+        !inet_ntop(family, e->key.destination, t->destination, sizeof t->destination))
+        return 0;
+    t->why = told_ends[e->why];
+    if (!if_indextoname(e->interface, t->interface))
+        snprintf(t->interface, sizeof t->interface, "%" PRIu32, e->interface);
+    t->first_ns = start + e->first * METER_TICK_NS;
+    t->last_ns = start + e->last * METER_TICK_NS;
+    t->decided_ns = start + e->decided * METER_TICK_NS;
+    if (e->verdict == SHUNTED) {
+        t->verdict = "shunt";
+    } else if (e->verdict < 0 || e->verdict >= NETWORK_CLASSES) {
+        t->verdict = "none";
+    } else {
+        t->verdict = class_name(now, e);
+        t->verdict = t->verdict ? t->verdict : class_name(before, e);
+        if (!t->verdict) {
+            snprintf(t->number, sizeof t->number, "%" PRId32, e->verdict);
+            t->verdict = t->number;
+        }
+    }
+    return 1;
+}
+
+static void time_json(struct text *out, const char *name, uint64_t ns) {
+    uint64_t us = (ns + 500) / 1000;
+
+    text_format(out, "\"%s\": %" PRIu64 ".%06" PRIu64 ", ", name, us / 1000000, us % 1000000);
+}
+
+void told_json(const struct told *t, struct text *out) {
+    const struct event *e = t->event;
+
+    text_format(out, "{\"source\": \"%s\", \"source_port\": %u, ", t->source, e->key.source_port);
+    text_format(out, "\"destination\": \"%s\", \"destination_port\": %u, ", t->destination,
+                e->key.destination_port);
+    text_format(out, "\"protocol\": %u, \"vlan\": ", e->key.protocol);
+    if (e->vlan == UNTAGGED)
+        text_format(out, "null");
+    else
+        text_format(out, "%u", e->vlan);
+    text_format(out, ", \"interface\": ");
+    text_json(out, t->interface);
+    text_format(out, ", ");
+    time_json(out, "first", t->first_ns);
+    time_json(out, "last", t->last_ns);
+    time_json(out, "decided", t->decided_ns);
+    text_format(out, "\"packets\": %" PRIu64 ", \"why\": ", e->packets);
+    text_json(out, t->why);
+    text_format(out, ", \"verdict\": ");
+    text_json(out, t->verdict);
+    text_format(out, ", \"margin\": %" PRIu32 ", \"scores\": [", e->margin);
+    for (int i = 0; i < NETWORK_CLASSES; i++)
+        text_format(out, "%s%" PRId32, i ? ", " : "", e->score[i]);
+    text_format(out, "], \"slot\": %" PRIu32 ", \"model\": \"", e->slot);
+    for (unsigned i = 0; i < sizeof e->model; i++)
+        text_format(out, "%02x", e->model[i]);
+    text_format(out, "\", \"registers\": {");
+    for (int i = 0; i < METER_REGISTERS; i++) {
+        text_format(out, "%s", i ? ", " : "");
+        text_json(out, t->pack->register_name[i]);
+        text_format(out, ": %" PRIu64, e->registers[i]);
+    }
+    text_format(out, "}, \"features\": {");
+    for (int i = 0; i < METER_VALUES; i++) {
+        text_format(out, "%s", i ? ", " : "");
+        text_json(out, t->pack->feature[i]);
+        text_format(out, ": %" PRIu32, e->features[i]);
+    }
+    text_format(out, "}}\n");
+}
+
+size_t told_room(const struct pack *p) {
+    size_t room = 1024 + 16 * NETWORK_CLASSES + 6 * IF_NAMESIZE, longest = 16;
+
+    for (int i = 0; i < METER_REGISTERS; i++)
+        room += 6 * strlen(p->register_name[i]) + 32;
+    for (int i = 0; i < METER_VALUES; i++)
+        room += 6 * strlen(p->feature[i]) + 24;
+    for (int slot = 0; slot < SLOTS; slot++)
+        for (int class = 0; class < NETWORK_CLASSES; class++)
+            if (p->class[slot][class] && strlen(p->class[slot][class]) > longest)
+                longest = strlen(p->class[slot][class]);
+    return room + 6 * longest;
+}

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``n3ic xdp`` does with ``n3icd``: makes its packs, and reads the flows that it tells."""
+
+from __future__ import annotations
+
+import json as text
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from n3ic.cli.console import print_note, print_result
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp import packing
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.exporters.xdp.program import CLOCKS, Clock
+from n3ic.exporters.xdp.tools import policy_parser
+from n3ic.exporters.xdp.tools.deployment import exported, flows_in
+from n3ic.exporters.xdp.tools.program_record import Interface
+from n3ic.exporters.xdp.tools.terminal import line_of
+from n3ic.exporters.xdp.verdicts import PREFIX_BITS, Limits
+from n3ic.model.network import BinaryModel
+from n3ic.util.files import free_path, write_atomic
+
+_LINE = 1 << 24  # maximum bytes of a line
+
+
+def write_pack(
+    export: Path,
+    out: Path,
+    *,
+    model: BinaryModel | None = None,
+    clock: Clock = "kernel",
+    policies: Sequence[str] = (),
+    rules: Sequence[str] = (),
+    otherwise: int = 0,
+    limits: Limits,
+    room: int,
+    flows: int | None = None,
+    memory: int | None = None,
+) -> BinaryModel:
+    """Write a pack for the daemon of an export; see :func:`~..packing.pack` and ``load``.
+
+    Args:
+        export: written by ``n3ic export --target xdp``, of a network with a meter.
+        out: file to write; an older pack is replaced.
+        model: network in place of the export's; it must fit the export's structure.
+        clock: clock of the program.
+        policies: actions by verdict.
+        rules: rules for a flow's slot; other flows use ``otherwise``.
+        otherwise: slot of the network.
+        limits: what bounds verdicts and new flows; the policies give the sizes of prefixes.
+        room: room for verdicts by decisions.
+        flows: flows that the table is made for; None for the cache of the specification.
+        memory: maximum bytes of the flow table, in place of ``flows``.
+
+    Returns:
+        The network of the pack.
+
+    Raises:
+        UsageError: a policy or rule is malformed, or can never act.
+        ExportError: the directory is no such export, or the network does not fit it.
+    """
+    own, _, table = exported(export)
+    network = model or own
+    if own.meter is None or network.meter != own.meter:
+        raise UsageError(f"{network.name}: its meter is not that of {export}")
+    acts = policy_parser.policies(policies, network.classes)
+    policy_parser.check_policies(policies, network)
+    if limits.max_blocked > room:
+        raise UsageError(
+            f"--max-blocked {limits.max_blocked:,} hosts, but there is room for {room:,}: give "
+            "more --verdicts"
+        )
+    bits = next((one.prefix_bits for one in acts if one.scope == "prefix"), PREFIX_BITS)
+    data = packing.pack(
+        export,
+        network,
+        table,
+        value_bytes(structure_of([own]), network),
+        clock=CLOCKS.index(clock),
+        policies=policies,
+        rules=rules,
+        otherwise=otherwise,
+        limits=replace(limits, prefix_bits=bits),
+        room=room,
+        flows=flows if memory is None else flows_in(memory, own.meter, table),
+    )
+    write_atomic(free_path(out, replace=True), data)
+    return network
+
+
+def follow_daemon(
+    interface: Interface, *, seconds: float | None, most: int | None, json: bool
+) -> bool:
+    """Show the flows that ``n3icd`` tells; False where none runs on the interface.
+
+    Args:
+        interface: interface of the daemon.
+        seconds: time limit in seconds; None for no limit.
+        most: maximum number of flows; None for no limit.
+        json: whether to print one line of JSON per flow.
+
+    Raises:
+        UsageError: the daemon ended, or says what is no flow.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    path = Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / f"n3icd-{interface.name}.sock"
+    with socket.socket(socket.AF_UNIX) as reader:
+        reader.settimeout(seconds)
+        try:
+            reader.connect(str(path))
+        except OSError:
+            return False
+        told = _lines(reader, path, end)
+        hello = next(told, {})
+        space = Path("/proc/self/ns/net").stat().st_ino
+        if (hello.get("index"), hello.get("namespace")) != (interface.index, space):
+            return False
+        for flow in told:
+            if "lost" in flow:
+                print_note(f"{interface.name}: {flow['lost']:,} flows were told too fast for this")
+                continue
+            print_result(text.dumps(flow, sort_keys=True) if json else line_of(flow))
+            most = None if most is None else most - 1
+            if most == 0:
+                break
+    return True
+
+
+def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dict[str, Any]]:
+    """Objects of a socket, line by line, until a time."""
+    left = b""
+    while True:
+        if end is not None:
+            if (remaining := end - time.monotonic()) <= 0:
+                return
+            reader.settimeout(remaining)
+        try:
+            got = reader.recv(1 << 16)
+        except TimeoutError:
+            return
+        if not got or len(left) > _LINE:
+            raise UsageError(f"{path}: n3icd ended, or says what is no flow")
+        *whole, left = (left + got).split(b"\n")
+        for line in whole:
+            try:
+                yield dict(text.loads(line))
+            except ValueError as error:
+                raise UsageError(f"{path}: no line of JSON: {error}") from error

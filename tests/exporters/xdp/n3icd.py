@@ -1,0 +1,148 @@
+"""A running n3icd, its readers, and traffic for it."""
+
+import json
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
+WAIT_S = 20  # for a loaded machine; nothing waits for that long unless it fails
+
+
+def frame(port, protocol=17, source=1):
+    """A UDP packet between two documentation addresses."""
+    ip = bytes.fromhex(f"4500003a00000000 40 {protocol:02x} 0000 c00002{source:02x} c0000202")
+    udp = port.to_bytes(2, "big") + bytes.fromhex("0035 0026 0000")
+    return bytes.fromhex("020000000001 020000000002 0800") + ip + udp + b"x" * 30
+
+
+def send(link, frames):
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind((link, 0))
+        for data in frames:
+            out.send(data)
+
+
+def flows(ports, packets=4):
+    return [frame(port) for port in ports for _ in range(packets)]
+
+
+class Reader:
+    """A reader of decided flows; the first line is the greeting."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(WAIT_S)
+        self.socket.connect(str(path))
+        self.file = self.socket.makefile("rb")
+        self.greeting = self.line()
+
+    def line(self):
+        return json.loads(self.file.readline())
+
+    def lines(self, count):
+        return [self.line() for _ in range(count)]
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+class Daemon:
+    """n3icd on an interface, with the files of its folder, until it is stopped."""
+
+    def __init__(self, built, interface, folder, pins, **settings):
+        self.built, self.interface, self.folder = Path(built), interface, Path(folder)
+        self.socket = self.folder / "n3icd.sock"
+        given = {
+            "object": self.built / "meter" / "meter.o",
+            "idle-object": self.built / "daemon" / "idle.o",
+            "pack": self.built / "daemon" / "n3icd.pack",
+            "pins": Path(pins) / "n3ic",
+            "socket": self.socket,
+            **{key.replace("_", "-"): value for key, value in settings.items()},
+        }
+        self.settings = given
+        self.conf = self.folder / "n3icd.conf"
+        self.conf.write_text("".join(f"{key} = {value}\n" for key, value in given.items()))
+        self.process = None
+        self.log = []
+
+    def command(self, *options):
+        return [self.built / "daemon" / "n3icd", *options, self.conf, self.interface]
+
+    def run(self, *options):
+        """Run it to its end, which is near: after an error, or with an option."""
+        done = subprocess.run(
+            self.command(*options), capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+        assert "Sanitizer" not in done.stderr, done.stderr
+        assert "runtime error" not in done.stderr, done.stderr
+        return done
+
+    def start(self):
+        self.process = subprocess.Popen(self.command(), stderr=subprocess.PIPE, text=True)
+        self.expect("room for")
+        return self
+
+    def expect(self, text):
+        """Read what it says until a line holds the text."""
+        for line in self.process.stderr:
+            self.log.append(line)
+            assert "Sanitizer" not in line, line + self.process.stderr.read()
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} never came: {''.join(self.log)}")
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self):
+        _, said = self.process.communicate(timeout=WAIT_S)
+        self.log.append(said)
+        assert "Sanitizer" not in said, said
+        return self.process.returncode
+
+    def remove(self):
+        if self.process and self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        self.run("--remove")
+
+    def reader(self):
+        return Reader(self.socket)
+
+    def figures(self):
+        """What Prometheus gets: values by name with labels."""
+        where = str(self.settings["prometheus"])
+        kind = socket.AF_UNIX if where.startswith("/") else socket.AF_INET
+        host, _, port = where.rpartition(":")
+        with socket.socket(kind) as asked:
+            asked.settimeout(WAIT_S)
+            asked.connect(where if kind == socket.AF_UNIX else (host, int(port)))
+            asked.sendall(b"GET /metrics HTTP/1.1\r\nHost: n3icd\r\n\r\n")
+            answer = asked.makefile("rb").read()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 200 OK")
+        assert f"Content-Length: {len(body)}".encode() in head
+        text = body.decode()
+        rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in rows}
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def mount(path):
+    """Mount a BPF file system; False where it is not permitted."""
+    path.mkdir()
+    command = ["mount", "-t", "bpf", "bpf", str(path)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def unmount(path):
+    subprocess.run(["umount", str(path)], check=True)

@@ -1,0 +1,251 @@
+"""Where n3icd puts decided flows: files, syslog, Prometheus, IPFIX."""
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+
+import pytest
+from ipfix import Collector, number
+from n3icd import CLASSES, WAIT_S, flows, free_port, send
+
+from n3ic.exporters.xdp.tools.prometheus import metrics
+from n3ic.exporters.xdp.tools.status import ProgramStatus
+from n3ic.meter.compiled import ASIDE, ENDS
+
+ENTERPRISE = 32473
+AN_IPV6 = bytes.fromhex(
+    "020000000001 020000000002 86dd 60000000 0012 11 40 20010db8000000000000000000000001"
+    "20010db8000000000000000000000002 03e8 0035 0012 0000 00000000000000000000"
+)
+
+
+@pytest.fixture
+def collector():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        found.bind(("127.0.0.1", 0))
+        found.settimeout(WAIT_S)
+        yield found
+
+
+def test_lines_of_a_file_survive_its_rotation(daemon, veth, tmp_path):
+    path = tmp_path / "flows.json"
+    path.write_text('{"source_po')  # what a kill leaves
+    running = daemon(json=path).start()
+    reader = running.reader()
+    send(veth[1], flows(range(1000, 1010)))
+    first = reader.lines(10)
+    path.rename(tmp_path / "flows.json.1")
+    running.process.send_signal(signal.SIGHUP)
+    running.expect("is loaded")
+    send(veth[1], flows([2000]))
+    second = reader.line()
+    assert running.end() == 0
+    old = (tmp_path / "flows.json.1").read_text().splitlines()
+    assert [json.loads(line) for line in old] == first
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [second]
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_syslog_messages_are_of_rfc_5424(daemon, veth, tmp_path):
+    path = tmp_path / "log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(path))
+        log.settimeout(WAIT_S)
+        running = daemon(syslog=path).start()
+        reader = running.reader()
+        send(veth[1], flows(range(1000, 1030)))
+        told = reader.lines(30)
+        for flow in told:
+            message = log.recv(65536).decode()
+            head = re.match(
+                r"<30>1 (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (\S{1,255}) n3icd (\d+) flow "
+                r'\[n3ic@32473((?: [^ =\]"]{1,32}="(?:[^"\\\]]|\\["\\\]])*")+)\] (.*)',
+                message,
+            )
+            assert head, message
+            assert int(head[3]) == running.process.pid
+            pairs = re.findall(r' ([^ =]+)="((?:[^"\\\]]|\\.)*)"', head[4])
+            found = {key: re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
+            assert found["class"] == flow["verdict"]
+            assert int(found["margin"]) == flow["margin"]
+            assert int(found["sourcePort"]) == flow["source_port"]
+            assert found["source"] == flow["source"]
+        assert {flow["verdict"] for flow in told} - {"benign"}
+        log.close()
+        send(veth[1], flows([5000]))  # nobody takes it, and all else goes on
+        assert reader.line()["source_port"] == 5000
+    path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as again:
+        again.bind(str(path))
+        again.settimeout(WAIT_S)
+        assert b'sourcePort="5000"' in again.recv(65536)
+    assert running.end() == 0
+
+
+def test_prometheus_gets_what_python_serves(daemon, veth):
+    port = free_port()
+    running = daemon(prometheus=f"127.0.0.1:{port}").start()
+    reader = running.reader()
+    send(veth[1], flows(range(1000, 1040)) + flows(range(2000, 2005), 2) + [b"\xff" * 60])
+    told = reader.lines(40)
+    reader.lines(5)  # those that were idle
+    found = running.figures()
+    of = f'interface="{veth[0]}"'
+    assert found[f"n3ic_xdp_flows_started_total{{{of}}}"] == 45
+    assert found[f"n3ic_xdp_flows{{{of}}}"] == 0
+    assert found[f'n3ic_xdp_decisions_total{{{of},reason="idle"}}'] == 5
+    assert found[f"n3ic_xdp_n3icd_idle_ended_total{{{of}}}"] == 45
+    assert found[f'n3ic_xdp_packets_aside_total{{{of},reason="not IP"}}'] == 1
+    slot = f'{of},slot="0",model="net \\"0\\""'
+    by_class = {}
+    for name in CLASSES:
+        label = name.replace("\\", "\\\\").replace('"', '\\"')
+        by_class[name] = found[f'n3ic_xdp_verdicts_total{{{slot},verdict="{label}"}}']
+    assert sum(by_class.values()) == 45
+    assert all(by_class[name] >= sum(f["verdict"] == name for f in told) for name in CLASSES)
+    assert found[f"n3ic_xdp_margin_count{{{slot}}}"] == 45
+    assert found[f'n3ic_xdp_margin_bucket{{{slot},le="+Inf"}}'] == 45
+    empty = ProgramStatus(
+        veth[0], "native", 1, "", 0, 0, 0, 0, 0, dict.fromkeys(ENDS, 0), dict.fromkeys(ASIDE, 0),
+        0, 0, 0, 0, {},
+    )  # fmt: skip
+    served = {s.name + str(sorted(s.labels.items())) for m in metrics(empty) for s in m.samples}
+    ours = {
+        name.partition("{")[0] + str(sorted(re.findall(r'(\w+)="([^"]*)"', name)))
+        for name in found
+        if "slot=" not in name
+    }
+    # What needs Python's model of the table, or the alarms that follow from the other figures.
+    missing = {"flows_evicted_total", "flows_undecided_total", "blocked_hosts", "alarm"}
+    left = {s.partition("[")[0].removeprefix("n3ic_xdp_") for s in served - ours}
+    assert left == missing
+    with socket.create_connection(("127.0.0.1", port)) as other:
+        other.settimeout(WAIT_S)
+        other.sendall(b"\0" * 5000)
+        assert other.recv(100).startswith(b"HTTP/1.0 404")
+    assert running.figures()
+    assert running.end() == 0
+
+
+def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_model):
+    where = f"127.0.0.1:{collector.getsockname()[1]}"
+    running = daemon(ipfix=where, ipfix_domain=77, ipfix_templates=1).start()
+    reader = running.reader()
+    send(veth[1], flows(range(1000, 1100)) + [AN_IPV6] * 4)
+    told = reader.lines(101)
+    found = Collector()
+    while len(found.records) < 101:
+        assert found.take(collector.recv(65536)) == 77
+    assert found.gaps == 0
+    spec = daemon_model.meter
+    names = {found.names[ENTERPRISE, 256 + i] for i in range(len(spec.feature_names))}
+    assert names == set(spec.feature_names)
+    assert found.names[ENTERPRISE, 3] == "n3icMargin"
+    for flow, record in zip(told, found.records, strict=True):
+        six = flow["source"].startswith("2001")
+        family = socket.AF_INET6 if six else socket.AF_INET
+        for name, element in (("source", 27 if six else 8), ("destination", 28 if six else 12)):
+            assert socket.inet_ntop(family, record[0, element]) == flow[name]
+        for name, element in (
+            ("source_port", 7), ("destination_port", 11), ("protocol", 4), ("packets", 86),
+        ):  # fmt: skip
+            assert number(record, element) == flow[name]
+        for name, element in (("first", 152), ("last", 153), ("decided", 258)):
+            assert abs(number(record, element) / 1000 - flow[name]) < 0.002
+        assert record[ENTERPRISE, 1].decode() == flow["verdict"]
+        assert number(record, 3, ENTERPRISE) == flow["margin"]
+        assert record[ENTERPRISE, 4].hex() == flow["model"]
+        scores = record[ENTERPRISE, 5]
+        assert [
+            int.from_bytes(scores[i : i + 4], "big", signed=True) for i in range(0, len(scores), 4)
+        ] == flow["scores"]
+        for i, name in enumerate(spec.feature_names):
+            assert number(record, 256 + i, ENTERPRISE) == flow["features"][name]
+    # Templates come again, for a collector that began later.
+    late = Collector()
+    while not late.names:
+        message = collector.recv(65536)
+        found.take(message)
+        if message[16:18] == b"\0\2" or late.templates:
+            late.take(message)
+    assert late.templates == {k: v for k, v in found.templates.items() if k in late.templates}
+    assert set(late.templates) == {256, 257, 258}
+    assert found.gaps == 0
+    assert running.end() == 0
+
+
+def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
+    if not shutil.which("nfcapd"):
+        pytest.skip("needs nfcapd (apt-get install nfdump)")
+    port = free_port(socket.SOCK_DGRAM)
+    place = tmp_path / "nfcapd"
+    place.mkdir()
+    command = ["nfcapd", "-w", str(place), "-p", str(port), "-b", "127.0.0.1", "-t", "3600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as capture:
+        try:
+            for line in capture.stdout:
+                if b"Startup" in line or b"listening" in line.lower():
+                    break
+            running = daemon(ipfix=f"127.0.0.1:{port}", ipfix_templates=1).start()
+            reader = running.reader()
+            send(veth[1], flows(range(1000, 1050)) + [AN_IPV6] * 4)
+            told = reader.lines(51)
+            assert running.end() == 0
+            # It is asked to end, and writes what it has.
+        finally:
+            capture.send_signal(signal.SIGTERM)
+            said = capture.stdout.read().decode()
+    shown = subprocess.run(
+        ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt", "-6"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    rows = {tuple(re.sub(r"\s", "", cell) for cell in r.split(",")) for r in shown.splitlines()}
+    assert rows == {
+        ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4") for f in told
+    }, said + shown
+
+
+def test_debian_s_pmacct_reads_class_and_margin(daemon, veth, tmp_path):
+    if not shutil.which("nfacctd"):
+        pytest.skip("needs nfacctd (apt-get install pmacct)")
+    port = free_port(socket.SOCK_DGRAM)
+    (tmp_path / "primitives").write_text(
+        f"name=verdict field_type={ENTERPRISE}:1 len=vlen semantics=str\n"
+        f"name=margin field_type={ENTERPRISE}:3 len=4 semantics=u_int\n"
+    )
+    (tmp_path / "conf").write_text(
+        f"nfacctd_ip: 127.0.0.1\nnfacctd_port: {port}\nplugins: print\nprint_output: json\n"
+        "print_refresh_time: 1\naggregate: src_host, dst_host, src_port, dst_port, proto, "
+        f"verdict, margin\naggregate_primitives: {tmp_path}/primitives\n"
+    )
+    command = ["nfacctd", "-f", str(tmp_path / "conf")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as nfacctd:
+        try:
+            for line in nfacctd.stdout:
+                if "waiting for" in line:
+                    break
+            running = daemon(ipfix=f"127.0.0.1:{port}", ipfix_templates=1).start()
+            reader = running.reader()
+            send(veth[1], flows(range(1000, 1020)))
+            told = {flow["source_port"]: flow for flow in reader.lines(20)}
+            found = {}
+            for line in nfacctd.stdout:
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    found[row["port_src"]] = row
+                if len(found) == len(told):
+                    break
+        finally:
+            nfacctd.terminate()
+    for port, row in found.items():
+        flow = told[port]
+        assert (row["ip_src"], row["port_dst"]) == (flow["source"], 53)
+        assert int(row["margin"]) == flow["margin"]
+        assert row["verdict"] == flow["verdict"]
+    assert running.end() == 0
