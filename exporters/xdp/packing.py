@@ -16,10 +16,9 @@ from urllib.parse import quote
 import numpy as np
 
 from n3ic.errors import UsageError, VerifyError
-from n3ic.exporters.xdp import layout
+from n3ic.exporters.xdp import layout, policy_parser
 from n3ic.exporters.xdp.resident import rule_table
 from n3ic.exporters.xdp.source import Table
-from n3ic.exporters.xdp.tools import policy_parser
 from n3ic.exporters.xdp.verdicts import ACTIONS, NEW_FLOWS, SCOPES, SECOND_NS, VERDICTS, Limits
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.model.network import BinaryModel

@@ -27,8 +27,6 @@ from n3ic.cli.main import command_line
 from n3ic.data.flows import write_features
 from n3ic.data.user_table import describe
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.tools.deployment import load
-from n3ic.exporters.xdp.tools.program_record import Interface
 from n3ic.families.binary.rare import with_false_alarms
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
@@ -36,6 +34,8 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
+from n3ic.systems.xdp.deployment import load
+from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 from n3ic.training.recipe import Recipe

@@ -19,9 +19,9 @@ from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.packing import pack
-from n3ic.exporters.xdp.tools.deployment import exported
 from n3ic.exporters.xdp.verdicts import Limits
 from n3ic.model.random_models import random_model
+from n3ic.systems.xdp.deployment import exported
 
 
 def test_two_readers_see_every_flow(daemon, veth, daemon_model):

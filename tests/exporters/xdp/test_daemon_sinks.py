@@ -11,9 +11,9 @@ import pytest
 from ipfix import Collector, number
 from n3icd import CLASSES, WAIT_S, flows, free_port, send
 
-from n3ic.exporters.xdp.tools.prometheus import metrics
-from n3ic.exporters.xdp.tools.status import ProgramStatus
 from n3ic.meter.compiled import ASIDE, ENDS
+from n3ic.systems.xdp.prometheus import metrics
+from n3ic.systems.xdp.status import ProgramStatus
 
 ENTERPRISE = 32473
 AN_IPV6 = bytes.fromhex(

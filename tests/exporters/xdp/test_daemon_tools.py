@@ -96,8 +96,28 @@ def test_two_watches_see_every_flow(daemon, veth, tmp_path, monkeypatch):
     assert len(people) == 30
     assert people[0].startswith("192.0.2.1:1000 > 192.0.2.2:53 protocol 17, 4 packets, packets: ")
     assert running.end() == 0
-    with pytest.raises(UsageError, match=r"n3ic has loaded|is attached"):
+    with pytest.raises(UsageError, match="is n3icd's"):
         n3ic("watch", veth[0], "--seconds", 1)
+
+
+def test_what_the_daemon_loaded_is_left_to_it(daemon, veth, built):
+    """Commands for programs that ``n3ic xdp load`` attached say whose this one is."""
+    running = daemon()
+    running.start()
+    for typed in (
+        ["load", veth[0], built],
+        ["status", veth[0]],
+        ["update", veth[0], built],
+        ["block", veth[0], "192.0.2.1"],
+        ["list", veth[0]],
+        ["unload", veth[0]],
+    ):
+        with pytest.raises(UsageError, match="is n3icd's"):
+            n3ic(*typed)
+    reader = running.reader()
+    send(veth[1], flows([1000]))
+    assert reader.line()["slot"] == 0
+    assert running.end() == 0
 
 
 def test_the_unit_is_one(tmp_path, built):

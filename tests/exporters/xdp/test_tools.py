@@ -23,17 +23,17 @@ from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
-from n3ic.exporters.xdp import libbpf, source
+from n3ic.exporters.xdp import libbpf, policy_parser, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
-from n3ic.exporters.xdp.tools import deployment, policy_parser
-from n3ic.exporters.xdp.tools.drift import Drift
-from n3ic.exporters.xdp.tools.program_record import Interface, read_record
-from n3ic.exporters.xdp.tools.status import ProgramStatus, SlotStatus, status
-from n3ic.exporters.xdp.tools.terminal import lines
 from n3ic.meter.standard import standard_spec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.drift import Drift
+from n3ic.systems.xdp.program_record import Interface, read_record
+from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
+from n3ic.systems.xdp.terminal import lines
 from n3ic.targets.directory import export
 
 N3IC = (
@@ -868,7 +868,7 @@ def test_metrics_are_escaped_and_counted():
     pytest.importorskip("prometheus_client", reason="needs prometheus-client")
     from prometheus_client import generate_latest
 
-    from n3ic.exporters.xdp.tools.prometheus import registry
+    from n3ic.systems.xdp.prometheus import registry
 
     slot = SlotStatus(
         'a"b\n',
@@ -892,7 +892,7 @@ def test_packets_that_were_not_counted_or_marked_are_shown():
     pytest.importorskip("prometheus_client", reason="needs prometheus-client")
     from prometheus_client import generate_latest
 
-    from n3ic.exporters.xdp.tools.prometheus import registry
+    from n3ic.systems.xdp.prometheus import registry
 
     given = ("eth0", "native", 1, "x", 9, 90, 2, 8, 3, {}, {}, 0, 0, 0, 0, {})
     made = ProgramStatus(*given, contended=1234, not_marked=5678)

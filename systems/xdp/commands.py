@@ -96,9 +96,9 @@ def load(
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.libbpf import AttachMode
-    from n3ic.exporters.xdp.tools.deployment import load as attach
-    from n3ic.exporters.xdp.tools.program_record import Interface
     from n3ic.exporters.xdp.verdicts import Limits
+    from n3ic.systems.xdp.deployment import load as attach
+    from n3ic.systems.xdp.program_record import Interface
 
     modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
     if mode not in modes:
@@ -154,9 +154,9 @@ def _bytes(text: str) -> int:
 def status(interface: InterfaceName, json: JsonFlag = False) -> None:
     """Show flows, verdicts, margins, drift, what was dropped or put aside, and alarms."""
     from n3ic.cli.console import print_json
-    from n3ic.exporters.xdp.tools.program_record import Interface
-    from n3ic.exporters.xdp.tools.status import status as read
-    from n3ic.exporters.xdp.tools.terminal import show
+    from n3ic.systems.xdp.program_record import Interface
+    from n3ic.systems.xdp.status import status as read
+    from n3ic.systems.xdp.terminal import show
 
     found = read(Interface.named(interface))
     if json:
@@ -177,9 +177,9 @@ def watch(
     json: JsonFlag = False,
 ) -> None:
     """Show decided flows live or as lines of JSON; also ends idle flows."""
-    from n3ic.exporters.xdp.tools.daemon import follow_daemon
-    from n3ic.exporters.xdp.tools.program_record import Interface
-    from n3ic.exporters.xdp.tools.terminal import follow
+    from n3ic.systems.xdp.daemon import follow_daemon
+    from n3ic.systems.xdp.program_record import Interface
+    from n3ic.systems.xdp.terminal import follow
 
     found = Interface.named(interface)
     if not follow_daemon(found, seconds=seconds, most=flows, json=json):
@@ -210,10 +210,10 @@ def pack(
     """Write what n3icd, the daemon in C, loads: model, rules and policies as bytes of maps."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
-    from n3ic.exporters.xdp.tools.daemon import write_pack
     from n3ic.exporters.xdp.verdicts import Limits
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import models_of
+    from n3ic.systems.xdp.daemon import write_pack
 
     if clock not in ("kernel", "coarse"):
         raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
@@ -251,11 +251,11 @@ def update(
     """Replace a model while traffic flows; every packet sees one whole model."""
     from n3ic.cli.console import print_note, print_result
     from n3ic.errors import UsageError
-    from n3ic.exporters.xdp.tools.deployment import exported
-    from n3ic.exporters.xdp.tools.deployment import update as swap
-    from n3ic.exporters.xdp.tools.program_record import Interface
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import models_of
+    from n3ic.systems.xdp.deployment import exported
+    from n3ic.systems.xdp.deployment import update as swap
+    from n3ic.systems.xdp.program_record import Interface
     from n3ic.targets.manifest import MANIFEST, read_manifest
 
     found = models_of(model)
@@ -290,9 +290,9 @@ def block(
 ) -> None:
     """Drop packets of a source or of a flow before they are metered."""
     from n3ic.cli.console import print_result
-    from n3ic.exporters.xdp.tools.deployment import put
-    from n3ic.exporters.xdp.tools.policy_parser import operators_action
-    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.exporters.xdp.policy_parser import operators_action
+    from n3ic.systems.xdp.deployment import put
+    from n3ic.systems.xdp.program_record import Interface
 
     shown = put(Interface.named(interface), what, *operators_action(action), ttl)
     print_result(f"{interface}: {shown}: {action}{f' for {ttl:g} s' if ttl is not None else ''}")
@@ -310,8 +310,8 @@ def allow(
     """Let packets of a source or of a flow pass, whatever verdict there is."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
-    from n3ic.exporters.xdp.tools.deployment import put, take_off
-    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.systems.xdp.deployment import put, take_off
+    from n3ic.systems.xdp.program_record import Interface
 
     if remove:
         if not take_off(Interface.named(interface), what, allowed=True):
@@ -327,8 +327,8 @@ def unblock(interface: InterfaceName, what: What) -> None:
     """Forget the verdict on a source or flow, the operator's and those by decisions."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
-    from n3ic.exporters.xdp.tools.deployment import take_off
-    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.systems.xdp.deployment import take_off
+    from n3ic.systems.xdp.program_record import Interface
 
     if not take_off(Interface.named(interface), what, allowed=False):
         raise UsageError(f"{interface}: no verdict on {what}: n3ic xdp list {interface} shows them")
@@ -339,9 +339,9 @@ def unblock(interface: InterfaceName, what: What) -> None:
 def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
     """List what is allowed and blocked: by whom, for how long, and for how many packets."""
     from n3ic.cli.console import print_json
-    from n3ic.exporters.xdp.tools.deployment import listed
-    from n3ic.exporters.xdp.tools.program_record import Interface
-    from n3ic.exporters.xdp.tools.terminal import show_verdicts
+    from n3ic.systems.xdp.deployment import listed
+    from n3ic.systems.xdp.program_record import Interface
+    from n3ic.systems.xdp.terminal import show_verdicts
 
     found = listed(Interface.named(interface))
     if json:
@@ -354,8 +354,8 @@ def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
 def unload(interface: InterfaceName) -> None:
     """Detach the program from an interface and remove everything that belongs to it."""
     from n3ic.cli.console import print_result
-    from n3ic.exporters.xdp.tools.deployment import unload as detach
-    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.systems.xdp.deployment import unload as detach
+    from n3ic.systems.xdp.program_record import Interface
 
     there = detach(Interface.named(interface))
     print_result(f"{interface}: {'unloaded' if there else 'nothing of n3ic is loaded there'}")
@@ -371,7 +371,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve figures for Prometheus at /metrics; also ends idle flows."""
-    from n3ic.exporters.xdp.tools.metrics_server import serve as listen
-    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.systems.xdp.metrics_server import serve as listen
+    from n3ic.systems.xdp.program_record import Interface
 
     listen(Interface.named(interface), address, port, seconds=seconds)

@@ -18,12 +18,12 @@ from n3ic.cli.console import console, print_note, print_result, table
 from n3ic.exporters.xdp.layout import NO_MODEL
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.resident import NO_VLAN
-from n3ic.exporters.xdp.tools.deployment import is_attached, opened, residents
-from n3ic.exporters.xdp.tools.program_record import Interface, watching
-from n3ic.exporters.xdp.tools.status import ProgramStatus, status_of, sweep
 from n3ic.exporters.xdp.verdicts import Entry
 from n3ic.meter.compiled import ENDS
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.systems.xdp.deployment import is_attached, opened, residents
+from n3ic.systems.xdp.program_record import Interface, watching
+from n3ic.systems.xdp.status import ProgramStatus, status_of, sweep
 from n3ic.util.display import visible
 
 SWEEP_S = 1.0

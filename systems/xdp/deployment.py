@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.xdp import source, verdicts
+from n3ic.exporters.xdp import policy_parser, source, verdicts
 from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, read_value, table_of
 from n3ic.exporters.xdp.layout import KEY, SLOTS_PER_FLOW, WAYS, bucket_type, slot_type
 from n3ic.exporters.xdp.libbpf import (
@@ -28,8 +28,17 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
-from n3ic.exporters.xdp.tools import policy_parser
-from n3ic.exporters.xdp.tools.program_record import (
+from n3ic.exporters.xdp.verdicts import (
+    NEW_FLOWS,
+    PREFIX_BITS,
+    SECOND_NS,
+    VERDICTS,
+    Action,
+    Limits,
+)
+from n3ic.model.metering import MeterSpec
+from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.systems.xdp.program_record import (
     Interface,
     ProgramRecord,
     changing,
@@ -41,16 +50,6 @@ from n3ic.exporters.xdp.tools.program_record import (
     write_model,
     write_record,
 )
-from n3ic.exporters.xdp.verdicts import (
-    NEW_FLOWS,
-    PREFIX_BITS,
-    SECOND_NS,
-    VERDICTS,
-    Action,
-    Limits,
-)
-from n3ic.model.metering import MeterSpec
-from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
 from n3ic.targets.manifest import exported_network, read_manifest
 from n3ic.util.files import read_regular
 
@@ -98,7 +97,8 @@ def load(
         export: written by ``n3ic export --target xdp``, of a network with a meter.
         mode: attach mode; None for native if the driver supports it, else generic.
         clock: clock of the programs.
-        policies: actions by verdict, see :mod:`~.tools.policy_parser`; other packets pass.
+        policies: actions by verdict, see :mod:`~n3ic.exporters.xdp.policy_parser`; other packets
+            pass.
         rules: rules for a flow's slot; other flows use ``otherwise``.
         otherwise: slot of flows without a matching rule; the exported model goes there.
         limits: what bounds verdicts and new flows; the policies give the sizes of prefixes.
@@ -279,6 +279,8 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = _query(interface), recorded_programs(interface)
+    if found is not None and not known and _name_of(found.program_id) == METER:
+        raise UsageError(_of_daemon(interface, found.program_id))
     if known and (found is None or found.program_id not in known):
         now = "nothing" if found is None else f"program {found.program_id}"
         raise UsageError(
@@ -444,7 +446,12 @@ def unload(interface: Interface) -> bool:
                         f"{interface.name}: program {found.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
-                detach(interface.index, found.mode or "native", program)
+                try:
+                    detach(interface.index, found.mode or "native", program)
+                except BpfError as error:
+                    if recorded_programs(interface):
+                        raise
+                    raise UsageError(_of_daemon(interface, found.program_id)) from error
         remove_record(interface)
     return found is not None or known
 
@@ -538,8 +545,9 @@ def _check_free(interface: Interface) -> None:
     found = query(interface.index)
     if found is None:
         return
-    with program_by_id(found.program_id) as program:
-        name = program.name
+    name = _name_of(found.program_id)
+    if name == METER and not recorded_programs(interface):
+        raise UsageError(_of_daemon(interface, found.program_id))
     if name == METER:
         raise UsageError(
             f"{interface.name}: n3ic has loaded program {found.program_id} there already: "
@@ -549,6 +557,19 @@ def _check_free(interface: Interface) -> None:
     raise UsageError(
         f"{interface.name}: program {found.program_id} ({name}) is attached: somebody else's; "
         f"ip link set dev {interface.name} xdp off takes it away"
+    )
+
+
+def _name_of(program_id: int) -> str:
+    with program_by_id(program_id) as program:
+        return program.name
+
+
+def _of_daemon(interface: Interface, program_id: int) -> str:
+    return (
+        f"{interface.name}: program {program_id} there is n3icd's, which n3ic xdp watch reads; to "
+        "change it, write a pack (n3ic xdp pack) and send n3icd a SIGHUP; to take it away, "
+        "n3icd --remove CONFIGURATION"
     )
 
 

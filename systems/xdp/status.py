@@ -9,11 +9,11 @@ from typing import Any
 
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.tools.deployment import now_of, opened, residents
-from n3ic.exporters.xdp.tools.drift import Drift, drift
-from n3ic.exporters.xdp.tools.program_record import Interface, ProgramRecord
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.network import BinaryModel
+from n3ic.systems.xdp.deployment import now_of, opened, residents
+from n3ic.systems.xdp.drift import Drift, drift
+from n3ic.systems.xdp.program_record import Interface, ProgramRecord
 
 
 @dataclass(frozen=True)

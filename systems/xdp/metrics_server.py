@@ -7,10 +7,10 @@ import time
 
 from n3ic.cli.console import print_note
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp.tools.deployment import is_attached, opened
-from n3ic.exporters.xdp.tools.program_record import Interface
-from n3ic.exporters.xdp.tools.prometheus import registry
-from n3ic.exporters.xdp.tools.status import status, sweep
+from n3ic.systems.xdp.deployment import is_attached, opened
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.prometheus import registry
+from n3ic.systems.xdp.status import status, sweep
 
 SWEEP_S = 1.0
 

@@ -14,16 +14,15 @@ from typing import Any
 
 from n3ic.cli.console import print_note, print_result
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp import packing
+from n3ic.exporters.xdp import packing, policy_parser
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import CLOCKS, Clock
-from n3ic.exporters.xdp.tools import policy_parser
-from n3ic.exporters.xdp.tools.deployment import exported, flows_in
-from n3ic.exporters.xdp.tools.program_record import Interface
-from n3ic.exporters.xdp.tools.terminal import line_of
 from n3ic.exporters.xdp.verdicts import PREFIX_BITS, Limits
 from n3ic.model.network import BinaryModel
+from n3ic.systems.xdp.deployment import exported, flows_in
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.terminal import line_of
 from n3ic.util.files import free_path, write_atomic
 
 _LINE = 1 << 24  # maximum bytes of a line

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from n3ic.errors import needed
-from n3ic.exporters.xdp.tools.status import ALARMS, ProgramStatus
+from n3ic.systems.xdp.status import ALARMS, ProgramStatus
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

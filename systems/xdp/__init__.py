@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of the XDP target on interfaces: load, update, watch, block, unload; packs of n3icd.
+
+May import the core and ``n3ic.exporters.xdp``, which writes and verifies the programs.
+"""
