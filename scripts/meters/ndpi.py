@@ -178,7 +178,11 @@ FEATURES: tuple[ComparedFeature, ...] = (
         _our_duration,
         _duration,
         0.0101,
-        (("ours ends at 2^32 - 1 us", _too_long), *_WHOLE),
+        (
+            ("ours ends at 2^32 - 1 us", _too_long),
+            ("times go back in the capture, our clock does not", _back),
+            *_WHOLE,
+        ),
     ),
     ComparedFeature(
         "spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}_pkts"), reasons=_WHOLE

@@ -562,7 +562,7 @@ def _check_free(interface: Interface) -> None:
 
 def _name_of(program_id: int) -> str:
     with program_by_id(program_id) as program:
-        return program.name
+        return str(program.name)
 
 
 def _of_daemon(interface: Interface, program_id: int) -> str:

@@ -26,7 +26,8 @@ def test_the_ten_minutes_as_written(repository, tmp_path, clang):
     except N3icError as error:
         pytest.skip(str(error))
     page = (repository / "docs" / "how-to" / "xdp.md").read_text()
-    first, second, verdicts = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    first, second, verdicts = blocks[:3]  # the others are of n3icd, in test_daemon_tools
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "N3IC_RUN": str(tmp_path / "run-folder"),
