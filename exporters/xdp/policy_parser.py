@@ -34,7 +34,7 @@ _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix
 
 
 @dataclass(frozen=True)
-class Policy:
+class VerdictPolicy:
     """What is done with the packets of a verdict.
 
     Attributes:
@@ -55,7 +55,7 @@ class Policy:
     prefix_bits: tuple[int, int] = PREFIX_BITS
 
 
-def policy(text: str, classes: Sequence[str]) -> Policy:
+def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
     """Parse a policy.
 
     Raises:
@@ -98,7 +98,7 @@ def policy(text: str, classes: Sequence[str]) -> Policy:
         raise UsageError(f"policy {text!r}: a prefix of 0 bits is every address")
     four, six = [*given_bits, *PREFIX_BITS[len(given_bits) :]]
     seconds = 0.0 if of == "none" else TTL_S if ttl is None else ttl
-    return Policy(named[name], found, value, of, seconds, (four, six))
+    return VerdictPolicy(named[name], found, value, of, seconds, (four, six))
 
 
 def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action, int | str]:
@@ -129,13 +129,13 @@ def operators_action(text: str) -> tuple[Action, int]:
     return found, int(value)
 
 
-def policies(texts: Sequence[str], classes: Sequence[str]) -> list[Policy]:
+def policies(texts: Sequence[str], classes: Sequence[str]) -> list[VerdictPolicy]:
     """Parse policies of different verdicts; see :func:`policy`.
 
     Raises:
         UsageError: a text is not a policy, a verdict has two, or two name prefixes of other sizes.
     """
-    found: dict[Verdict, tuple[str, Policy]] = {}
+    found: dict[Verdict, tuple[str, VerdictPolicy]] = {}
     for text in texts:
         one = policy(text, classes)
         if one.verdict in found:

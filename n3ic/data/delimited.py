@@ -28,25 +28,8 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 _UNITS = re.compile(rb"#[ \t]*n3ic-units:[ \t]*(.*?)[ \t]*\r?(?:\n|\Z)")
 _ZEEK_FIELDS = re.compile(rb"^#fields\t", re.MULTILINE)
 _ZEEK_COMMENT = re.compile(rb"^#.*(?:\n|\Z)", re.MULTILINE)
-NO_NUMBER = frozenset(
-    (
-        "",
-        "-",
-        "?",
-        "\\N",
-        "nan",
-        "-nan",
-        "NaN",
-        "NAN",
-        "null",
-        "NULL",
-        "None",
-        "none",
-        "NA",
-        "N/A",
-        "n/a",
-    )
-)
+_NAN, _NONE = ("nan", "-nan", "NaN", "NAN"), ("null", "NULL", "None", "none")
+NO_NUMBER = frozenset(("", "-", "?", "\\N", "NA", "N/A", "n/a", *_NAN, *_NONE))
 """What tables write where there is no number."""
 _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -59,8 +59,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         protocol: ``random`` tests on a stratified tenth; ``partition`` on the publisher's
             test partition; ``time`` on the last fifth; ``conversation`` on the conversations
             of one of five folds, see :func:`conversation_folds`. The validation rows are a
-            stratified tenth of the rest, or its last tenth for ``time``. All rows of a flow are
-            on one side.
+            stratified tenth of the rest, or the last for ``time``. A flow's rows stay together.
         seed: seed of the shuffling; for ``conversation`` also the number of the test fold, so
             that five seeds in a row test every conversation once.
 

@@ -100,10 +100,8 @@ class FlowTable(Displayed):
         time_order: whether rows are in time order, so that a split by time makes sense.
         conversation: int64 array of shape ``(rows,)``: the conversation (5-tuple, either
             direction) of each row as a number from 0, or None if unknown.
-        flow: int64 array of shape ``(rows,)``: the number of each row's flow, where a flow has a
-            row for each of its decisions; None where each row is a flow.
-        point: int64 array of shape ``(rows,)``: the packet of the meter's schedule at which each
-            row was decided, 0 for the flow's end; None without a schedule.
+        flow: int64 array of shape ``(rows,)``: each row's flow; None where each row is a flow.
+        point: int64 array of shape ``(rows,)``: its packet of the schedule, 0 for the end; or None.
         sources: the files that were read.
         notes: assumptions and omissions in reading the files, as sentences.
         meter: the meter of the features that it names; a network that reads no others carries it.

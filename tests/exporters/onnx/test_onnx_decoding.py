@@ -58,7 +58,7 @@ def test_a_line_is_moved_by_channel_but_scaled_by_one_factor():
 def test_a_cast_changes_nothing_and_other_tensors_are_not_followed():
     assert line(read(node("Cast", "signs", to="u"), node("Cast", "u"))) == (2, [-1])
     assert [*read(node("Erf", "features")).lines] == ["signs"]
-    with pytest.raises(ValueError, match="not part of such a graph"):
+    with pytest.raises(ValueError, match="n3ic writes no such node"):
         read(node("Erf", "signs"))
     after = read(node("Cast", "signs", to="scores"), node("Erf", "scores"))
     assert [*after.lines] == ["signs", "scores"]
@@ -96,7 +96,7 @@ def test_a_product_takes_the_input_of_its_kind(source):
 def test_popcounts_are_no_input_of_a_product():
     """Two times a popcount less 1 looks like signs, but is not."""
     first = node("MatMul", "signs", "w", to="n")
-    with pytest.raises(ValueError, match="its input is no bit"):
+    with pytest.raises(ValueError, match="its input is not a bit"):
         read(first, node("MatMul", "n", "w"), w=[[1]])
 
 
@@ -104,16 +104,16 @@ def test_popcounts_are_no_input_of_a_product():
     ("source", "wrong"), [("signs", 2), ("signs", -2), ("bits", -1), ("bits", 2)]
 )
 def test_what_is_no_weight_is_told(source, wrong):
-    with pytest.raises(ValueError, match=f"constant 'w': {wrong} is no weight"):
+    with pytest.raises(ValueError, match=f"constant 'w': {wrong} is not a weight"):
         read(node(PRODUCTS[source], source, "w"), source=source, w=[[1, 1], [1, wrong]])
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (0.5, "is no integer"),
-        (np.inf, "is no integer"),
-        (np.nan, "is no integer"),
+        (0.5, "is not an integer"),
+        (np.inf, "is not an integer"),
+        (np.nan, "is not an integer"),
         (-0.0, "is a negative 0"),
     ],
 )
@@ -159,18 +159,18 @@ def test_a_multithreshold_gives_bits_from_its_level_on():
     assert thresholds(0, 2, -2, attributes=()).layers[0].limits.tolist() == [1, 2, 0]
     with pytest.raises(ValueError, match="scaled"):
         thresholds(0, 2, -2, attributes=("out_dtype", "out_scale"))
-    with pytest.raises(ValueError, match="no popcount lies at its threshold"):
+    with pytest.raises(ValueError, match="its threshold is not a popcount"):
         thresholds(0, 1, -2)
     one = (node("MatMul", "signs", "w", to="n"), node("MultiThreshold", "n", "c"))
-    with pytest.raises(ValueError, match="no popcount lies at its threshold"):
+    with pytest.raises(ValueError, match="its threshold is not a popcount"):
         read(*one, w=[[1], [1]], c=[[0], [2]])
 
 
 @pytest.mark.parametrize("factor", [-1, 0])
 def test_only_rising_popcounts_of_neurons_fire(factor):
-    with pytest.raises(ValueError, match="follows no neurons"):
+    with pytest.raises(ValueError, match="it does not follow neurons"):
         read(NEURONS, node("Mul", "n", "c", to="d"), node("Sign", "d"), w=WEIGHTS, c=[factor])
-    with pytest.raises(ValueError, match="follows no neurons"):
+    with pytest.raises(ValueError, match="it does not follow neurons"):
         read(node("Sign", "signs"))
     flat = (NEURONS, node("Div", "n", "c", to="d"), node("MultiThreshold", "d", "l"))
     assert read(*flat, w=WEIGHTS, c=[2], l=[0, 0, 1]).layers[0].limits.tolist() == [1, 1, 2]
@@ -212,13 +212,13 @@ def test_scores_are_agreements_and_a_bias(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "constants", "said"),
     [
-        (SCORES[:2], {"half": [2]}, "no scores that count agreements"),
-        (SCORES, {"half": [1], "c": [0, 0, 0]}, "no scores that count agreements"),
-        ([node("Cast", "signs", to="scores")], {}, "no scores that count agreements"),
+        (SCORES[:2], {"half": [2]}, "the scores do not count agreements"),
+        (SCORES, {"half": [1], "c": [0, 0, 0]}, "the scores do not count agreements"),
+        ([node("Cast", "signs", to="scores")], {}, "the scores do not count agreements"),
         (
             [node("Mul", "signs", "c", to="scores")],
             {"c": [0.5]},
-            "no scores that count agreements",
+            "the scores do not count agreements",
         ),
         (SCORES, {"half": [2]}, "node 'Add_scores' .Add. cannot be read back"),
     ],
@@ -229,11 +229,11 @@ def test_other_scores_are_refused(monkeypatch, tmp_path, nodes, constants, said)
 
 
 def test_a_graph_without_an_input_and_a_bias_between_integers_are_refused(monkeypatch, tmp_path):
-    with pytest.raises(VerifyError, match="no scores that count agreements"):
+    with pytest.raises(VerifyError, match="the scores do not count agreements"):
         Graph(monkeypatch, SCORES, source="", w=WEIGHTS).decoded(tmp_path)
     sparse = {"w": SPARSE, "half": [2], "c": [0, 0, 0], "one": [1]}
     uneven = [NEURONS, node("Add", "n", "odd", to="o"), node("Div", "o", "half", to="scores")]
-    with pytest.raises(VerifyError, match="a bias is no integer"):
+    with pytest.raises(VerifyError, match="a bias is not an integer"):
         Graph(monkeypatch, uneven, **sparse, odd=[2, 1, 0]).decoded(tmp_path)
 
 
@@ -283,7 +283,7 @@ def test_the_threshold_is_that_of_the_verdict():
     ids=str,
 )
 def test_another_verdict_is_refused(change):
-    with pytest.raises(VerifyError, match="the graph's verdict is not its class"):
+    with pytest.raises(VerifyError, match="the graph's verdict must be its class"):
         verdict(**change)
 
 

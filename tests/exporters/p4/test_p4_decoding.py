@@ -221,7 +221,7 @@ def test_an_entry_that_is_no_default_action_is_refused(tmp_path: Path, change) -
     data = json.loads((out / "runtime.json").read_text())
     data["table_entries"][3] |= change
     (out / "runtime.json").write_text(json.dumps(data))
-    assert complaint(P4, model, out).endswith("is not given a default action")
+    assert complaint(P4, model, out).endswith("has no default action")
 
 
 def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:

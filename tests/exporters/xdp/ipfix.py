@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader of IPFIX messages (RFC 7011, types of RFC 5610), for what n3icd sends."""
 
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A running n3icd, its readers, and traffic for it."""
 
 import json

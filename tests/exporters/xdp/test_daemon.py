@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """n3icd on links of its own: traffic, readers, kills, packs, and what is wrong with them."""
 
 import json

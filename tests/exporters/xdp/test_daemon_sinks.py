@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where n3icd puts decided flows: files, syslog, Prometheus, IPFIX."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """n3icd from Python's side and on another machine: packs, watch, unit and tarball."""
 
 import json

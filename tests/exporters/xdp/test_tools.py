@@ -791,7 +791,7 @@ def test_policies_as_they_are_typed(text, expected):
     ],
 )
 def test_policies_that_hold_for_later_packets(text, expected):
-    assert policy_parser.policy(text, CLASSES) == policy_parser.Policy(*expected)
+    assert policy_parser.policy(text, CLASSES) == policy_parser.VerdictPolicy(*expected)
 
 
 @pytest.mark.parametrize(

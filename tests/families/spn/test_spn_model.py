@@ -122,7 +122,7 @@ def test_its_summary_counts_its_parts():
     of_kind = [sum(isinstance(n, kind) for n in model.nodes) for kind in (Leaf, Product, Sum)]
     assert rows["input"].startswith("3 features, ")
     assert [int(rows[name].split(",")[0]) for name in ("leaves", "products", "sums")] == of_kind
-    assert rows["arithmetic"] == "log, 6 bits behind the point"
+    assert rows["arithmetic"] == "log, 6 fraction bits"
 
 
 def test_random_vectors_are_half_of_bins_each_as_often():
@@ -186,7 +186,7 @@ def test_scores_whose_margin_no_32_bits_hold_are_refused():
 def test_a_bias_above_30_bits_is_refused(arithmetic, bias):
     spec = InputSpec((Field.thermometer("a", (5,)),))
     leaf = Leaf(0, [0, 0])
-    with pytest.raises(ModelError, match="scores leave 32 bits"):
+    with pytest.raises(ModelError, match="scores exceed 32 bits"):
         SpnModel(spec, (leaf,), arithmetic, (0, -1), bias, ("x", "y"))
     SpnModel(spec, (leaf,), arithmetic, (0, -1), np.clip(bias, -(2**30), 2**30), ("x", "y"))
 
