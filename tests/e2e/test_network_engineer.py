@@ -19,6 +19,13 @@ from n3ic.data.user_table import describe
 
 PAGE = "docs/how-to/your-own-flows.md"
 ROWS = 600
+LINES = (
+    "train --data flows.csv --label app --out run",
+    "evaluate flows.csv --model run",
+    "predict flows.csv --model run --out verdicts.csv",
+    "export --model run --target {target} --out {out}",
+    "report run --html page.html",
+)
 NFDUMP = "ts,te,td,sa,da,sp,dp,pr,flg,fwd,stos,ipkt,ibyt,opkt,obyt,in,out,sas,das,ra,tr,app"
 ZEEK = (
     "ts,uid,id.orig_h,id.orig_p,id.resp_h,id.resp_p,proto,service,duration,orig_bytes,resp_bytes,"
@@ -111,25 +118,22 @@ def test_what_a_meter_counts_is_used_and_where_it_was_is_not(collected):
     assert len(own.load(path)) == ROWS
 
 
+@pytest.mark.parametrize("line", LINES)
+def test_the_page_names_each_command_and_option(line, repository):
+    page = (repository / PAGE).read_text("utf-8")
+    command, *words = line.split()
+    assert f"n3ic {command}" in page
+    assert {w for w in words if w.startswith("--")} <= {*re.findall(r"--[a-z-]+", page)}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_baselines", "quick_build")
 def test_the_page_leads_to_verified_exports_and_a_report(collected, repository, n3ic):
     """One collector's table goes to all targets, the others', which differ in columns, to one."""
     name, path = collected
     wanted, out = ("all", "exports") if name == "nfdump" else ("host", "exports/host")
-    lines = [
-        "train --data flows.csv --label app --out run",
-        "evaluate flows.csv --model run",
-        "predict flows.csv --model run --out verdicts.csv",
-        f"export --model run --target {wanted} --out {out}",
-        "report run --html page.html",
-    ]
-    page = (repository / PAGE).read_text("utf-8")
-    for line in lines:
-        command, *words = line.split()
-        assert f"n3ic {command}" in page
-        assert {w for w in words if w.startswith("--")} <= {*re.findall(r"--[a-z-]+", page)}
-        n3ic(line)
+    for line in LINES:
+        n3ic(line.format(target=wanted, out=out))
     folder = path.parent
     true, said = (
         [row[column] for row in csv.DictReader((folder / file).read_text().splitlines())]
