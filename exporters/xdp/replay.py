@@ -102,7 +102,7 @@ def difference(
 ) -> str:
     """Describe where flows or verdicts differ from reference meter and model; empty if nowhere."""
     meter = ReferenceMeter(spec)
-    wanted = list(meter.run(parse(LINK_ETHERNET, *frame) for frame in frames))
+    wanted = list(meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames))
     for i, (got, record) in enumerate(zip(events, wanted, strict=False)):
         found, want = _told(spec, got), _record(record)
         for name, value in want.items():
@@ -131,7 +131,7 @@ def difference(
 def counter_difference(spec: MeterSpec, frames: Sequence[Frame], counters: dict[str, int]) -> str:
     """Describe where counters differ from the reference meter's; empty if nowhere."""
     meter = ReferenceMeter(spec)
-    for _ in meter.run(parse(LINK_ETHERNET, *frame) for frame in frames):
+    for _ in meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames):
         pass
     wanted = {reason: meter.aside[reason] for reason in ASIDE}
     wanted |= {"packets": len(frames), "late": meter.late}

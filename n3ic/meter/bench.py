@@ -165,7 +165,7 @@ def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
     with CompiledMeter(spec, link) as meter:
         meter.count_frames(frames)
         got = meter.finish()["features"].tolist()
-    flows = ReferenceMeter(spec).run(parse(link, *frame) for frame in frames.each())
+    flows = ReferenceMeter(spec).run(parse(link, *f, spec.tunnels) for f in frames.each())
     if got != [list(flow.features.values()) for flow in flows]:
         raise N3icError("the compiled meter differs from the reference meter")
 
@@ -198,7 +198,9 @@ def _drain(file: Path, spec: MeterSpec) -> int:
 
 
 def _follow(spec: MeterSpec, link: int, frames: Frames) -> int:
-    return sum(1 for _ in ReferenceMeter(spec).run(parse(link, *f) for f in frames.each()))
+    return sum(
+        1 for _ in ReferenceMeter(spec).run(parse(link, *f, spec.tunnels) for f in frames.each())
+    )
 
 
 def _nfstream(file: Path) -> int:

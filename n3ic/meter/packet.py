@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from n3ic.model.metering import Tunnel
 
@@ -26,15 +26,7 @@ Reason = Literal[
     "ports cut short",
     "fragment without its first",
 ]
-REASONS: tuple[Reason, ...] = (
-    "link type not known",
-    "link header cut short",
-    "not IP",
-    "IP header cut short",
-    "IP header damaged",
-    "ports cut short",
-    "fragment without its first",
-)
+REASONS: tuple[Reason, ...] = get_args(Reason)
 
 LINK_EACH = 1 << 30  # none of pcap's: each frame begins with the number of its own, 4 bytes
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
@@ -249,46 +241,76 @@ def _gtp(frame: bytes, at: int, end: int) -> tuple[int, int, int]:
     return {4: _IPV4, 6: _IPV6}.get(frame[start] >> 4, 0), start, stop
 
 
+class _Header(NamedTuple):
+    """What an IP header says; ``behind`` is where the transport header begins."""
+
+    source: bytes
+    destination: bytes
+    protocol: int
+    total: int
+    behind: int
+    ttl: int
+    identification: int | None
+    later: bool
+
+
 def _ip(
     kind: int | Reason, frame: bytes, at: int, length: int, outside: int, time: int
 ) -> tuple[Packet | Reason, int]:
     """An IP packet of an EtherType, or a reason, and where its transport header begins."""
     if kind not in (_IPV4, _IPV6):
         return "not IP", at
-    read = _ipv4 if kind == _IPV4 else _ipv6
-    packet, at = read(frame, at, length, outside, time)
-    return (packet if isinstance(packet, str) else _transport(frame, at, packet)), at
+    ip = _ipv4(frame, at, length) if kind == _IPV4 else _ipv6(frame, at, length)
+    if isinstance(ip, str):
+        return ip, at
+    start, behind = ip.behind, 0
+    source_port = destination_port = flags = window = 0
+    if ip.protocol in (TCP, UDP) and not ip.later:
+        if len(frame) < start + 4:
+            return "ports cut short", at
+        source_port, destination_port = _number(frame, start, 2), _number(frame, start + 2, 2)
+        behind = 8 if ip.protocol == UDP else 20
+        if ip.protocol == TCP and len(frame) >= start + 16:  # flags and window were captured
+            behind = max(20, 4 * (frame[start + 12] >> 4))
+            flags, window = frame[start + 13], _number(frame, start + 14, 2)
+    packet = Packet(
+        time,
+        ip.source,
+        ip.destination,
+        ip.protocol,
+        source_port,
+        destination_port,
+        wire_length=max(length - outside, 0),
+        ip_length=ip.total,
+        payload_length=max(0, ip.total - (start - at) - behind),
+        ttl=ip.ttl,
+        tcp_flags=flags,
+        tcp_window=window,
+        identification=ip.identification,
+        later=ip.later,
+    )
+    return packet, start
 
 
-def _ipv4(
-    frame: bytes, at: int, length: int, outside: int, time: int
-) -> tuple[Packet | Reason, int]:
+def _ipv4(frame: bytes, at: int, length: int) -> _Header | Reason:
     if len(frame) < at + 20:
-        return "IP header cut short", at
+        return "IP header cut short"
     header = 4 * (frame[at] & 15)
     total = _number(frame, at + 2, 2)
     if frame[at] >> 4 != 4 or header < 20 or (total and total < header):
-        return "IP header damaged", at
-    total = _ip_length(total, header, length - at)
+        return "IP header damaged"
     offset = _number(frame, at + 6, 2)
     fragmented = bool(offset & 0x3FFF)  # "more fragments" or an offset
-    packet = Packet(
-        time=time,
-        source=frame[at + 12 : at + 16],
-        destination=frame[at + 16 : at + 20],
-        protocol=frame[at + 9],
-        source_port=0,
-        destination_port=0,
-        wire_length=max(length - outside, 0),
-        ip_length=total,
-        payload_length=total - header,
-        ttl=frame[at + 8],
-        tcp_flags=0,
-        tcp_window=0,
+    return _Header(
+        frame[at + 12 : at + 16],
+        frame[at + 16 : at + 20],
+        frame[at + 9],
+        _ip_length(total, header, length - at),
+        at + header,
+        frame[at + 8],
         identification=_number(frame, at + 4, 2) if fragmented else None,
         later=bool(offset & 0x1FFF),
     )
-    return packet, at + header
 
 
 def _ip_length(said: int, header: int, held: int) -> int:
@@ -301,13 +323,11 @@ def _ip_length(said: int, header: int, held: int) -> int:
     return max(header, min(said or held, held))
 
 
-def _ipv6(
-    frame: bytes, at: int, length: int, outside: int, time: int
-) -> tuple[Packet | Reason, int]:
+def _ipv6(frame: bytes, at: int, length: int) -> _Header | Reason:
     if len(frame) < at + 40:
-        return "IP header cut short", at
+        return "IP header cut short"
     if frame[at] >> 4 != 6:
-        return "IP header damaged", at
+        return "IP header damaged"
     payload = _number(frame, at + 4, 2)
     # no payload behind hop-by-hop options: a jumbogram (RFC 2675)
     said = 0 if payload == 0 and frame[at + 6] == 0 else payload + 40
@@ -318,58 +338,16 @@ def _ipv6(
         if protocol not in (*_EXTENSIONS, _FRAGMENT) or later:
             break
         if len(frame) < start + 8:
-            return "IP header cut short", at
+            return "IP header cut short"
         size = 8 if protocol == _FRAGMENT else 8 + 8 * frame[start + 1]
         if protocol == _FRAGMENT:
             offset = _number(frame, start + 2, 2)
             if offset & 0xFFF9:  # else an atomic fragment (RFC 6946), which is a whole datagram
                 identification, later = _number(frame, start + 4, 4), bool(offset & 0xFFF8)
         protocol, start = frame[start], start + size
-    packet = Packet(
-        time=time,
-        source=frame[at + 8 : at + 24],
-        destination=frame[at + 24 : at + 40],
-        protocol=protocol,
-        source_port=0,
-        destination_port=0,
-        wire_length=max(length - outside, 0),
-        ip_length=total,
-        payload_length=max(0, total - (start - at)),
-        ttl=frame[at + 7],
-        tcp_flags=0,
-        tcp_window=0,
-        identification=identification,
-        later=later,
-    )
-    return packet, start
-
-
-def _transport(frame: bytes, at: int, packet: Packet) -> Packet | Reason:
-    """The packet with its ports, flags and window."""
-    if packet.later or packet.protocol not in (TCP, UDP):
-        return packet
-    if len(frame) < at + 4:
-        return "ports cut short"
-    flags = window = 0
-    header = 8 if packet.protocol == UDP else 20
-    if packet.protocol == TCP and len(frame) >= at + 16:  # flags and window were captured
-        header = max(20, 4 * (frame[at + 12] >> 4))
-        flags, window = frame[at + 13], _number(frame, at + 14, 2)
-    return Packet(
-        packet.time,
-        packet.source,
-        packet.destination,
-        packet.protocol,
-        _number(frame, at, 2),
-        _number(frame, at + 2, 2),
-        packet.wire_length,
-        packet.ip_length,
-        max(0, packet.payload_length - header),
-        packet.ttl,
-        flags,
-        window,
-        packet.identification,
-    )
+    source, destination = frame[at + 8 : at + 24], frame[at + 24 : at + 40]
+    ttl = frame[at + 7]
+    return _Header(source, destination, protocol, total, start, ttl, identification, later)
 
 
 def _number(frame: bytes, at: int, size: int) -> int:
