@@ -192,6 +192,18 @@ struct layer {
     int64_t end;      /* of the bytes that may be its own */
 };
 
+#ifdef __bpf__
+/* Global, so that the verifier forgets what they hold and follows what comes behind once. */
+__attribute__((noinline)) int any_packet(struct packet *p, struct layer *l) {
+    __asm__ volatile("" : : "r"(p), "r"(l) : "memory");
+    return 0;
+}
+#else
+static inline void any_packet(struct packet *p, struct layer *l) {
+    (void)p, (void)l;
+}
+#endif
+
 static inline enum aside parse_ipv4(struct frame f, struct layer *l, struct packet *p) {
     const uint32_t at = l->at;
     const uint8_t *ip = held(f, at, 20);
@@ -404,7 +416,7 @@ static inline int open_gtp(struct frame f, uint32_t *kind, uint32_t *at, int64_t
 static inline int open_tunnel(struct frame f, uint32_t tunnels, struct packet *p, struct layer *l) {
     const uint32_t tunnel = tunnel_of(p) & tunnels;
     int64_t end = (int64_t)l->at + p->ip_length;
-    uint32_t kind = 0, at = any_half(l->behind);
+    uint32_t kind = 0, at = l->behind;
     const uint8_t *bytes;
 
     if (!tunnel || p->fragmented || at > MAX_DEPTH)
@@ -437,7 +449,6 @@ static inline int open_tunnel(struct frame f, uint32_t tunnels, struct packet *p
         if (!open_tags(f, &kind, &at))
             return 0;
     }
-    at = any_half(at);
     if (at > MAX_DEPTH || (kind != 0x0800 && kind != 0x86dd) ||
         end - at < (kind == 0x0800 ? 20 : 40))
         return 0;
@@ -456,13 +467,16 @@ static OUT_OF_LINE void parse_tunnels(const struct frame *frame, uint32_t tunnel
     for (int i = 0; i < MAX_TUNNELS; i++) {
         struct packet inner;
 
+        any_packet(p, l);
         memset(&inner, 0, sizeof inner);
         if (!open_tunnel(f, tunnels, p, l))
-            return;
-        if (parse_ip(f, l, &inner) != PACKET_OK)
-            return;
+            break;
+        any_packet(&inner, l);
+        if (l->at > MAX_DEPTH || parse_ip(f, l, &inner) != PACKET_OK)
+            break;
         *p = inner;
     }
+    any_packet(p, l);
 }
 
 /* Reads a captured frame that had `length` bytes on the wire; see parse_frame. */
