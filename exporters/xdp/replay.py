@@ -18,6 +18,7 @@ from n3ic.errors import N3icError
 from n3ic.exporters.xdp.program import SHORTEST, MeterPrograms
 from n3ic.meter.clock import Clock
 from n3ic.meter.compiled import ASIDE, ENDS
+from n3ic.meter.fuzz_traffic import fuzz_frame
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.model.metering import MeterSpec
@@ -181,7 +182,8 @@ def traffic(spec: MeterSpec, packets: int, seed: int) -> list[Frame]:
     time, out = 0, []
     for _ in range(packets):
         time += r.choice([0, 1, step // 7, step, *([2 * spec.idle_timeout] * (r.random() < 0.01))])
-        frame = bytearray(_frame(r))
+        within = spec.tunnels and r.random() < 0.5
+        frame = bytearray(fuzz_frame(r, spec.tunnels)[0].ljust(SHORTEST) if within else _frame(r))
         length = len(frame)
         if r.random() < 0.05:
             frame[r.randrange(SHORTEST, length)] = r.randrange(256)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from n3ic.model.metering import Tunnel
 
@@ -137,13 +137,12 @@ def parse(
 def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
     """EtherType (or a reason), where it ends, and bytes that were not on the wire."""
     if link == LINK_RAW:
-        version = frame[0] >> 4 if frame else 0
-        return {4: _IPV4, 6: _IPV6}.get(version, 0), 0, 0
+        return _of_version(frame, 0), 0, 0
     if link == LINK_NULL:
         if len(frame) < 5:
             return "link header cut short", 0, 0
         # The family number differs between systems, IP's version does not.
-        return {4: _IPV4, 6: _IPV6}.get(frame[4] >> 4, 0), 4, 4
+        return _of_version(frame, 4), 4, 4
     if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE):
         return _PPPOE if link == LINK_PPPOE else _PPP, 0, 0
     if link == LINK_ETHERNET:
@@ -173,6 +172,11 @@ def _untagged(frame: bytes, at: int) -> tuple[int | Reason, int]:
     return 0, at  # more tags than a meter opens
 
 
+def _of_version(frame: bytes, at: int) -> int:
+    """EtherType of IP by its version; 0 for what is no IP."""
+    return {4: _IPV4, 6: _IPV6}.get(frame[at] >> 4, 0) if len(frame) > at else 0
+
+
 def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int | Reason, int, int]:
     """EtherType behind PPPoE, PPP and MPLS, or a reason; the rest as of :func:`_link`."""
     begins = at == 0  # with PPP or PPPoE, which are the capture's link layer then
@@ -194,20 +198,15 @@ def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int | Reaso
                 return "link header cut short", 0, 0
             at += 4
             if frame[at - 2] & 1:  # the bottom of the stack
-                version = frame[at] >> 4 if len(frame) > at else 0
-                return {4: _IPV4, 6: _IPV6}.get(version, 0), at, outside
+                return _of_version(frame, at), at, outside
         return 0, at, outside
     return kind, at, outside
 
 
 def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int | Reason, int, int]:
-    """EtherType of the packet in a tunnel, its place and end; 0 or a reason if it is not opened.
+    """EtherType of the packet in a tunnel whose header of GRE or UDP is there, its place and end.
 
-    Args:
-        frame: the captured bytes.
-        at: place of the header of GRE or UDP.
-        end: end of the outer packet.
-        tunnel: the kind; None opens nothing.
+    The EtherType is 0 or a reason if the packet is not opened.
     """
     kind: int | Reason = 0
     if tunnel == "gre" and len(frame) >= at + 4:
@@ -236,22 +235,12 @@ def _gtp(frame: bytes, at: int, end: int) -> tuple[int, int, int]:
         size = 4 * frame[start] if following > b"\0" and len(frame) > start else 0
         following = frame[start + size - 1 : start + size] if size else following
         start += size
-    if following != b"\0" or stop > end or len(frame) <= start:
-        return 0, at, end
-    return {4: _IPV4, 6: _IPV6}.get(frame[start] >> 4, 0), start, stop
+    kind = _of_version(frame, start) if following == b"\0" and stop <= end else 0
+    return kind, start, stop
 
 
-class _Header(NamedTuple):
-    """What an IP header says; ``behind`` is where the transport header begins."""
-
-    source: bytes
-    destination: bytes
-    protocol: int
-    total: int
-    behind: int
-    ttl: int
-    identification: int | None
-    later: bool
+# Addresses, protocol, length, place of the transport header, TTL, identification, later fragment.
+_Header = tuple[bytes, bytes, int, int, int, int, int | None, bool]
 
 
 def _ip(
@@ -263,33 +252,20 @@ def _ip(
     ip = _ipv4(frame, at, length) if kind == _IPV4 else _ipv6(frame, at, length)
     if isinstance(ip, str):
         return ip, at
-    start, behind = ip.behind, 0
-    source_port = destination_port = flags = window = 0
-    if ip.protocol in (TCP, UDP) and not ip.later:
+    source, destination, protocol, total, start, ttl, identification, later = ip
+    ports = 0, 0
+    header = flags = window = 0
+    if protocol in (TCP, UDP) and not later:
         if len(frame) < start + 4:
             return "ports cut short", at
-        source_port, destination_port = _number(frame, start, 2), _number(frame, start + 2, 2)
-        behind = 8 if ip.protocol == UDP else 20
-        if ip.protocol == TCP and len(frame) >= start + 16:  # flags and window were captured
-            behind = max(20, 4 * (frame[start + 12] >> 4))
+        ports = _number(frame, start, 2), _number(frame, start + 2, 2)
+        header = 8 if protocol == UDP else 20
+        if protocol == TCP and len(frame) >= start + 16:  # flags and window were captured
+            header = max(20, 4 * (frame[start + 12] >> 4))
             flags, window = frame[start + 13], _number(frame, start + 14, 2)
-    packet = Packet(
-        time,
-        ip.source,
-        ip.destination,
-        ip.protocol,
-        source_port,
-        destination_port,
-        wire_length=max(length - outside, 0),
-        ip_length=ip.total,
-        payload_length=max(0, ip.total - (start - at) - behind),
-        ttl=ip.ttl,
-        tcp_flags=flags,
-        tcp_window=window,
-        identification=ip.identification,
-        later=ip.later,
-    )
-    return packet, start
+    lengths = max(length - outside, 0), total, max(0, total - (start - at) - header)
+    said = ttl, flags, window, identification, later
+    return Packet(time, source, destination, protocol, *ports, *lengths, *said), start
 
 
 def _ipv4(frame: bytes, at: int, length: int) -> _Header | Reason:
@@ -301,16 +277,11 @@ def _ipv4(frame: bytes, at: int, length: int) -> _Header | Reason:
         return "IP header damaged"
     offset = _number(frame, at + 6, 2)
     fragmented = bool(offset & 0x3FFF)  # "more fragments" or an offset
-    return _Header(
-        frame[at + 12 : at + 16],
-        frame[at + 16 : at + 20],
-        frame[at + 9],
-        _ip_length(total, header, length - at),
-        at + header,
-        frame[at + 8],
-        identification=_number(frame, at + 4, 2) if fragmented else None,
-        later=bool(offset & 0x1FFF),
-    )
+    identification = _number(frame, at + 4, 2) if fragmented else None
+    source, destination = frame[at + 12 : at + 16], frame[at + 16 : at + 20]
+    protocol, ttl, later = frame[at + 9], frame[at + 8], bool(offset & 0x1FFF)
+    total = _ip_length(total, header, length - at)
+    return source, destination, protocol, total, at + header, ttl, identification, later
 
 
 def _ip_length(said: int, header: int, held: int) -> int:
@@ -347,7 +318,7 @@ def _ipv6(frame: bytes, at: int, length: int) -> _Header | Reason:
         protocol, start = frame[start], start + size
     source, destination = frame[at + 8 : at + 24], frame[at + 24 : at + 40]
     ttl = frame[at + 7]
-    return _Header(source, destination, protocol, total, start, ttl, identification, later)
+    return source, destination, protocol, total, start, ttl, identification, later
 
 
 def _number(frame: bytes, at: int, size: int) -> int:

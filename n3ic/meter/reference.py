@@ -33,13 +33,8 @@ class FlowKey:
     @property
     def reverse(self) -> FlowKey:
         """The same flow, seen from its other end."""
-        return FlowKey(
-            self.destination,
-            self.source,
-            self.protocol,
-            self.destination_port,
-            self.source_port,
-        )
+        ports = self.destination_port, self.source_port
+        return FlowKey(self.destination, self.source, self.protocol, *ports)
 
 
 @dataclass(frozen=True)
@@ -177,13 +172,8 @@ class ReferenceMeter:
             return FlowKey(packet.source)
         if self.spec.key == "host-pair":
             return FlowKey(packet.source, packet.destination)
-        return FlowKey(
-            packet.source,
-            packet.destination,
-            packet.protocol,
-            packet.source_port,
-            packet.destination_port,
-        )
+        ports = packet.source_port, packet.destination_port
+        return FlowKey(packet.source, packet.destination, packet.protocol, *ports)
 
     def _find(self, key: FlowKey) -> tuple[_Flow | None, bool]:
         """The flow of a key, and whether the packet goes in its forward direction."""
