@@ -38,6 +38,7 @@ from n3ic.util.parallel import parallel_map
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_COUNTS = ("packets", "late", "evicted", *STAMPS, "tunnelled")  # of a meter, in its own words
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
@@ -339,9 +340,10 @@ def _extracted(
 ) -> TableExtraction:
     for line in damaged:
         warnings.warn(line, N3icWarning, stacklevel=3)
+    counts = {name: counters[name] for name in _COUNTS}
     return TableExtraction(
         flows,
-        *(counters[name] for name in ("packets", "late", "evicted", *STAMPS, "tunnelled")),
+        **counts,
         aside={reason: counters[reason] for reason in ASIDE if counters[reason]},
         labels=dict(outcomes),
         captures=captures,

@@ -123,8 +123,8 @@ def parse(
         kind, at, end = _inner(
             frame, behind, end, packet.tunnel if packet.tunnel in tunnels else None
         )
-        header = {_IPV4: 20, _IPV6: 40}.get(kind)
-        if header is None or at > _MAX_DEPTH or end < at + header:
+        header = 20 if kind == _IPV4 else 40
+        if kind not in (_IPV4, _IPV6) or at > _MAX_DEPTH or end < at + header:
             break
         outside += at - start  # the tunnel's headers do not count
         inner, behind = _ip(kind, frame, at, end, outside, time)
@@ -264,8 +264,11 @@ def _ip(
             header = max(20, 4 * (frame[start + 12] >> 4))
             flags, window = frame[start + 13], _number(frame, start + 14, 2)
     lengths = max(length - outside, 0), total, max(0, total - (start - at) - header)
-    said = ttl, flags, window, identification, later
-    return Packet(time, source, destination, protocol, *ports, *lengths, *said), start
+    packet = Packet(
+        time, source, destination, protocol, *ports, *lengths, ttl, flags, window,
+        identification, later,
+    )  # fmt: skip
+    return packet, start
 
 
 def _ipv4(frame: bytes, at: int, length: int) -> _Header | Reason:
