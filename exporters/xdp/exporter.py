@@ -188,7 +188,9 @@ class XdpExporter(Exporter):
             return None
         place, table = directory / "meter", table_of(options)
         try:
-            with _metering(place, model, table, room_for(capture, table)) as programs:
+            with _metering(
+                place, model, table, room_for(capture, table, model.meter.tunnels)
+            ) as programs:
                 events, counters = replay_capture(programs, capture)
         except VerifierError as error:
             raise VerifyError(str(error)) from error

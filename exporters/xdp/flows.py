@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +18,14 @@ from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.rows import address_text
 from n3ic.model.bits import Words, unpack
-from n3ic.model.metering import MeterSpec
+from n3ic.model.metering import MeterSpec, Tunnel
 from n3ic.model.network import BinaryModel
 
 _LEAST = 4096  # flows: LRU maps evict per CPU, and small ones long before they are full
 _SPARE = {"lru": 4, "buckets": 16}  # spare entries per flow, so that no bucket ever overflows
 
 
-def room_for(capture: Path, table: Table) -> int:
+def room_for(capture: Path, table: Table, tunnels: Collection[Tunnel]) -> int:
     """Table size, in flows, that evicts no flow of a capture.
 
     Raises:
@@ -34,7 +34,7 @@ def room_for(capture: Path, table: Table) -> int:
     keys = set()
     with Capture(capture) as opened:
         for frame, length, _ in opened.packets():
-            packet = parse(LINK_ETHERNET, frame, length, 0)
+            packet = parse(LINK_ETHERNET, frame, length, 0, tunnels)
             if not isinstance(packet, str):
                 ends = packet.source, packet.destination
                 ports = packet.source_port, packet.destination_port

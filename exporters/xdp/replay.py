@@ -18,6 +18,7 @@ from n3ic.errors import N3icError
 from n3ic.exporters.xdp.program import SHORTEST, MeterPrograms
 from n3ic.meter.clock import Clock
 from n3ic.meter.compiled import ASIDE, ENDS
+from n3ic.meter.fuzz_traffic import fuzz_frame
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.model.metering import MeterSpec
@@ -102,7 +103,7 @@ def difference(
 ) -> str:
     """Describe where flows or verdicts differ from reference meter and model; empty if nowhere."""
     meter = ReferenceMeter(spec)
-    wanted = list(meter.run(parse(LINK_ETHERNET, *frame) for frame in frames))
+    wanted = list(meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames))
     for i, (got, record) in enumerate(zip(events, wanted, strict=False)):
         found, want = _told(spec, got), _record(record)
         for name, value in want.items():
@@ -131,7 +132,7 @@ def difference(
 def counter_difference(spec: MeterSpec, frames: Sequence[Frame], counters: dict[str, int]) -> str:
     """Describe where counters differ from the reference meter's; empty if nowhere."""
     meter = ReferenceMeter(spec)
-    for _ in meter.run(parse(LINK_ETHERNET, *frame) for frame in frames):
+    for _ in meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames):
         pass
     wanted = {reason: meter.aside[reason] for reason in ASIDE}
     wanted |= {"packets": len(frames), "late": meter.late}
@@ -181,7 +182,8 @@ def traffic(spec: MeterSpec, packets: int, seed: int) -> list[Frame]:
     time, out = 0, []
     for _ in range(packets):
         time += r.choice([0, 1, step // 7, step, *([2 * spec.idle_timeout] * (r.random() < 0.01))])
-        frame = bytearray(_frame(r))
+        within = spec.tunnels and r.random() < 0.5
+        frame = bytearray(fuzz_frame(r, spec.tunnels)[0].ljust(SHORTEST) if within else _frame(r))
         length = len(frame)
         if r.random() < 0.05:
             frame[r.randrange(SHORTEST, length)] = r.randrange(256)

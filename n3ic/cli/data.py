@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -18,6 +18,7 @@ from n3ic.options import Option, OptionValue
 if TYPE_CHECKING:
     from n3ic.data.column_profile import ColumnProfile
     from n3ic.data.user_table import UserTable
+    from n3ic.model.metering import Tunnel
 
 LabelsFormat = Annotated[
     Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
@@ -28,6 +29,9 @@ IdleTimeout = Annotated[
 ]
 CacheFlows = Annotated[
     int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
+]
+Tunnels = Annotated[
+    str, typer.Option(help="Tunnels whose inner packets are metered: gre, vxlan, gtp, or several.")
 ]
 MeterJobs = Annotated[
     int | None, typer.Option(help="Captures metered at once; default: one per core.", min=1)
@@ -258,6 +262,7 @@ def extract(
     ] = 0.0,
     idle_timeout: IdleTimeout = 60.0,
     cache_flows: CacheFlows = 1 << 16,
+    tunnels: Tunnels = "",
     labels: Annotated[Path | None, typer.Option(help="Labels to join by key and time.")] = None,
     labels_format: LabelsFormat = "table",
     label_column: LabelColumn = "",
@@ -282,6 +287,7 @@ def extract(
     An interrupted run resumes when the same command is run again.
     """
     from dataclasses import asdict
+    from dataclasses import replace as fields_replaced
 
     from n3ic.data.table_meter import meter_file
     from n3ic.meter.checkpoints import checkpoint_folder
@@ -307,6 +313,8 @@ def extract(
         )
     else:
         spec = read_spec(meter)
+    if tunnels:
+        spec = fields_replaced(spec, tunnels=tunnels_of(tunnels))
     said = read_labels(labels, labels_format, label_column) if labels else None
     with progress_bar("metering captures") as reach:
 
@@ -338,7 +346,8 @@ def extract(
         print_result(f"metered before: {found.kept:,} of {found.captures:,} captures")
     if found.damaged:
         print_result(f"damaged: {len(found.damaged):,} of {found.captures:,} captures")
-    for line in left_out({**found.aside, "late": found.late, "evicted": found.evicted}):
+    left = {"late": found.late, "evicted": found.evicted, "tunnelled": found.tunnelled}
+    for line in left_out({**found.aside, **left}):
         print_result(line)
     if said is not None:
         counts = (f"{n:,} {outcome}" for outcome, n in sorted(found.labels.items()))
@@ -357,6 +366,22 @@ def packets_of(text: str) -> tuple[int, ...]:
             raise UsageError(f"--packets: numbers from 1 and 'end' expected, got {part!r}")
         out.append(0 if part == "end" else int(part))
     return tuple(out)
+
+
+def tunnels_of(text: str) -> tuple[Tunnel, ...]:
+    """Tunnels from what was typed, in the order of a specification.
+
+    Raises:
+        UsageError: a part is no known tunnel.
+    """
+    from n3ic.model import metering
+
+    known: tuple[Tunnel, ...] = get_args(metering.Tunnel)
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    for part in given:
+        if part not in known:
+            raise UsageError(f"--tunnels: some of {', '.join(known)} expected, got {part!r}")
+    return tuple(tunnel for tunnel in known if tunnel in given)
 
 
 def _decided_at(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -24,7 +24,7 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import CompiledMeter, Frames
 from n3ic.meter.packet import parse
 from n3ic.meter.records import meter_capture
-from n3ic.meter.reference import ReferenceMeter
+from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeterSpec
 
@@ -165,8 +165,7 @@ def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
     with CompiledMeter(spec, link) as meter:
         meter.count_frames(frames)
         got = meter.finish()["features"].tolist()
-    flows = ReferenceMeter(spec).run(parse(link, *frame) for frame in frames.each())
-    if got != [list(flow.features.values()) for flow in flows]:
+    if got != [list(f.features.values()) for f in _reference_flows(spec, link, frames)]:
         raise N3icError("the compiled meter differs from the reference meter")
 
 
@@ -198,7 +197,11 @@ def _drain(file: Path, spec: MeterSpec) -> int:
 
 
 def _follow(spec: MeterSpec, link: int, frames: Frames) -> int:
-    return sum(1 for _ in ReferenceMeter(spec).run(parse(link, *f) for f in frames.each()))
+    return sum(1 for _ in _reference_flows(spec, link, frames))
+
+
+def _reference_flows(spec: MeterSpec, link: int, frames: Frames) -> Iterator[FlowRecord]:
+    return ReferenceMeter(spec).run(parse(link, *f, spec.tunnels) for f in frames.each())
 
 
 def _nfstream(file: Path) -> int:

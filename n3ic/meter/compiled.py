@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,7 @@ from n3ic.meter.source import meter_source
 from n3ic.model.metering import MeterSpec
 from n3ic.util.cache import Cache
 
-ENDS: tuple[End, ...] = (
-    "packets",
-    "after",
-    "fin",
-    "rst",
-    "idle",
-    "active",
-    "evicted",
-    "capture",
-)
+ENDS: tuple[End, ...] = get_args(End)
 ASIDE = (*REASONS, "flow cache full")
 STAMPS = ("back", "ahead", "steps")  # of Clock
 # A flow's key as the C has it; addresses lie in the first `address_bytes`.
@@ -243,9 +234,10 @@ class CompiledMeter:
     def counters(self) -> dict[str, int]:
         """Counts of packets: all, late, put aside by reason, with time stamps of :data:`STAMPS`.
 
-        The counts of evicted flows and of failed allocations are among them.
+        The counts of evicted flows, of failed allocations and of packets of tunnels that the
+        specification does not open are among them.
         """
-        names = ("packets", "late", "evicted", "memory", *STAMPS, *ASIDE)
+        names = ("packets", "late", "evicted", "memory", *STAMPS, "tunnelled", *ASIDE)
         out = np.zeros(len(names), dtype=np.uint64)
         self.library.meter_counters(self._meter, out)
         return dict(zip(names, out.tolist(), strict=True))

@@ -38,6 +38,7 @@ from n3ic.util.parallel import parallel_map
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_COUNTS = ("packets", "late", "evicted", *STAMPS, "tunnelled")  # of a meter, in its own words
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
@@ -53,6 +54,7 @@ class TableExtraction:
         back: packets with an earlier time stamp than a packet before them.
         ahead: packets stamped more than an hour ahead; see :class:`~n3ic.meter.clock.Clock`.
         steps: times that the clock was set back.
+        tunnelled: packets of GRE, VXLAN and GTP tunnels that the specification does not open.
         aside: packets that belong to no flow, by reason.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
         captures: number of captures named.
@@ -67,6 +69,7 @@ class TableExtraction:
     back: int = 0
     ahead: int = 0
     steps: int = 0
+    tunnelled: int = 0
     aside: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     captures: int = 1
@@ -184,8 +187,8 @@ def extract(
         N3icError: the file cannot be written, or the scheduler cannot be reached.
 
     Warns:
-        N3icWarning: a capture ends early, or is left out because it cannot be read, or time
-            stamps go back or jump.
+        N3icWarning: a capture ends early, or is left out because it cannot be read, time stamps
+            go back or jump, or most packets are in tunnels that are not opened.
     """
     sources = find_captures(captures)
     clash = set(KEY_COLUMNS) & set(spec.feature_names)
@@ -214,7 +217,7 @@ def extract(
             yield with_labels(table, labels, sources[number].name, outcomes)
 
     write_rows(tables(), out, spec)
-    _warn_of_stamps(counters, sources[0].name)
+    _warn(counters, sources[0].name)
     return _extracted(flows, counters, outcomes, len(sources), damaged)
 
 
@@ -250,7 +253,7 @@ def _extract_parts(
     flows = write_rows(tables, out, spec)
     for file, source in wanted.items():
         if file in found.parts:
-            _warn_of_stamps(found.parts[file].counters, source.name)
+            _warn(found.parts[file].counters, source.name)
     damaged = [found.left_out.get(f) or found.parts[f].damage for f in wanted]
     return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], found.kept)
 
@@ -319,8 +322,11 @@ def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
     return ""
 
 
-def _warn_of_stamps(counters: Mapping[str, int], name: str) -> None:
-    for line in left_out({stamp: counters[stamp] for stamp in STAMPS}):
+def _warn(counters: Mapping[str, int], name: str) -> None:
+    said = {stamp: counters[stamp] for stamp in STAMPS}
+    if 2 * counters["tunnelled"] > counters["packets"]:
+        said["tunnelled"] = counters["tunnelled"]
+    for line in left_out(said):
         warnings.warn(f"{name}: {line}", N3icWarning, stacklevel=4)
 
 
@@ -334,14 +340,10 @@ def _extracted(
 ) -> TableExtraction:
     for line in damaged:
         warnings.warn(line, N3icWarning, stacklevel=3)
+    counts = {name: counters[name] for name in _COUNTS}
     return TableExtraction(
         flows,
-        counters["packets"],
-        counters["late"],
-        counters["evicted"],
-        counters["back"],
-        counters["ahead"],
-        counters["steps"],
+        **counts,
         aside={reason: counters[reason] for reason in ASIDE if counters[reason]},
         labels=dict(outcomes),
         captures=captures,

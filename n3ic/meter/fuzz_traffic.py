@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 
 from n3ic.meter.clock import FAR_NS
-from n3ic.meter.packet import LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
-from n3ic.model.metering import MeterSpec
+from n3ic.meter.packet import GRE, LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
+from n3ic.model.metering import MeterSpec, Tunnel
 
 Frame = tuple[bytes, int, int]
 """Captured bytes, length on the wire, time in units of the specification."""
@@ -46,18 +46,18 @@ def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapt
         packets: number of packets of each capture.
     """
     r = Random(seed)  # noqa: S311 - traffic, no secret
-    frames = tuple(fuzz_frames(r, packets, *_steps(spec)))
+    frames = tuple(fuzz_frames(r, packets, *_steps(spec), spec.tunnels))
     yield FuzzCapture(
         "ethernet.pcap", pcap(LINK_ETHERNET, frames, spec.tick_ns, "<"), LINK_ETHERNET, frames
     )
     raw = tuple(
         (frame[_ETHERNET_HEADER:], max(0, length - _ETHERNET_HEADER), time)
-        for frame, length, time in fuzz_frames(r, packets, *_steps(spec))
+        for frame, length, time in fuzz_frames(r, packets, *_steps(spec), spec.tunnels)
     )
     yield FuzzCapture("raw.pcapng", pcapng(LINK_RAW, raw, spec.tick_ns, ">"), LINK_RAW, raw)
     cooked = tuple(
         (bytes(2) + frame, length + 2, time)
-        for frame, length, time in fuzz_frames(r, packets, *_steps(spec))
+        for frame, length, time in fuzz_frames(r, packets, *_steps(spec), spec.tunnels)
     )
     cut = pcap(LINK_COOKED, cooked, spec.tick_ns, ">")[:-1]
     yield FuzzCapture("cut.pcap", cut, LINK_COOKED, cooked[:-1])
@@ -77,25 +77,38 @@ def _steps(spec: MeterSpec) -> tuple[list[int], list[int]]:
 
 
 def fuzz_frames(
-    r: Random, count: int, steps: Sequence[int], wrong: Sequence[int] = (0,)
+    r: Random,
+    count: int,
+    steps: Sequence[int],
+    wrong: Sequence[int] = (0,),
+    tunnels: Sequence[Tunnel] = (),
 ) -> Iterator[Frame]:
     """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time.
 
-    One stamp in 32 is ``wrong`` by one of these numbers.
+    One stamp in 32 is ``wrong`` by one of these numbers. Packets lie in up to three ``tunnels``.
     """
     time = 0
     for _ in range(count):
         time = max(0, time + r.choice(steps))
-        yield *fuzz_frame(r), max(0, time + (r.choice(wrong) if r.random() < 1 / 32 else 0))
+        yield (
+            *fuzz_frame(r, tunnels),
+            max(0, time + (r.choice(wrong) if r.random() < 1 / 32 else 0)),
+        )
 
 
-def fuzz_frame(r: Random) -> tuple[bytes, int]:
+def fuzz_frame(r: Random, tunnels: Sequence[Tunnel] = ()) -> tuple[bytes, int]:
     """Captured bytes and wire length of an Ethernet frame, which may be truncated or damaged."""
     protocol = r.choice([TCP, TCP, TCP, UDP, UDP, 1, 50])
     make, kind = (_ipv6, _IPV6) if r.random() < 0.3 else (_ipv4, _IPV4)
     tags = r.choice([b""] * 6 + [_VLAN, _QINQ, _VLAN * 3])
     link = bytes(12) + tags + (kind if r.random() < 0.85 else _wrapped(r, kind))
-    frame = link + make(r, protocol, _transport(r, protocol))
+    packet = make(r, protocol, _transport(r, protocol))
+    frame = link + packet
+    for _ in range(r.choice([0, 1, 1, 1, 2, 3]) if tunnels else 0):
+        protocol, header = _tunnel(r, r.choice(tunnels), kind, packet, frame)
+        make, kind = (_ipv6, _IPV6) if r.random() < 0.3 else (_ipv4, _IPV4)
+        packet = make(r, protocol, header)
+        frame = bytes(12) + kind + packet
     length = r.choice([len(frame)] * 20 + [1, 2**32 - 3])  # a capture may lie about it
     if r.random() < 0.1:
         frame = frame[: r.randint(0, len(frame))]
@@ -118,6 +131,24 @@ def _wrapped(r: Random, kind: bytes) -> bytes:
         [b"\0" + number, number, b"\xff\3\0" + number, b"\2\x81" + labels, b"\xc0\x21"]
     )
     return b"\x88\x64" + session + inner
+
+
+def _tunnel(
+    r: Random, tunnel: Tunnel, kind: bytes, packet: bytes, frame: bytes
+) -> tuple[int, bytes]:
+    """Number of the outer protocol, and what is behind the outer IP header."""
+    if tunnel == "gre":
+        flags = r.choice([0, 0x2000, 0xB000, 0x8000, 0x1000, 0x4000, 0x2001])
+        options = bytes(4 * (flags & 0xB000).bit_count())
+        kind, inner = r.choice([(kind, packet), (b"\x65\x58", frame)])
+        return GRE, struct.pack(">H", flags) + kind + options + inner
+    if tunnel == "vxlan":
+        return UDP, struct.pack(">4HB7x", 9, 4789, 0, 0, r.choice([8, 8, 0x88, 0])) + frame
+    flags, said = r.choice([0x30] * 4 + [0x32, 0x34, 0x37, 0x50, 0x20]), r.choice([255] * 8 + [1])
+    extensions = b"\x85\1\0\0" * (r.randint(0, 5) if flags & 4 else 0)  # each names the next
+    options = bytes(3) + extensions + b"\0" if flags & 7 else b""
+    length = r.choice([len(options + packet)] * 6 + [0, 65535])
+    return UDP, struct.pack(">4HBBHI", 9, 2152, 0, 0, flags, said, length, 7) + options + packet
 
 
 def _transport(r: Random, protocol: int) -> bytes:

@@ -8,7 +8,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Literal
 
@@ -226,15 +226,10 @@ def _zeek_lines(text: Iterator[str]) -> tuple[Iterator[str], int]:
         if line.startswith("#fields"):
             header = line.split("\t", 1)[1]
             rows = (row for row in text if not row.startswith("#"))
-            return _after(header, rows), number
+            return chain([header], rows), number
         if not line.startswith("#"):
             break
     return iter(()), 1
-
-
-def _after(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _times(row: Mapping[str, str | None], form: Format) -> tuple[int, int]:

@@ -2,16 +2,19 @@
 """Parse frames to packets as a meter sees them, or give the reason to ignore them.
 
 Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), PPP, PPPoE and MPLS before IPv4
-and IPv6, TCP, UDP and ICMP. Tunnels are not opened. Frames are not trusted: every length is checked
-before it is used.
+and IPv6, TCP, UDP and ICMP. GRE, VXLAN and GTP tunnels are opened on request. Frames are not
+trusted: every length is checked before it is used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-TCP, UDP = 6, 17
+from n3ic.model.metering import Tunnel
+
+TCP, UDP, GRE = 6, 17, 47
 FIN, SYN, RST, PUSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
 Reason = Literal[
@@ -23,15 +26,7 @@ Reason = Literal[
     "ports cut short",
     "fragment without its first",
 ]
-REASONS: tuple[Reason, ...] = (
-    "link type not known",
-    "link header cut short",
-    "not IP",
-    "IP header cut short",
-    "IP header damaged",
-    "ports cut short",
-    "fragment without its first",
-)
+REASONS: tuple[Reason, ...] = get_args(Reason)
 
 LINK_EACH = 1 << 30  # none of pcap's: each frame begins with the number of its own, 4 bytes
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
@@ -46,6 +41,11 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 _EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
 _MAX_EXTENSIONS = 8
+_TUNNEL_PORTS: dict[int, Tunnel] = {4789: "vxlan", 2152: "gtp"}  # of UDP
+_BRIDGED = 0x6558  # GRE's number of Ethernet frames
+_MAX_TUNNELS = 2  # one in the other
+_MAX_GTP_EXTENSIONS = 4
+_MAX_DEPTH = 1024  # at which an inner packet may begin in its frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,17 @@ class Packet:
     identification: int | None = None
     later: bool = False
 
+    @property
+    def tunnel(self) -> Tunnel | None:
+        """The tunnel that it belongs to by its protocol and port."""
+        if self.protocol == UDP:
+            return _TUNNEL_PORTS.get(self.destination_port)
+        return "gre" if self.protocol == GRE else None
 
-def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
+
+def parse(
+    link: int, frame: bytes, length: int, time: int, tunnels: Collection[Tunnel] = ()
+) -> Packet | Reason:
     """Read a captured frame.
 
     Args:
@@ -94,6 +103,7 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
         frame: the captured bytes, which may be fewer than the frame had.
         length: bytes of the frame on the wire.
         time: time in the units of the specification.
+        tunnels: tunnels to open. A packet that cannot be opened is the tunnel's own.
 
     Returns:
         The packet, or the reason why it is ignored.
@@ -105,23 +115,34 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
         kind, start, outside = _opened(frame, kind, start, outside)
     if isinstance(kind, str):
         return kind
-    if kind == _IPV4:
-        return _ipv4(frame, start, length, outside, time)
-    if kind == _IPV6:
-        return _ipv6(frame, start, length, outside, time)
-    return "not IP"
+    packet, behind = _ip(kind, frame, start, length, outside, time)
+    for _ in range(_MAX_TUNNELS if tunnels else 0):
+        if isinstance(packet, str) or packet.identification is not None:
+            break
+        end = start + packet.ip_length
+        kind, at, end = _inner(
+            frame, behind, end, packet.tunnel if packet.tunnel in tunnels else None
+        )
+        header = 20 if kind == _IPV4 else 40
+        if kind not in (_IPV4, _IPV6) or at > _MAX_DEPTH or end < at + header:
+            break
+        outside += at - start  # the tunnel's headers do not count
+        inner, behind = _ip(kind, frame, at, end, outside, time)
+        if isinstance(inner, str):
+            break
+        packet, start = inner, at
+    return packet
 
 
 def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
     """EtherType (or a reason), where it ends, and bytes that were not on the wire."""
     if link == LINK_RAW:
-        version = frame[0] >> 4 if frame else 0
-        return {4: _IPV4, 6: _IPV6}.get(version, 0), 0, 0
+        return _of_version(frame, 0), 0, 0
     if link == LINK_NULL:
         if len(frame) < 5:
             return "link header cut short", 0, 0
         # The family number differs between systems, IP's version does not.
-        return {4: _IPV4, 6: _IPV6}.get(frame[4] >> 4, 0), 4, 4
+        return _of_version(frame, 4), 4, 4
     if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE):
         return _PPPOE if link == LINK_PPPOE else _PPP, 0, 0
     if link == LINK_ETHERNET:
@@ -136,14 +157,24 @@ def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
         return _number(frame, 0, 2), 20, 20
     else:
         return "link type not known", 0, 0
+    return *_untagged(frame, at), outside
+
+
+def _untagged(frame: bytes, at: int) -> tuple[int | Reason, int]:
+    """EtherType behind VLAN tags, or a reason, and where it ends."""
     for _ in range(_MAX_TAGS + 1):
         if len(frame) < at + 2:
-            return "link header cut short", 0, 0
+            return "link header cut short", 0
         kind = _number(frame, at, 2)
         if kind not in _VLAN:
-            return kind, at + 2, outside
+            return kind, at + 2
         at += 4
-    return 0, at, outside  # more tags than a meter opens
+    return 0, at  # more tags than a meter opens
+
+
+def _of_version(frame: bytes, at: int) -> int:
+    """EtherType of IP by its version; 0 for what is no IP."""
+    return {4: _IPV4, 6: _IPV6}.get(frame[at] >> 4, 0) if len(frame) > at else 0
 
 
 def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int | Reason, int, int]:
@@ -167,42 +198,93 @@ def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int | Reaso
                 return "link header cut short", 0, 0
             at += 4
             if frame[at - 2] & 1:  # the bottom of the stack
-                version = frame[at] >> 4 if len(frame) > at else 0
-                return {4: _IPV4, 6: _IPV6}.get(version, 0), at, outside
+                return _of_version(frame, at), at, outside
         return 0, at, outside
     return kind, at, outside
 
 
-def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet | Reason:
+def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int | Reason, int, int]:
+    """EtherType of the packet in a tunnel whose header of GRE or UDP is there, its place and end.
+
+    The EtherType is 0 or a reason if the packet is not opened.
+    """
+    kind: int | Reason = 0
+    if tunnel == "gre" and len(frame) >= at + 4:
+        flags = _number(frame, at, 2)
+        # version 0 (RFC 2784) without routing; checksum, key and sequence number may be there
+        kind = 0 if flags & 0x4C07 else _number(frame, at + 2, 2)
+        at += 4 + 4 * (flags & 0xB000).bit_count()
+    elif tunnel == "vxlan" and len(frame) >= at + 16:
+        kind, at = _BRIDGED if frame[at + 8] & 8 else 0, at + 16  # with an identifier
+    elif tunnel == "gtp":
+        kind, at, end = _gtp(frame, at + 8, end)
+    if kind == _BRIDGED:
+        kind, at = _untagged(frame, at + 12)
+    return kind, at, end
+
+
+def _gtp(frame: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """The same of a user packet in GTP version 1 (3GPP TS 29.281)."""
+    if len(frame) < at + 8 or frame[at] >> 4 != 3 or frame[at + 1] != 255:
+        return 0, at, end
+    stop = at + 8 + _number(frame, at + 2, 2)
+    # sequence number, number of the N-PDU and next extension: all are there if any is
+    start = at + (12 if frame[at] & 7 else 8)
+    following = frame[at + 11 : at + 12] if frame[at] & 4 else b"\0"
+    for _ in range(_MAX_GTP_EXTENSIONS):
+        size = 4 * frame[start] if following > b"\0" and len(frame) > start else 0
+        following = frame[start + size - 1 : start + size] if size else following
+        start += size
+    kind = _of_version(frame, start) if following == b"\0" and stop <= end else 0
+    return kind, start, stop
+
+
+# Addresses, protocol, length, place of the transport header, TTL, identification, later fragment.
+_Header = tuple[bytes, bytes, int, int, int, int, int | None, bool]
+
+
+def _ip(
+    kind: int | Reason, frame: bytes, at: int, length: int, outside: int, time: int
+) -> tuple[Packet | Reason, int]:
+    """An IP packet of an EtherType, or a reason, and where its transport header begins."""
+    if kind not in (_IPV4, _IPV6):
+        return "not IP", at
+    ip = _ipv4(frame, at, length) if kind == _IPV4 else _ipv6(frame, at, length)
+    if isinstance(ip, str):
+        return ip, at
+    source, destination, protocol, total, start, ttl, identification, later = ip
+    ports = 0, 0
+    header = flags = window = 0
+    if protocol in (TCP, UDP) and not later:
+        if len(frame) < start + 4:
+            return "ports cut short", at
+        ports = _number(frame, start, 2), _number(frame, start + 2, 2)
+        header = 8 if protocol == UDP else 20
+        if protocol == TCP and len(frame) >= start + 16:  # flags and window were captured
+            header = max(20, 4 * (frame[start + 12] >> 4))
+            flags, window = frame[start + 13], _number(frame, start + 14, 2)
+    lengths = max(length - outside, 0), total, max(0, total - (start - at) - header)
+    packet = Packet(
+        time, source, destination, protocol, *ports, *lengths, ttl, flags, window,
+        identification, later,
+    )  # fmt: skip
+    return packet, start
+
+
+def _ipv4(frame: bytes, at: int, length: int) -> _Header | Reason:
     if len(frame) < at + 20:
         return "IP header cut short"
     header = 4 * (frame[at] & 15)
     total = _number(frame, at + 2, 2)
     if frame[at] >> 4 != 4 or header < 20 or (total and total < header):
         return "IP header damaged"
-    total = _ip_length(total, header, length - at)
     offset = _number(frame, at + 6, 2)
     fragmented = bool(offset & 0x3FFF)  # "more fragments" or an offset
-    return _transport(
-        frame,
-        at + header,
-        Packet(
-            time=time,
-            source=frame[at + 12 : at + 16],
-            destination=frame[at + 16 : at + 20],
-            protocol=frame[at + 9],
-            source_port=0,
-            destination_port=0,
-            wire_length=max(length - outside, 0),
-            ip_length=total,
-            payload_length=total - header,
-            ttl=frame[at + 8],
-            tcp_flags=0,
-            tcp_window=0,
-            identification=_number(frame, at + 4, 2) if fragmented else None,
-            later=bool(offset & 0x1FFF),
-        ),
-    )
+    identification = _number(frame, at + 4, 2) if fragmented else None
+    source, destination = frame[at + 12 : at + 16], frame[at + 16 : at + 20]
+    protocol, ttl, later = frame[at + 9], frame[at + 8], bool(offset & 0x1FFF)
+    total = _ip_length(total, header, length - at)
+    return source, destination, protocol, total, at + header, ttl, identification, later
 
 
 def _ip_length(said: int, header: int, held: int) -> int:
@@ -215,7 +297,7 @@ def _ip_length(said: int, header: int, held: int) -> int:
     return max(header, min(said or held, held))
 
 
-def _ipv6(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet | Reason:
+def _ipv6(frame: bytes, at: int, length: int) -> _Header | Reason:
     if len(frame) < at + 40:
         return "IP header cut short"
     if frame[at] >> 4 != 6:
@@ -237,54 +319,9 @@ def _ipv6(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet
             if offset & 0xFFF9:  # else an atomic fragment (RFC 6946), which is a whole datagram
                 identification, later = _number(frame, start + 4, 4), bool(offset & 0xFFF8)
         protocol, start = frame[start], start + size
-    return _transport(
-        frame,
-        start,
-        Packet(
-            time=time,
-            source=frame[at + 8 : at + 24],
-            destination=frame[at + 24 : at + 40],
-            protocol=protocol,
-            source_port=0,
-            destination_port=0,
-            wire_length=max(length - outside, 0),
-            ip_length=total,
-            payload_length=max(0, total - (start - at)),
-            ttl=frame[at + 7],
-            tcp_flags=0,
-            tcp_window=0,
-            identification=identification,
-            later=later,
-        ),
-    )
-
-
-def _transport(frame: bytes, at: int, packet: Packet) -> Packet | Reason:
-    """The packet with its ports, flags and window."""
-    if packet.later or packet.protocol not in (TCP, UDP):
-        return packet
-    if len(frame) < at + 4:
-        return "ports cut short"
-    flags = window = 0
-    header = 8 if packet.protocol == UDP else 20
-    if packet.protocol == TCP and len(frame) >= at + 16:  # flags and window were captured
-        header = max(20, 4 * (frame[at + 12] >> 4))
-        flags, window = frame[at + 13], _number(frame, at + 14, 2)
-    return Packet(
-        packet.time,
-        packet.source,
-        packet.destination,
-        packet.protocol,
-        _number(frame, at, 2),
-        _number(frame, at + 2, 2),
-        packet.wire_length,
-        packet.ip_length,
-        max(0, packet.payload_length - header),
-        packet.ttl,
-        flags,
-        window,
-        packet.identification,
-    )
+    source, destination = frame[at + 8 : at + 24], frame[at + 24 : at + 40]
+    ttl = frame[at + 7]
+    return source, destination, protocol, total, start, ttl, identification, later
 
 
 def _number(frame: bytes, at: int, size: int) -> int:

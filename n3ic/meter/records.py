@@ -81,6 +81,8 @@ def left_out(counters: Mapping[str, int]) -> Iterator[str]:
     for reason in ASIDE:
         if counters.get(reason):
             yield f"put aside: {counters[reason]:,} packets ({reason})"
+    if counters.get("tunnelled"):
+        yield f"in tunnels that the meter leaves closed: {counters['tunnelled']:,} packets"
     if counters.get("late"):
         yield f"after the end of their flow: {counters['late']:,} packets"
     if counters.get("evicted"):

@@ -33,13 +33,8 @@ class FlowKey:
     @property
     def reverse(self) -> FlowKey:
         """The same flow, seen from its other end."""
-        return FlowKey(
-            self.destination,
-            self.source,
-            self.protocol,
-            self.destination_port,
-            self.source_port,
-        )
+        ports = self.destination_port, self.source_port
+        return FlowKey(self.destination, self.source, self.protocol, *ports)
 
 
 @dataclass(frozen=True)
@@ -93,6 +88,7 @@ class ReferenceMeter:
         aside: packets that belong to no flow, by reason.
         evicted: flows that ended because the cache was full.
         late: packets after the end of their flow, which are not counted to it.
+        tunnelled: packets of tunnels that the specification does not open.
         clock: the clock, with the counts of time stamps that go back or jump.
     """
 
@@ -101,6 +97,7 @@ class ReferenceMeter:
         self.aside: Counter[str] = Counter()
         self.evicted = 0
         self.late = 0
+        self.tunnelled = 0
         self.clock = Clock[Packet](spec.tick_ns)
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()  # least recently seen first
         self._fragments: OrderedDict[tuple[bytes, bytes, int, int], tuple[int, int]] = OrderedDict()
@@ -119,6 +116,7 @@ class ReferenceMeter:
         if isinstance(packet, str):
             self.aside[packet] += 1
             return
+        self.tunnelled += packet.tunnel is not None and packet.tunnel not in self.spec.tunnels
         for ready, stepped_back in self.clock.follow(packet, packet.time):
             yield from self._count(ready, stepped_back)
 
@@ -174,13 +172,8 @@ class ReferenceMeter:
             return FlowKey(packet.source)
         if self.spec.key == "host-pair":
             return FlowKey(packet.source, packet.destination)
-        return FlowKey(
-            packet.source,
-            packet.destination,
-            packet.protocol,
-            packet.source_port,
-            packet.destination_port,
-        )
+        ports = packet.source_port, packet.destination_port
+        return FlowKey(packet.source, packet.destination, packet.protocol, *ports)
 
     def _find(self, key: FlowKey) -> tuple[_Flow | None, bool]:
         """The flow of a key, and whether the packet goes in its forward direction."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Register, Step
+from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Register, Step, Tunnel
 
 FOLDER = Path(__file__).resolve().parent / "c"
 
@@ -114,6 +114,7 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
         "decide_schedule": spec.decision.schedule,
         "fragments_aside": int(spec.fragments == "aside"),
         "tick_ns": spec.tick_ns,
+        "tunnels": sum(1 << get_args(Tunnel).index(tunnel) for tunnel in spec.tunnels),
     }
 
 

@@ -17,6 +17,7 @@ from n3ic.model.metering import (
     MeterSpec,
     Register,
     Step,
+    Tunnel,
     Window,
 )
 
@@ -30,6 +31,7 @@ def standard_spec(
     schedule: tuple[int, ...] = (),
     idle_timeout_us: int = IDLE_TIMEOUT_US,
     cache_flows: int = 1 << 16,
+    tunnels: tuple[Tunnel, ...] = (),
 ) -> MeterSpec:
     """The standard specification.
 
@@ -39,6 +41,7 @@ def standard_spec(
         schedule: decide a flow at each of these packets and at its end, in place of ``packets``.
         idle_timeout_us: a flow without a packet for longer has ended.
         cache_flows: flows that the flow cache holds.
+        tunnels: tunnels to open.
 
     Returns:
         A biflow by 5-tuple with counters, sizes, times, TCP's set-up times and flags of both
@@ -71,6 +74,7 @@ def standard_spec(
         idle_timeout=idle_timeout_us,
         cache_flows=cache_flows,
         decision=Decision(packets, after_us, schedule=schedule),
+        tunnels=tunnels,
     )
 
 

@@ -31,6 +31,7 @@ UINT64_MAX = 2**64 - 1
 FlowKey = Literal["five-tuple", "host-pair", "source-host"]
 FullCache = Literal["evict-oldest", "drop-new"]
 Fragments = Literal["by-identification", "aside"]
+Tunnel = Literal["gre", "vxlan", "gtp"]
 Direction = Literal["both", "forward", "reverse"]
 Update = Literal["count", "sum", "min", "max", "first", "last", "or"]
 PacketField = Literal[
@@ -263,6 +264,8 @@ class MeterSpec:
         fragments: later fragments belong to the flow of the first by address and identification,
             or are counted and put aside.
         tick_ns: nanoseconds of the unit in which times and time-outs are given.
+        tunnels: tunnels whose inner packets are metered in place of the outer ones, in the order
+            of :data:`Tunnel`; others stay closed.
     """
 
     registers: tuple[Register, ...]
@@ -277,6 +280,7 @@ class MeterSpec:
     decision: Decision = Decision()
     fragments: Fragments = "by-identification"
     tick_ns: int = 1000
+    tunnels: tuple[Tunnel, ...] = ()
 
     def __post_init__(self) -> None:
         _one_of("key", self.key, get_args(FlowKey))
@@ -288,6 +292,9 @@ class MeterSpec:
             raise ModelError("time-outs are in 1..2^48-1 units of time, the active one may be 0")
         if not 1 <= self.cache_flows <= 1 << 24:
             raise ModelError(f"a flow cache holds 1 to 2^24 flows, got {self.cache_flows}")
+        if self.tunnels != tuple(t for t in get_args(Tunnel) if t in self.tunnels):
+            known = ", ".join(get_args(Tunnel))
+            raise ModelError(f"tunnels: some of {known} in this order, got {shown(self.tunnels)}")
         if not 1 <= self.tick_ns <= 10**9:
             raise ModelError(f"a unit of time has 1 to 10^9 ns, got {self.tick_ns}")
         if len(self.registers) > MAX_REGISTERS:
@@ -405,6 +412,8 @@ class MeterSpec:
         found = {"version": VERSION, **asdict(self)}
         if not self.decision.schedule:  # specifications from before schedules keep their digest
             del found["decision"]["schedule"]
+        if not self.tunnels:  # likewise those from before tunnels
+            del found["tunnels"]
         return found
 
     def to_json(self) -> str:
@@ -425,6 +434,7 @@ class MeterSpec:
             f"flows by {self.key}, {len(self.registers)} registers, "
             f"{len(self.feature_names)} features, decided {', '.join([*when, 'at the end'])}, "
             f"idle time-out {self.idle_timeout * self.tick_ns / 1e9:g} s"
+            + (f", in {', '.join(self.tunnels)} tunnels" if self.tunnels else "")
         )
 
     @classmethod

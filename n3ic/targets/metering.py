@@ -162,7 +162,7 @@ def reference_flows(
     def parsed() -> Iterator[object]:
         for frame in frames:
             total["packets"] += 1
-            yield parse(link, *frame)
+            yield parse(link, *frame, spec.tunnels)
 
     flows = list(meter.run(parsed()))  # type: ignore[arg-type]
     columns = {

@@ -10,7 +10,16 @@ from typing import Annotated, Literal
 import typer
 
 from n3ic.cli.console import print_json, print_result, table, training_bar
-from n3ic.cli.data import CacheFlows, IdleTimeout, LabelColumn, LabelsFormat, MeterJobs, packets_of
+from n3ic.cli.data import (
+    CacheFlows,
+    IdleTimeout,
+    LabelColumn,
+    LabelsFormat,
+    MeterJobs,
+    Tunnels,
+    packets_of,
+    tunnels_of,
+)
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
@@ -43,6 +52,7 @@ def decide(
     ] = "1,2,4,8,16,end",
     idle_timeout: IdleTimeout = 60.0,
     cache_flows: CacheFlows = 1 << 16,
+    tunnels: Tunnels = "",
     positive: Annotated[str, typer.Option(help="A class to tell from all others.")] = "",
     least: Annotated[int, typer.Option(help="Drop classes with fewer flows.", min=1)] = 50,
     recipe: Annotated[str, typer.Option(help="A recipe: default or large.")] = "default",
@@ -76,7 +86,11 @@ def decide(
     request = DecisionRequest(
         captures=captures,
         labels=read_labels(labels, labels_format, label_column),
-        spec=standard_spec(idle_timeout_us=round(idle_timeout * 1e6), cache_flows=cache_flows),
+        spec=standard_spec(
+            idle_timeout_us=round(idle_timeout * 1e6),
+            cache_flows=cache_flows,
+            tunnels=tunnels_of(tunnels),
+        ),
         packets=packets_of(packets),
         recipe=asked.chosen_recipe(use_case(OWN)),
         out=out,

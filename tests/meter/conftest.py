@@ -16,9 +16,9 @@ def reference_rows(spec, link, frames):
             r.key.destination_port, r.number, r.first, r.last, r.packets, r.decided, r.registers,
             tuple(r.features.values()),
         )
-        for r in meter.run(parse(link, *frame) for frame in frames)
+        for r in meter.run(parse(link, *frame, tunnels=spec.tunnels) for frame in frames)
     ]  # fmt: skip
-    counters = {"late": meter.late, "evicted": meter.evicted}
+    counters = {"late": meter.late, "evicted": meter.evicted, "tunnelled": meter.tunnelled}
     counters |= {name: getattr(meter.clock, name) for name in STAMPS}
     return rows, counters | {reason: meter.aside[reason] for reason in ASIDE}
 

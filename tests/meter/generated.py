@@ -114,13 +114,13 @@ def large_spec(r, key, *, registers, features, windows, flows):
     )
 
 
-def random_frames(r, count, tick_ns=1):
+def random_frames(r, count, tick_ns=1, tunnels=()):
     """Frames with their lengths and times, which go back now and then, also very far."""
     hour, years = FAR_NS // tick_ns, 10**18 // tick_ns
     far = [way * (hour + d) for d in (-1, 0, 1, 60) for way in (1, -1)]
     # steps far back are rare, because they end all flows
     steps = [0, 0, 1, 1, 2, 7, 60, -3] * 64 + [*far, 20 * hour]
-    return list(fuzz_frames(r, count, steps, [*far, years, -years]))
+    return list(fuzz_frames(r, count, steps, [*far, years, -years], tunnels))
 
 
 def edge_frames():

@@ -29,7 +29,7 @@ SEC("xdp") int pass(struct xdp_md *ctx) {
 SEC("xdp") int parse(struct xdp_md *ctx) {
     struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
     struct packet p;
-    enum aside reason = parse_frame(LINK_ETHERNET, frame, ctx->data_end - ctx->data, &p);
+    enum aside reason = parse_frame(LINK_ETHERNET, frame, ctx->data_end - ctx->data, 0, &p);
 
     /* As if all of it were read. */
     __asm__ volatile("" : : "r"(&p) : "memory");

@@ -445,7 +445,7 @@ static inline int treat(struct xdp_md *ctx, const struct trailer *t) {
         return XDP_PASS;
     c->packets++;
     c->bytes += t->length;
-    reason = parse_frame(LINK_ETHERNET, frame, t->length, &p);
+    reason = parse_frame(LINK_ETHERNET, frame, t->length, METER_TUNNELS, &p);
     if (reason == PACKET_OK)
         s->clock = time_of(t, s);
     if (reason == PACKET_OK && p.fragmented && !join_fragment(&p))

@@ -22,9 +22,10 @@ enum {
     COUNT_LATE,
     COUNT_EVICTED,
     COUNT_FAILED,
-    COUNT_BACK,  /* stamped earlier than a packet before them */
-    COUNT_AHEAD, /* stamped more than an hour later than all before them, and than the next */
-    COUNT_STEPS, /* times that the clock went back */
+    COUNT_BACK,      /* stamped earlier than a packet before them */
+    COUNT_AHEAD,     /* stamped more than an hour later than all before them, and than the next */
+    COUNT_STEPS,     /* times that the clock went back */
+    COUNT_TUNNELLED, /* of tunnels that the specification does not open */
     COUNT_ASIDE
 };
 enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };

@@ -21,7 +21,9 @@ enum { LINK_EACH = 1 << 30 }; /* each frame begins with the number of its own, 4
 enum { LINK_NULL = 0, LINK_ETHERNET = 1, LINK_RAW = 101, LINK_COOKED = 113, LINK_COOKED_2 = 276 };
 enum { LINK_PPP = 9, LINK_HDLC = 50, LINK_PPPOE = 51, LINK_CISCO = 104 };
 enum { KIND_PPPOE = 0x8864, KIND_PPP = 0x10000, MAX_LABELS = 8 };
-enum { PROTO_TCP = 6, PROTO_UDP = 17 };
+enum { PROTO_TCP = 6, PROTO_UDP = 17, PROTO_GRE = 47 };
+enum { TUNNEL_GRE = 1, TUNNEL_VXLAN = 2, TUNNEL_GTP = 4 }; /* those to open are a sum of them */
+enum { KIND_BRIDGED = 0x6558, MAX_TUNNELS = 2, MAX_GTP_EXTENSIONS = 4, MAX_DEPTH = 1024 };
 enum { FLAG_FIN = 0x01, FLAG_SYN = 0x02, FLAG_RST = 0x04, FLAG_ACK = 0x10 };
 
 /* Why a packet belongs to no flow; the order is that of REASONS in packet.py. */
@@ -96,6 +98,13 @@ static inline uint32_t any_byte(uint8_t *byte, uint32_t value) {
     *(volatile uint8_t *)byte = (uint8_t)value;
     return *(volatile uint8_t *)byte;
 }
+
+/* The same of a value below 65,536. */
+static inline uint32_t any_half(uint32_t value) {
+    volatile uint16_t half = (uint16_t)value;
+
+    return half;
+}
 #else
 struct frame { /* its captured bytes */
     const uint8_t *data;
@@ -128,6 +137,10 @@ static inline int holds(struct frame f, uint32_t count) {
 
 static inline uint32_t any_byte(uint8_t *byte, uint32_t value) {
     (void)byte;
+    return value;
+}
+
+static inline uint32_t any_half(uint32_t value) {
     return value;
 }
 #endif
@@ -170,8 +183,29 @@ static inline uint32_t ip_length(uint32_t said, uint32_t header, uint32_t held) 
     return total > header ? total : header;
 }
 
-static inline enum aside parse_ipv4(struct frame f, uint32_t at, int64_t length, uint32_t outside,
-                                    struct packet *p) {
+/* Where an IP packet lies in a frame. */
+struct layer {
+    uint32_t kind;    /* its EtherType */
+    uint32_t at;      /* where its header begins */
+    uint32_t behind;  /* where what is behind its headers begins */
+    uint32_t outside; /* bytes before it that do not count */
+    int64_t end;      /* of the bytes that may be its own */
+};
+
+#ifdef __bpf__
+/* Global, so that the verifier forgets what they hold and follows what comes behind once. */
+__attribute__((noinline)) int any_packet(struct packet *p, struct layer *l) {
+    __asm__ volatile("" : : "r"(p), "r"(l) : "memory");
+    return 0;
+}
+#else
+static inline void any_packet(struct packet *p, struct layer *l) {
+    (void)p, (void)l;
+}
+#endif
+
+static inline enum aside parse_ipv4(struct frame f, struct layer *l, struct packet *p) {
+    const uint32_t at = l->at;
     const uint8_t *ip = held(f, at, 20);
     uint32_t header, total, offset;
 
@@ -181,24 +215,25 @@ static inline enum aside parse_ipv4(struct frame f, uint32_t at, int64_t length,
     total = be16(ip + 2);
     if (ip[0] >> 4 != 4 || header < 20 || (total && total < header))
         return ASIDE_IP_DAMAGED;
-    total = ip_length(total, header, at_least_0(length - at));
+    total = ip_length(total, header, at_least_0(l->end - at));
     offset = be16(ip + 6);
     p->address_bytes = 4;
     copy_address(p->source, ip + 12, 4);
     copy_address(p->destination, ip + 16, 4);
     p->protocol = ip[9];
     p->ttl = ip[8];
-    p->wire_length = at_least_0(length - outside);
+    p->wire_length = at_least_0(l->end - l->outside);
     p->ip_length = total;
     p->payload_length = total - header;
     p->fragmented = (offset & 0x3fff) != 0;
     p->identification = p->fragmented ? be16(ip + 4) : 0;
     p->later = (offset & 0x1fff) != 0;
-    return parse_transport(f, at + header, p);
+    l->behind = at + header;
+    return parse_transport(f, l->behind, p);
 }
 
-static inline enum aside parse_ipv6(struct frame f, uint32_t at, int64_t length, uint32_t outside,
-                                    struct packet *p) {
+static inline enum aside parse_ipv6(struct frame f, struct layer *l, struct packet *p) {
+    const uint32_t at = l->at;
     const uint8_t *ip = held(f, at, 40);
     uint32_t payload, total, start = at + 40;
 
@@ -209,12 +244,12 @@ static inline enum aside parse_ipv6(struct frame f, uint32_t at, int64_t length,
     payload = be16(ip + 4);
     /* no payload behind hop-by-hop options: a jumbogram (RFC 2675) */
     total = payload == 0 && ip[6] == 0 ? 0 : payload + 40;
-    total = ip_length(total, 40, at_least_0(length - at));
+    total = ip_length(total, 40, at_least_0(l->end - at));
     p->address_bytes = 16;
     copy_address(p->source, ip + 8, 16);
     copy_address(p->destination, ip + 24, 16);
     p->ttl = ip[7];
-    p->wire_length = at_least_0(length - outside);
+    p->wire_length = at_least_0(l->end - l->outside);
     p->ip_length = total;
     p->protocol = ip[6];
     for (int i = 0; i < 8 && !p->later; i++) {
@@ -241,12 +276,36 @@ static inline enum aside parse_ipv6(struct frame f, uint32_t at, int64_t length,
         start += size;
     }
     p->payload_length = at_least_0((int64_t)total - (start - at));
+    l->behind = start;
     return parse_transport(f, start, p);
+}
+
+static inline enum aside parse_ip(struct frame f, struct layer *l, struct packet *p) {
+    return l->kind == 0x0800   ? parse_ipv4(f, l, p)
+           : l->kind == 0x86dd ? parse_ipv6(f, l, p)
+                               : ASIDE_NOT_IP;
 }
 
 /* EtherType of IP by its version, behind what does not name it. */
 static inline uint32_t kind_of(const uint8_t *ip) {
     return !ip ? 0 : *ip >> 4 == 4 ? 0x0800 : *ip >> 4 == 6 ? 0x86dd : 0;
+}
+
+/* EtherType behind VLAN tags, none where there are too many; 0 where it is cut short. */
+static inline int open_tags(struct frame f, uint32_t *kind, uint32_t *at) {
+    for (int tags = 0; tags < 3; tags++) {
+        const uint8_t *bytes = held(f, *at, 2);
+
+        if (!bytes)
+            return 0;
+        *kind = be16(bytes);
+        *at += 2;
+        if (*kind != 0x8100 && *kind != 0x88a8 && *kind != 0x9100)
+            return 1;
+        *at += 2;
+    }
+    *kind = 0;
+    return 1;
 }
 
 /*
@@ -300,12 +359,134 @@ static inline int open_link(struct frame f, uint32_t *kind, uint32_t *at, uint32
     return 1;
 }
 
-/* Reads a captured frame that had `length` bytes on the wire. */
+/* The tunnel that a packet belongs to by its protocol and port; 0 for none. */
+static inline uint32_t tunnel_of(const struct packet *p) {
+    if (p->protocol == PROTO_GRE)
+        return TUNNEL_GRE;
+    return p->protocol != PROTO_UDP      ? 0
+           : p->destination_port == 4789 ? TUNNEL_VXLAN
+           : p->destination_port == 2152 ? TUNNEL_GTP
+                                         : 0;
+}
+
+/* Finds the user packet in GTP version 1 (3GPP TS 29.281); 0 where there is none. */
+static inline int open_gtp(struct frame f, uint32_t *kind, uint32_t *at, int64_t *end) {
+    const uint8_t *bytes = held(f, *at, 8);
+    uint32_t start, following = 0;
+    int64_t stop;
+
+    if (!bytes || bytes[0] >> 4 != 3 || bytes[1] != 255)
+        return 0;
+    stop = (int64_t)*at + 8 + be16(bytes + 2);
+    if (stop > *end)
+        return 0;
+    start = *at + 8;
+    if (bytes[0] & 7) { /* sequence number, number of the N-PDU and next extension */
+        const int extended = bytes[0] & 4;
+
+        bytes = held(f, start, 4);
+        if (!bytes)
+            return 0;
+        following = extended ? bytes[3] : 0;
+        start += 4;
+    }
+    for (int i = 0; i < MAX_GTP_EXTENSIONS && following; i++) {
+        uint32_t size, last;
+
+        bytes = held(f, start, 1);
+        size = bytes ? 4 * (uint32_t)bytes[0] : 0;
+        if (!size)
+            return 0;
+        last = any_half(start + size - 1);
+        bytes = last < MAX_DEPTH ? held(f, last, 1) : NULL;
+        if (!bytes)
+            return 0;
+        following = *bytes;
+        start = last + 1;
+    }
+    if (following)
+        return 0;
+    *kind = kind_of(held(f, start, 1));
+    *at = start;
+    *end = stop;
+    return 1;
+}
+
+/* Goes from a tunnel's packet to the one in it; 0 where that is not opened. */
+static inline int open_tunnel(struct frame f, uint32_t tunnels, struct packet *p, struct layer *l) {
+    const uint32_t tunnel = tunnel_of(p) & tunnels;
+    int64_t end = (int64_t)l->at + p->ip_length;
+    uint32_t kind = 0, at = l->behind;
+    const uint8_t *bytes;
+
+    if (!tunnel || p->fragmented || at > MAX_DEPTH)
+        return 0;
+    if (tunnel == TUNNEL_GRE) {
+        uint32_t flags;
+
+        bytes = held(f, at, 4);
+        if (!bytes)
+            return 0;
+        flags = be16(bytes);
+        /* version 0 (RFC 2784) without routing; checksum, key and sequence number may be there */
+        if (flags & 0x4c07)
+            return 0;
+        kind = be16(bytes + 2);
+        at += 4 + 4 * ((flags >> 15) + (flags >> 13 & 1) + (flags >> 12 & 1));
+    } else if (tunnel == TUNNEL_VXLAN) {
+        bytes = held(f, at + 8, 8);
+        if (!bytes || !(bytes[0] & 8)) /* has an identifier (RFC 7348) */
+            return 0;
+        kind = KIND_BRIDGED;
+        at += 16;
+    } else {
+        at += 8;
+        if (!open_gtp(f, &kind, &at, &end))
+            return 0;
+    }
+    if (kind == KIND_BRIDGED) {
+        at += 12;
+        if (!open_tags(f, &kind, &at))
+            return 0;
+    }
+    if (at > MAX_DEPTH || (kind != 0x0800 && kind != 0x86dd) ||
+        end - at < (kind == 0x0800 ? 20 : 40))
+        return 0;
+    l->outside += at - l->at; /* the tunnel's headers do not count */
+    l->kind = kind;
+    l->at = at;
+    l->end = end;
+    return 1;
+}
+
+/* Reads the packets in tunnels of these kinds, as far as they can be opened. */
+static OUT_OF_LINE void parse_tunnels(const struct frame *frame, uint32_t tunnels, struct layer *l,
+                                      struct packet *p) {
+    struct frame f = *frame;
+
+    for (int i = 0; i < MAX_TUNNELS; i++) {
+        struct packet inner;
+
+        any_packet(p, l);
+        memset(&inner, 0, sizeof inner);
+        if (!open_tunnel(f, tunnels, p, l))
+            break;
+        any_packet(&inner, l);
+        if (l->at > MAX_DEPTH || parse_ip(f, l, &inner) != PACKET_OK)
+            break;
+        *p = inner;
+    }
+    any_packet(p, l);
+}
+
+/* Reads a captured frame that had `length` bytes on the wire; see parse_frame. */
 static OUT_OF_LINE enum aside parse_any(uint32_t link, const struct frame *frame, uint32_t length,
-                                        struct packet *p) {
+                                        uint32_t tunnels, struct packet *p) {
     struct frame f = *frame;
     const uint8_t *bytes;
     uint32_t kind = 0, at = 0, outside = 0;
+    struct layer l;
+    enum aside reason;
 
     memset(p, 0, sizeof *p);
     if (link == LINK_RAW || link == LINK_NULL) {
@@ -323,32 +504,20 @@ static OUT_OF_LINE enum aside parse_any(uint32_t link, const struct frame *frame
         kind = be16(bytes);
         at = outside = 20;
     } else if (link == LINK_ETHERNET || link == LINK_COOKED || link == LINK_CISCO) {
-        int tags;
-
         at = link == LINK_ETHERNET ? 12 : link == LINK_COOKED ? 14 : 2;
         outside = link == LINK_ETHERNET ? 0 : at + 2;
-        for (tags = 0; tags < 3; tags++, at += 4) {
-            bytes = held(f, at, 2);
-            if (!bytes)
-                return ASIDE_LINK_SHORT;
-            kind = be16(bytes);
-            if (kind != 0x8100 && kind != 0x88a8 && kind != 0x9100)
-                break;
-        }
-        if (tags == 3) /* more tags than a meter opens */
-            return ASIDE_NOT_IP;
-        at += 2;
+        if (!open_tags(f, &kind, &at))
+            return ASIDE_LINK_SHORT;
     } else {
         return ASIDE_LINK_TYPE;
     }
     if (!open_link(f, &kind, &at, &outside))
         return ASIDE_LINK_SHORT;
-    at = any_byte(&p->ttl, at);
-    if (kind == 0x0800)
-        return parse_ipv4(f, at, length, outside, p);
-    if (kind == 0x86dd)
-        return parse_ipv6(f, at, length, outside, p);
-    return ASIDE_NOT_IP;
+    l = (struct layer){kind, any_byte(&p->ttl, at), 0, outside, length};
+    reason = parse_ip(f, &l, p);
+    if (tunnels && reason == PACKET_OK)
+        parse_tunnels(frame, tunnels, &l, p);
+    return reason;
 }
 
 /* Ports and TCP's part of 16 bytes behind an IP header; `total` is of IP, its header of `ip`. */
@@ -415,12 +584,12 @@ static inline int parse_plain(struct frame f, uint32_t length, struct packet *p)
     return 0;
 }
 
-/* Reads a captured frame that had `length` bytes on the wire. */
+/* Reads a captured frame that had `length` bytes on the wire, and in it tunnels of these kinds. */
 static inline enum aside parse_frame(uint32_t link, struct frame f, uint32_t length,
-                                     struct packet *p) {
-    if (link == LINK_ETHERNET && parse_plain(f, length, p))
+                                     uint32_t tunnels, struct packet *p) {
+    if (link == LINK_ETHERNET && parse_plain(f, length, p) && !(tunnel_of(p) & tunnels))
         return PACKET_OK;
-    return parse_any(link, &f, length, p);
+    return parse_any(link, &f, length, tunnels, p);
 }
 
 #endif
