@@ -18,7 +18,8 @@ struct parts {
 /* The flows of a window that share a key. Group 0 is none, in links too. */
 struct group {
     struct parts key;
-    uint16_t flows, next, before, pad;
+    uint16_t flows, next, before;
+    uint16_t head; /* of its hash */
 };
 
 struct window {
@@ -33,11 +34,10 @@ static inline struct group *group_at(struct window *w, uint32_t n) {
     return &w->group[n & (WINDOW_GROUPS - 1)];
 }
 
-static inline uint16_t *first_of(struct window *w, struct parts key) {
-    uint64_t hash =
-        key.addresses * (options.secret[0] | 1) + key.ends * (options.secret[1] | 1);
+static inline uint32_t head_of(struct parts key) {
+    uint64_t hash = key.addresses * (options.secret[0] | 1) + key.ends * (options.secret[1] | 1);
 
-    return &w->first[hash / (~0ull / WINDOW_HEADS + 1)];
+    return hash / (~0ull / WINDOW_HEADS + 1);
 }
 
 /* Takes a flow off its group, and the group away with its last flow. */
@@ -49,27 +49,48 @@ static inline void leave_group(struct window *w, uint32_t n) {
     if (g->before)
         group_at(w, g->before)->next = g->next;
     else
-        *first_of(w, g->key) = g->next;
+        w->first[g->head & (WINDOW_HEADS - 1)] = g->next;
     if (g->next)
         group_at(w, g->next)->before = g->before;
     g->next = w->free;
     w->free = n;
 }
 
-/* Adds a flow to the group of its key; the group. */
-static inline uint32_t join_group(struct window *w, struct parts key) {
-    uint16_t *first = first_of(w, key);
-    uint32_t n = *first;
-    struct group *g;
+/*
+ * The group of a key; 0 where there is none, which its own group 0 ends the walk with. One jump,
+ * and that back, so that the verifier has few others to return to.
+ */
+static inline uint32_t group_of(struct window *w, uint32_t first, struct parts key,
+                                uint32_t flows) {
+    uint32_t n, next = first, steps = 0;
+    uint64_t other;
 
+    w->group[0].key = key;
+    NETWORK_OPAQUE(next);
 #pragma clang loop unroll(disable)
-    for (uint32_t i = 0; n && i < WINDOW_GROUPS; i++) {
-        g = group_at(w, n);
-        if (g->key.addresses == key.addresses && g->key.ends == key.ends) {
-            g->flows++;
-            return n;
-        }
-        n = g->next;
+    do {
+        const struct group *g = group_at(w, next);
+
+        n = next;
+        if (steps++ == flows)
+            break;
+        next = g->next;
+        other = (g->key.addresses ^ key.addresses) | (g->key.ends ^ key.ends);
+        NETWORK_OPAQUE(other);
+    } while (other);
+    return n;
+}
+
+/* Adds a flow to the group of its key; the group. */
+static inline uint32_t join_group(struct window *w, struct parts key, uint32_t flows) {
+    uint32_t head = head_of(key);
+    uint16_t *first = &w->first[head];
+    uint32_t n = group_of(w, *first, key, flows);
+    struct group *g = group_at(w, n);
+
+    if (n) {
+        g->flows++;
+        return n;
     }
     n = w->free;
     if (n)
@@ -77,7 +98,7 @@ static inline uint32_t join_group(struct window *w, struct parts key) {
     else
         n = ++w->begun;
     g = group_at(w, n);
-    *g = (struct group){key, 1, *first, 0, 0};
+    *g = (struct group){key, 1, *first, 0, head};
     if (*first)
         group_at(w, *first)->before = n;
     *first = n;
@@ -99,7 +120,7 @@ static inline uint16_t *turn_over(struct window *w, uint32_t flows) {
 static inline uint32_t enter_window(struct window *w, uint32_t flows, uint64_t addresses,
                                     uint64_t ends) {
     uint16_t *place = turn_over(w, flows);
-    uint32_t n = join_group(w, (struct parts){addresses, ends});
+    uint32_t n = join_group(w, (struct parts){addresses, ends}, flows);
 
     *place = n;
     return group_at(w, n)->flows;
@@ -111,7 +132,7 @@ static inline uint64_t number_of(struct window *w, uint32_t flows, int numbered,
     const uint64_t *words = (const uint64_t *)address;
     uint16_t *place = turn_over(w, flows);
 
-    return *place = numbered ? join_group(w, (struct parts){words[0], words[1]}) : 0;
+    return *place = numbered ? join_group(w, (struct parts){words[0], words[1]}, flows) : 0;
 }
 
 #endif
