@@ -29,8 +29,8 @@ METER, END, PASS = "n3ic_meter", "n3ic_end", "n3ic_pass"
 # global data with the object's.
 _INHERITED = (
     "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
-    "counted", "recent", "n3ic.bss", "tuples", "hosts", "allowed", "listed", "uses", "config",
-    "guards", "sources",
+    "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed", "listed",
+    "uses", "config", "guards", "sources",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows
@@ -99,7 +99,7 @@ class MeterPrograms(libbpf.Closing):
             words = np.frombuffer(secret or secrets.token_bytes(SECRET_BYTES), np.uint64)
             entries = layout.table_entries(table, flows or spec.cache_flows)
             for m in shares:  # shared maps keep the flows for the successor
-                if m.name == _OPTIONS and table == "buckets":
+                if m.name == _OPTIONS:  # what is hashed stays where it is
                     last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
                     words, entries = last["secret"], int(last["buckets"])
             chosen = (CLOCKS.index(clock), events, locked, entries, words)

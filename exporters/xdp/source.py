@@ -18,10 +18,17 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent / "c"
 METER, ANSWER = "meter.c", "answer.c"
-ON_STACK = 8  # window counts that fit the 512 bytes of BPF stack
 PACKET, KEY = (METER_FOLDER / name for name in ("packet.h", "key.h"))
 Table = Literal["lru", "buckets"]
 TABLES: tuple[Table, ...] = get_args(Table)
+# Bits of a key's parts in the two words by which windows count.
+_ADDRESSES = {"source": 0xFFFFFFFF, "destination": 0xFFFFFFFF << 32}
+_ENDS = {
+    "source_port": 0xFFFF,
+    "destination_port": 0xFFFF << 16,
+    "protocol": 0xFF << 32,
+    "family": 0xFF << 40,
+}
 OPTIONS = ("-ffreestanding",)  # the C library's headers are for other architectures
 
 
@@ -38,7 +45,7 @@ def meter_program(
     """
     meter = meter_source(spec)
     return {
-        **_plain(METER, "maps.h", "state.h", "dispatch.h", "verdicts.h"),
+        **_plain(METER, "maps.h", "state.h", "dispatch.h", "verdicts.h", "windows.h"),
         "table.h": (FOLDER / f"table_{table}.h").read_text(encoding="utf-8"),
         **{name: meter[name] for name in ("packet.h", "key.h", "flow.h")},
         **network_source(structure),
@@ -79,15 +86,27 @@ def _plain(*names: str) -> dict[str, str]:
 def _values(spec: MeterSpec, structure: Structure, per_cpu: bool) -> dict[str, Any]:
     rows = [selector.rows for selector in structure.selectors]
     names = spec.feature_names
-    ring = max((w.flows for w in spec.windows), default=0)
+    most = max((w.flows for w in spec.windows), default=0)
     return {
         "inputs": [names.index(name) for name in structure.features],
         "selectors": list(zip(rows, accumulate([0, *rows]), strict=False)),
         "rows": sum(rows),
-        "ring": ring,
-        "smaller": any(w.flows < ring for w in spec.windows),
-        "windows": [{"flows": w.flows, "same": w.same} for w in spec.windows],
-        "parts": {part for w in spec.windows for part in w.same},
+        "most": most,
+        "groups": 1 << most.bit_length(),
+        "heads": 2 << most.bit_length(),
+        "windows": [
+            {
+                "flows": w.flows,
+                "addresses": _mask(_ADDRESSES, w.same),
+                "ends": _mask(_ENDS, (*w.same, *("family" for p in w.same if p in _ADDRESSES))),
+            }
+            for w in spec.windows
+        ],
+        "numbered": any(part in _ADDRESSES for w in spec.windows for part in w.same),
         "per_cpu": per_cpu,
-        "on_stack": len(spec.windows) <= ON_STACK,
     }
+
+
+def _mask(places: dict[str, int], parts: tuple[str, ...]) -> str:
+    """C for the bits of those parts of a key that have a place in a word."""
+    return f"{sum(places[part] for part in set(parts) & places.keys()):#x}ull"

@@ -13,11 +13,13 @@
 #define inline inline __attribute__((always_inline))
 #define NETWORK_KEEP_ROWS
 
-#include "maps.h"
+#include "state.h"
 
 enum clock { CLOCK_KERNEL, CLOCK_COARSE, CLOCK_TRAILER };
 
 const volatile struct options options SEC(".rodata.options");
+
+#include "maps.h"
 
 uint64_t touches; /* packets of flows in replay */
 uint64_t numbers; /* flows that were started, on all CPUs */

@@ -9,14 +9,12 @@
 
 #include <bpf/bpf_helpers.h>
 
-#define FLOWS 1000
-
 struct ipv4_frame {
     struct ethhdr ethernet;
     struct iphdr ip;
 } __attribute__((packed));
 
-__u32 flow;
+__u32 flow, flows = 1000; /* the last, and how many take turns */
 
 /* 0 where the packet is too short. */
 static __always_inline int next_source(struct xdp_md *ctx) {
@@ -25,7 +23,7 @@ static __always_inline int next_source(struct xdp_md *ctx) {
 
     if ((void *)(frame + 1) > (void *)(long)ctx->data_end)
         return 0;
-    flow = flow + 1 < FLOWS ? flow + 1 : 0;
+    flow = flow + 1 < flows ? flow + 1 : 0;
     *source = flow; /* in one store: a load of four bytes waits for stores of one */
     return 1;
 }

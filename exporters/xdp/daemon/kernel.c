@@ -317,6 +317,11 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
             return 0;
         }
     }
+    map = bpf_object__find_map_by_name(object, "recent_of_cpus");
+    if (map && bpf_map__set_max_entries(map, (uint32_t)libbpf_num_possible_cpus())) {
+        say("the object's windows take no entry for each CPU");
+        return 0;
+    }
     if (pass)
         bpf_program__set_autoload(pass, false);
     if (bpf_object__load(object)) {

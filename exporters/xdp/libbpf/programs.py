@@ -21,6 +21,7 @@ from n3ic.exporters.xdp.libbpf.library import (
     VerifierError,
     because,
     check,
+    cpus,
     information,
     last_said,
     libbpf,
@@ -34,6 +35,7 @@ _LOG_TRACE, _LOG_STATISTICS = 1, 4  # BPF_LOG_LEVEL1, BPF_LOG_STATS
 _LOG_BYTES = 1 << 16
 _TRACE_BYTES = 1 << 24
 _LOG_LINES = 12
+_OF_CPUS = "_of_cpus"  # ends the names of arrays with an entry for each CPU
 _NAME = 15  # characters of a name that the kernel keeps
 _MAPS = 64  # maximum number of maps per program that is queried
 _LIVE_FRAMES, _BATCH = 1 << 1, 64  # BPF_F_TEST_XDP_LIVE_FRAMES, and frames per batch
@@ -291,6 +293,8 @@ def _load(
             check(result, f"{name}: global data {wanted}, {len(value)} bytes")
         for _, place in _each(c.bpf_object__next_map, pointer):
             own = c.bpf_map__name(place).decode()
+            if own.endswith(_OF_CPUS):
+                check(c.bpf_map__set_max_entries(place, cpus()), own)
             # The kernel prefixes unnamed global data with the object's name.
             shared = [m for m in shares if m.name in (own[:_NAME], f"n3ic{own}"[:_NAME])]
             if shared:
