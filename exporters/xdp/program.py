@@ -118,7 +118,7 @@ class MeterPrograms(libbpf.Closing):
                 without=(METER, METER_TC, PASS, *(() if ending else (END,)))
                 if attached
                 else (METER if hook == "tcx" else METER_TC,),
-                plain=() if frags else (METER, PASS),
+                frags=frags,
             )
         self.program = attached or self.object.programs[METER_TC if hook == "tcx" else METER]
         self.maps = self.object.maps

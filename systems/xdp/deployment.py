@@ -22,11 +22,10 @@ from n3ic.exporters.xdp.libbpf import (
     attach,
     detach,
     program_by_id,
-    query,
 )
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
-from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
+from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.verdicts import (
     NEW_FLOWS,
@@ -38,6 +37,7 @@ from n3ic.exporters.xdp.verdicts import (
 )
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.systems.xdp.hooks import METERS, check_hook, query, ways
 from n3ic.systems.xdp.program_record import (
     Interface,
     ProgramRecord,
@@ -95,7 +95,8 @@ def load(
     Args:
         interface: interface to attach to.
         export: written by ``n3ic export --target xdp``, of a network with a meter.
-        mode: attach mode; None for native if the driver supports it, else generic.
+        mode: attach mode; None for native if the driver supports it, else generic; ``tcx`` for
+            both directions of the stack's hook.
         clock: clock of the programs.
         policies: actions by verdict, see :mod:`~n3ic.exporters.xdp.policy_parser`; other packets
             pass.
@@ -120,6 +121,7 @@ def load(
         )
     acts = policy_parser.policies(policies, model.classes)
     policy_parser.check_policies(policies, model)
+    check_hook(interface.name, acts, mode)
     bits = next((one.prefix_bits for one in acts if one.scope == "prefix"), PREFIX_BITS)
     limits = replace(limits, prefix_bits=bits)
     if limits.max_blocked > room:
@@ -131,58 +133,70 @@ def load(
         flows = flows_in(memory, spec, table)
     chosen = [policy_parser.rule(text) for text in rules]
     place, structure = export / "meter", structure_of([model])
-    _check_free(interface)
+    _check_free(interface, mode)
     image = _image(place)
-    with (
-        changing(interface),
-        MeterPrograms(
-            image,
-            str(place / OBJECT),
-            spec,
-            structure,
-            clock=clock,
-            table=table,
-            flows=flows,
-            limits=limits,
-            verdicts=room,
-        ) as programs,
-    ):
-        _check_free(interface)
-        remove_record(interface)  # of a program that was detached by other means
-        programs.set_model(otherwise, read_value(place))
-        programs.set_rules(chosen, otherwise)
-        for i, one in enumerate(acts):
-            argument = one.argument
-            if isinstance(argument, str):
-                programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
-                argument = i
-            elif one.action == "cpu":
-                programs.maps["cpus"].update(argument, _CPU_QUEUE)
-            ttl = int(one.ttl_s * SECOND_NS) // spec.tick_ns
-            programs.set_policy(one.verdict, one.action, argument, scope=one.scope, ttl=ttl)
-        held = programs.room
-        record = ProgramRecord(
-            programs.program.id,
-            mode or "native",
-            str(export.resolve()),
-            clock,
-            per_cpu,
-            tuple(policies),
-            tuple(rules),
-            otherwise,
-            table,
-        )
-        try:
-            write_model(interface, model)
-            write_record(interface, record, image, [model])
-            used, note = _attach(interface, programs, mode)
-        except BaseException:
-            found = query(interface.index)
-            if found is not None and found.program_id == record.program_id:
-                detach(interface.index, found.mode or "native", programs.program)
+    refused: list[BpfError] = []
+    for way, frags in ways(mode):
+        with (
+            changing(interface),
+            MeterPrograms(
+                image,
+                str(place / OBJECT),
+                spec,
+                structure,
+                clock=clock,
+                table=table,
+                flows=flows,
+                limits=limits,
+                verdicts=room,
+                hook="tcx" if way == "tcx" else "xdp",
+                frags=frags,
+            ) as programs,
+        ):
+            _check_free(interface, mode)
+            remove_record(interface)  # of a program that was detached by other means
+            programs.set_model(otherwise, read_value(place))
+            programs.set_rules(chosen, otherwise)
+            _set_policies(programs, acts)
+            record = ProgramRecord(
+                programs.program.id,
+                way,
+                str(export.resolve()),
+                clock,
+                per_cpu,
+                tuple(policies),
+                tuple(rules),
+                otherwise,
+                table,
+                frags,
+            )
+            try:
+                write_model(interface, model)
+                write_record(interface, record, image, [model])
+                error = _attach(interface, programs, way)
+                if error is None:
+                    return Deployment(record, _note(interface, way, refused), programs.room)
+                refused.append(error)
+            except BaseException:
+                found = query(interface.index)
+                if found is not None and found.program_id == record.program_id:
+                    detach(interface.index, found.mode or "native", programs.program)
+                remove_record(interface)
+                raise
             remove_record(interface)
-            raise
-    return Deployment(replace(record, mode=used), note, held)
+    raise refused[-1]
+
+
+def _set_policies(programs: MeterPrograms, acts: Sequence[policy_parser.VerdictPolicy]) -> None:
+    for i, one in enumerate(acts):
+        argument = one.argument
+        if isinstance(argument, str):
+            programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
+            argument = i
+        elif one.action == "cpu":
+            programs.maps["cpus"].update(argument, _CPU_QUEUE)
+        ttl = int(one.ttl_s * SECOND_NS) // programs.spec.tick_ns
+        programs.set_policy(one.verdict, one.action, argument, scope=one.scope, ttl=ttl)
 
 
 def flows_in(memory: int, spec: MeterSpec, table: source.Table) -> int:
@@ -279,7 +293,7 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = _query(interface), recorded_programs(interface)
-    if found is not None and not known and _name_of(found.program_id) == METER:
+    if found is not None and not known and _name_of(found.program_id) in METERS:
         raise UsageError(_of_daemon(interface, found.program_id))
     if known and (found is None or found.program_id not in known):
         now = "nothing" if found is None else f"program {found.program_id}"
@@ -396,6 +410,8 @@ def _succeed(
         structure,
         clock=clock,
         table=record.table,
+        hook="tcx" if record.mode == "tcx" else "xdp",
+        frags=record.frags,
         succeeds=programs.program,
     ) as following:
         for slot, model in models.items():
@@ -441,7 +457,7 @@ def unload(interface: Interface) -> bool:
         found = query(interface.index)
         if found is not None:
             with program_by_id(found.program_id) as program:
-                if program.name != METER:
+                if program.name not in METERS:
                     raise UsageError(
                         f"{interface.name}: program {found.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
@@ -541,14 +557,16 @@ def _image(place: Path) -> bytes:
         raise VerifyError(f"{place / OBJECT}: {error.strerror or error}") from error
 
 
-def _check_free(interface: Interface) -> None:
+def _check_free(interface: Interface, mode: AttachMode | None) -> None:
     found = query(interface.index)
     if found is None:
         return
     name = _name_of(found.program_id)
-    if name == METER and not recorded_programs(interface):
+    if name in METERS and not recorded_programs(interface):
         raise UsageError(_of_daemon(interface, found.program_id))
-    if name == METER:
+    if mode == "tcx" and name not in METERS:
+        return  # at XDP, which is another hook
+    if name in METERS:
         raise UsageError(
             f"{interface.name}: n3ic has loaded program {found.program_id} there already: "
             f"n3ic xdp update {interface.name} MODEL swaps its model while packets flow; for other "
@@ -573,18 +591,22 @@ def _of_daemon(interface: Interface, program_id: int) -> str:
     )
 
 
-def _attach(
-    interface: Interface, programs: MeterPrograms, mode: AttachMode | None
-) -> tuple[AttachMode, str]:
-    if mode is not None:
-        attach(interface.index, programs.program, mode)
-        return mode, ""
+def _attach(interface: Interface, programs: MeterPrograms, mode: AttachMode) -> BpfError | None:
+    """Attach a program; the error if the driver does not take it so, or at all."""
     try:
-        attach(interface.index, programs.program, "native")
+        attach(interface.index, programs.program, mode)
     except BpfError as error:
-        if error.number not in _NOT_NATIVE:
+        if mode != "native" or error.number not in _NOT_NATIVE:
             raise
-        attach(interface.index, programs.program, "generic")
-        why = f"has no native XDP{' at its MTU' if error.number == errno.ERANGE else ''}"
-        return "generic", f"{interface.name} {why} ({error}): generic, and slower"
-    return "native", ""
+        return error
+    return None
+
+
+def _note(interface: Interface, used: AttachMode, refused: Sequence[BpfError]) -> str:
+    """Why a program was not attached in the best way; empty if it was."""
+    if not refused:
+        return ""
+    if used == "native":
+        return f"{interface.name} takes no frames in several pieces ({refused[0]}): short ones only"
+    why = f"has no native XDP{' at its MTU' if refused[0].number == errno.ERANGE else ''}"
+    return f"{interface.name} {why} ({refused[0]}): generic, and slower"

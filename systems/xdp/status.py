@@ -78,6 +78,13 @@ class ProgramStatus:
         blocked_hosts: hosts that decisions keep away; with some that expired just now.
         max_blocked: maximum number of these.
         dry_run: whether every packet passes.
+        place: hook and mode, for people.
+        frags: whether frames that lie in several pieces are taken.
+        super: packets that kernel or card cut on the way out, or joined on the way in; tcx only.
+        segments: packets that these are on the wire.
+        mirrored: copies that were sent out of another interface.
+        not_mirrored: packets whose copy could not be sent.
+        no_socket: packets for an AF_XDP socket that nobody opened; they pass.
         alarms: what needs somebody's attention, one line each by name.
     """
 
@@ -111,12 +118,20 @@ class ProgramStatus:
     blocked_hosts: int = 0
     max_blocked: int = 0
     dry_run: bool = False
+    place: str = ""
+    frags: bool = True
+    super: int = 0
+    segments: int = 0
+    mirrored: int = 0
+    not_mirrored: int = 0
+    no_socket: int = 0
     alarms: Mapping[str, str] = field(default_factory=dict)
 
 
 ALARMS = ("undecided", "full", "excess", "refused")
 _VERDICT_COUNTERS = (
     "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
+    "super", "segments", "mirrored", "not_mirrored", "no_socket",
 )  # fmt: skip
 
 
@@ -146,6 +161,8 @@ def status_of(
     made = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
+        place=record.place,
+        frags=record.frags,
         program_id=record.program_id,
         export=record.export,
         packets=counters["packets"],

@@ -465,7 +465,7 @@ static inline int passes(struct order o, struct counters *c) {
 
 /* --- ends ------------------------------------------------------------------------------------ */
 
-SEC("xdp")
+SEC("xdp.frags")
 int n3ic_end(struct xdp_md *ctx) {
     uint32_t user = SWEEP;
     struct scratch *s = bpf_map_lookup_elem(&scratches, &user);

@@ -153,7 +153,6 @@ def libbpf() -> Any:
         ("bpf_program__name", text, [pointer]),
         ("bpf_program__fd", number, [pointer]),
         ("bpf_program__set_autoload", number, [pointer, ctypes.c_bool]),
-        ("bpf_program__set_type", number, [pointer, u32]),
         ("bpf_program__set_log_level", number, [pointer, u32]),
         ("bpf_program__set_log_buf", number, [pointer, pointer, size]),
         ("bpf_map_create", number, [u32, text, u32, u32, u32, pointer]),

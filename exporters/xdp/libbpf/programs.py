@@ -36,7 +36,7 @@ _TRACE_BYTES = 1 << 24
 _LOG_LINES = 12
 _NAME = 15  # characters of a name that the kernel keeps
 _MAPS = 64  # maximum number of maps per program that is queried
-_SOCKET_FILTER, _XDP = 1, 6  # BPF_PROG_TYPE_*
+_IN_PIECES, _WHOLE = b"xdp.frags\0", b"xdp\0frags\0"  # names of sections, in tables of strings
 _LIVE_FRAMES, _BATCH = 1 << 1, 64  # BPF_F_TEST_XDP_LIVE_FRAMES, and frames per batch
 
 
@@ -199,8 +199,8 @@ class BpfObject(Closing):
         values: contents of global data maps (``.rodata``) by name.
         shares: kernel maps that replace the file's maps, by name.
         without: names of programs that are not loaded.
-        plain: names of XDP programs that are loaded without support of packets in several pieces,
-            whatever the file says.
+        frags: whether programs of the section ``xdp.frags`` take packets in several pieces; else
+            they are loaded as those of ``xdp``, which the file must not have beside it.
 
     Attributes:
         maps: maps by name.
@@ -221,10 +221,11 @@ class BpfObject(Closing):
         values: Mapping[str, bytes] | None = None,
         shares: Sequence[BpfMap] = (),
         without: Sequence[str] = (),
-        plain: Sequence[str] = (),
+        frags: bool = True,
     ) -> None:
         self.name = name
-        given = (entries or {}, values or {}, shares, without, plain)
+        given = (entries or {}, values or {}, shares, without)
+        image = image if frags else image.replace(_IN_PIECES, _WHOLE)
         try:
             loaded = _load(image, name, *given, _LOG_STATISTICS)
         except VerifierError:
@@ -275,7 +276,6 @@ def _load(
     values: Mapping[str, bytes],
     shares: Sequence[BpfMap],
     without: Sequence[str],
-    plain: Sequence[str],
     level: int,
 ) -> tuple[Any, dict[str, BpfMap], dict[str, BpfProgram]]:
     """Load an object into the kernel; return its handle, maps and programs."""
@@ -306,9 +306,6 @@ def _load(
             if c.bpf_program__name(program).decode() in without:
                 check(c.bpf_program__set_autoload(program, False), name)
                 continue
-            if c.bpf_program__name(program).decode() in plain:
-                for kind in (_SOCKET_FILTER, _XDP):  # libbpf forgets the section with the type
-                    check(c.bpf_program__set_type(program, kind), name)
             log = logs[number] = ctypes.create_string_buffer(bytes_)
             c.bpf_program__set_log_level(program, level)
             c.bpf_program__set_log_buf(program, log, bytes_)

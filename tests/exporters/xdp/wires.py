@@ -5,9 +5,10 @@ import socket
 import subprocess
 
 
-def link(one: str, other: str) -> None:
-    """A veth pair that nothing but the test sends on, for frames of up to 3,000 bytes."""
-    ip("add", one, "mtu", "3000", "type", "veth", "peer", "name", other, "mtu", "3000")
+def link(one: str, other: str, mtu: int = 3000) -> None:
+    """A veth pair that nothing but the test sends on."""
+    size = ("mtu", str(mtu))
+    ip("add", one, *size, "type", "veth", "peer", "name", other, *size)
     for name in (one, other):
         command = ["sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"]
         subprocess.run(command, check=True)
