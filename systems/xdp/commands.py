@@ -91,6 +91,12 @@ def load(
     max_blocked: MaxBlocked = 1024,
     verdicts: Room = 16_384,
     dry_run: DryRun = False,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            help="Stand beside other XDP programs by libxdp: lower ones run first.", min=0
+        ),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Attach the program of an export to an interface."""
@@ -106,6 +112,8 @@ def load(
     modes: dict[str, AttachMode | None] = {
         "auto": None, "native": "native", "generic": "generic", "offload": "offload"
     }  # fmt: skip
+    if hook == "tcx" and priority is not None:
+        raise UsageError("--priority: tcx runs several programs by itself")
     if hook not in ("xdp", "tcx") or (hook == "tcx" and mode != "auto"):
         raise UsageError(
             f"--hook {hook!r} --mode {mode!r}: expected --hook xdp, or tcx, which has no modes"
@@ -128,6 +136,7 @@ def load(
         room=verdicts,
         flows=flows,
         memory=_bytes(memory) if memory else None,
+        priority=priority,
     )
     if loaded.note:
         print_note(loaded.note)

@@ -20,7 +20,6 @@ from n3ic.exporters.xdp.libbpf import (
     AttachMode,
     BpfError,
     attach,
-    detach,
     program_by_id,
 )
 from n3ic.exporters.xdp.network.structure import structure_of
@@ -37,7 +36,8 @@ from n3ic.exporters.xdp.verdicts import (
 )
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
-from n3ic.systems.xdp.hooks import METERS, check_hook, query, ways
+from n3ic.systems.xdp import dispatcher
+from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
 from n3ic.systems.xdp.program_record import (
     Interface,
     ProgramRecord,
@@ -89,6 +89,7 @@ def load(
     room: int = VERDICTS,
     flows: int | None = None,
     memory: int | None = None,
+    priority: int | None = None,
 ) -> Deployment:
     """Attach the metering program of an export directory to an interface.
 
@@ -106,6 +107,8 @@ def load(
         room: room for verdicts by decisions on flows, and for those on hosts and prefixes.
         flows: flows that the table is made for; None for the cache of the specification.
         memory: maximum bytes of the flow table, in place of ``flows``.
+        priority: order among other XDP programs in libxdp's dispatcher, lower ones first; None for
+            libxdp's default if a dispatcher is there, and else for a program that stands alone.
 
     Raises:
         UsageError: a program is already attached, a policy or rule is malformed, a policy can never
@@ -134,6 +137,10 @@ def load(
     chosen = [policy_parser.rule(text) for text in rules]
     place, structure = export / "meter", structure_of([model])
     _check_free(interface, mode)
+    if mode != "tcx":
+        beside = dispatcher.dispatched(interface.index)
+        priority = dispatcher.PRIORITY if beside and priority is None else priority
+        mode = beside.mode if beside and mode is None else mode
     image = _image(place)
     refused: list[BpfError] = []
     for way, frags in ways(mode):
@@ -169,18 +176,21 @@ def load(
                 otherwise,
                 table,
                 frags,
+                priority,
             )
             try:
                 write_model(interface, model)
                 write_record(interface, record, image, [model])
-                error = _attach(interface, programs, way)
-                if error is None:
-                    return Deployment(record, _note(interface, way, refused), programs.room)
-                refused.append(error)
+                attached = _attach(interface, programs, record, image)
+                if isinstance(attached, ProgramRecord):
+                    write_record(interface, attached, image, [model])
+                    note = _note(interface, way, refused) or _alone(attached, priority)
+                    return Deployment(attached, note, programs.room)
+                refused.append(attached)
             except BaseException:
                 found = query(interface.index)
                 if found is not None and found.program_id == record.program_id:
-                    detach(interface.index, found.mode or "native", programs.program)
+                    detach(interface.index, found, programs.program)
                 remove_record(interface)
                 raise
             remove_record(interface)
@@ -418,8 +428,16 @@ def _succeed(
             following.set_model(slot, value_bytes(structure, model))
         new = replace(record, program_id=following.program.id)
         write_record(interface, new, image, compiled)
-        attach(interface.index, following.program, record.mode, replaces=programs.program)
-        return new.program_id
+        if record.priority is None:
+            attach(interface.index, following.program, record.mode, replaces=programs.program)
+            return new.program_id
+        # Both beside each other would count packets twice; some now pass without.
+        dispatcher.detach(interface.index, record.program_id, record.mode)
+        made = _attach(interface, following, new, image)
+        if isinstance(made, BpfError):
+            raise made
+        write_record(interface, made, image, compiled)
+        return made.program_id
 
 
 def _built(
@@ -463,7 +481,7 @@ def unload(interface: Interface) -> bool:
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
                 try:
-                    detach(interface.index, found.mode or "native", program)
+                    detach(interface.index, found, program)
                 except BpfError as error:
                     if recorded_programs(interface):
                         raise
@@ -572,9 +590,15 @@ def _check_free(interface: Interface, mode: AttachMode | None) -> None:
             f"n3ic xdp update {interface.name} MODEL swaps its model while packets flow; for other "
             f"policies, rules or sizes, n3ic xdp unload {interface.name} and load again"
         )
+    beside = dispatcher.dispatched(interface.index)
+    if beside is not None:
+        return
+    if name == dispatcher.NAME:
+        dispatcher.needed()
     raise UsageError(
         f"{interface.name}: program {found.program_id} ({name}) is attached: somebody else's; "
-        f"ip link set dev {interface.name} xdp off takes it away"
+        f"ip link set dev {interface.name} xdp off takes it away, or load it by libxdp "
+        "(xdp-loader), whose dispatcher runs several"
     )
 
 
@@ -591,15 +615,31 @@ def _of_daemon(interface: Interface, program_id: int) -> str:
     )
 
 
-def _attach(interface: Interface, programs: MeterPrograms, mode: AttachMode) -> BpfError | None:
-    """Attach a program; the error if the driver does not take it so, or at all."""
+def _attach(
+    interface: Interface, programs: MeterPrograms, record: ProgramRecord, image: bytes
+) -> ProgramRecord | BpfError:
+    """Attach a program; the record of what runs, or why the driver does not take it so."""
     try:
-        attach(interface.index, programs.program, mode)
+        if record.priority is None:
+            attach(interface.index, programs.program, record.mode)
+            return record
+        with dispatcher.attached(
+            interface.index, image, programs.program, record.mode, record.priority
+        ) as made:
+            found = query(interface.index)
+            priority = record.priority if found and found.dispatched else None
+            return replace(record, program_id=made.id, priority=priority)
     except BpfError as error:
-        if mode != "native" or error.number not in _NOT_NATIVE:
+        if record.mode != "native" or error.number not in _NOT_NATIVE:
             raise
         return error
-    return None
+
+
+def _alone(record: ProgramRecord, priority: int | None) -> str:
+    """Why a program that was to stand beside others stands alone; empty if it does not."""
+    if priority is None or record.priority is not None:
+        return ""
+    return "this kernel lets no dispatcher run XDP programs: this one is alone on the interface"
 
 
 def _note(interface: Interface, used: AttachMode, refused: Sequence[BpfError]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where on an interface a program of n3ic stands: at XDP, or at tcx in both directions."""
+"""Where on an interface a program of n3ic stands: at XDP, alone or beside others, or at tcx."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.libbpf import AttachedProgram, AttachMode
 from n3ic.exporters.xdp.policy_parser import VerdictPolicy, index_of
 from n3ic.exporters.xdp.program import METER, METER_TC
+from n3ic.systems.xdp import dispatcher
 
 METERS = (METER, METER_TC)
 _SIOCGIFHWADDR = 0x8927
@@ -20,12 +21,26 @@ _ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
 
 
 def query(interface: int) -> AttachedProgram | None:
-    """The program of n3ic at tcx of an interface; else the XDP program there, whose ever it is."""
+    """The program of n3ic at tcx, or in a dispatcher; else the XDP program, whose ever it is."""
     for number in libbpf.tcx_programs(interface):
         with libbpf.program_by_id(number) as program:
             if program.name == METER_TC:
                 return AttachedProgram(number, "tcx")
-    return libbpf.query(interface)
+    found = libbpf.query(interface)
+    beside = dispatcher.dispatched(interface) if found is not None else None
+    for number, name in beside.programs.items() if beside else ():
+        if beside and name == METER:
+            return AttachedProgram(number, beside.mode, dispatched=True)
+    return found
+
+
+def detach(interface: int, found: AttachedProgram, program: libbpf.BpfProgram) -> None:
+    """Detach a program that :func:`query` found."""
+    mode = found.mode or "native"
+    if found.dispatched:
+        dispatcher.detach(interface, found.program_id, mode)
+    else:
+        libbpf.detach(interface, mode, program)
 
 
 def ways(mode: AttachMode | None) -> list[tuple[AttachMode, bool]]:

@@ -78,6 +78,7 @@ class ProgramRecord:
         otherwise: slot of flows without a matching rule.
         table: flow table that the program was compiled with.
         frags: whether the program takes frames that lie in several pieces.
+        priority: its order in libxdp's dispatcher; None if it stands alone.
     """
 
     program_id: int
@@ -90,13 +91,15 @@ class ProgramRecord:
     otherwise: int = 0
     table: Table = "lru"
     frags: bool = True
+    priority: int | None = None
 
     @property
     def place(self) -> str:
         """Where it is attached, for people."""
         if self.mode == "tcx":
             return "tcx, both directions"
-        return f"{self.mode} XDP{'' if self.frags else ' without frames in several pieces'}"
+        beside = "" if self.priority is None else f", in a dispatcher, priority {self.priority}"
+        return f"{self.mode} XDP{'' if self.frags else ' without frames in several pieces'}{beside}"
 
 
 def _root() -> Path:

@@ -85,6 +85,8 @@ def lines(status: ProgramStatus) -> list[str]:
             f"{status.blocked:,}, over a rate {status.limited:,}, dropped by policy "
             f"{status.dropped:,}"
         )
+    if status.beside:
+        out.append(f"beside {', '.join(status.beside)}")
     if status.mirrored:
         out.append(f"copies sent {status.mirrored:,}")
     if status.super:

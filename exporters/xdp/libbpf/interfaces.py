@@ -52,10 +52,12 @@ class AttachedProgram:
     Attributes:
         program_id: its number in the kernel.
         mode: attach mode; None if several programs are attached, one per mode.
+        dispatched: whether libxdp's dispatcher runs it.
     """
 
     program_id: int
     mode: AttachMode | None
+    dispatched: bool = False
 
 
 def attach(

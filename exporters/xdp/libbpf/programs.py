@@ -201,6 +201,7 @@ class BpfObject(Closing):
         without: names of programs that are not loaded.
         frags: whether programs of the section ``xdp.frags`` take packets in several pieces; else
             they are loaded as those of ``xdp``, which the file must not have beside it.
+        load: loads the opened object in libbpf's place, and returns 0 or ``-errno``.
 
     Attributes:
         maps: maps by name.
@@ -222,9 +223,10 @@ class BpfObject(Closing):
         shares: Sequence[BpfMap] = (),
         without: Sequence[str] = (),
         frags: bool = True,
+        load: Callable[[Any], int] | None = None,
     ) -> None:
         self.name = name
-        given = (entries or {}, values or {}, shares, without)
+        given = (entries or {}, values or {}, shares, without, load)
         image = image if frags else image.replace(_IN_PIECES, _WHOLE)
         try:
             loaded = _load(image, name, *given, _LOG_STATISTICS)
@@ -276,6 +278,7 @@ def _load(
     values: Mapping[str, bytes],
     shares: Sequence[BpfMap],
     without: Sequence[str],
+    load: Callable[[Any], int] | None,
     level: int,
 ) -> tuple[Any, dict[str, BpfMap], dict[str, BpfProgram]]:
     """Load an object into the kernel; return its handle, maps and programs."""
@@ -309,7 +312,7 @@ def _load(
             log = logs[number] = ctypes.create_string_buffer(bytes_)
             c.bpf_program__set_log_level(program, level)
             c.bpf_program__set_log_buf(program, log, bytes_)
-        result = c.bpf_object__load(pointer)
+        result = (load or c.bpf_object__load)(pointer)
         told = {number: log.value.decode(errors="replace") for number, log in logs.items()}
         if result < 0:
             raise _load_error(result, name, told)
