@@ -105,6 +105,11 @@ COUNTERS = np.dtype(
         ("verdicts", np.uint64),
         ("refused", np.uint64),
         ("excess", np.uint64),
+        ("super", np.uint64),
+        ("segments", np.uint64),
+        ("mirrored", np.uint64),
+        ("not_mirrored", np.uint64),
+        ("no_socket", np.uint64),
     ]
 )
 

@@ -15,8 +15,8 @@ from n3ic.exporters.xdp.verdicts import ACTIONS, PREFIX_BITS, SCOPES, Action, Sc
 from n3ic.model.network import BinaryModel
 
 TTL_S = 60.0  # of a verdict whose policy names none
-_TYPED = ACTIONS[:-1]  # what a policy may name; allowing is for the operator
-_WITH_ARGUMENT = ("interface", "socket", "cpu", "mark", "rate-limit")
+_TYPED = tuple(a for a in ACTIONS if a != "allow")  # which is for the operator alone
+_WITH_ARGUMENT = ("interface", "socket", "cpu", "mark", "rate-limit", "mirror")
 _ENDS = {"socket": 64, "cpu": 64}  # number of entries of their maps
 _OTHERS: dict[str, Verdict] = {
     "shunt": "shunted", "undecided": "undecided", "aside": "aside", "excess": "excess"
@@ -26,8 +26,6 @@ _POLICY = (
     "attack=block:host,ttl=60 or shunt=cpu:1"
 )
 _ELSEWHERE = {
-    "mirror": "XDP cannot copy a packet and pass it on, only tc can: use interface:NAME to send "
-    "the packets themselves away, or mark:N and tc's mirred behind it",
     "redirect": "use interface:NAME, socket:QUEUE or cpu:N",
 }
 _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix"
@@ -110,7 +108,7 @@ def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action,
     if (found in _WITH_ARGUMENT) != bool(given and argument):
         needs = "wants an argument" if found in _WITH_ARGUMENT else "has no argument"
         raise UsageError(f"policy {text!r}: {found} {needs}: {_POLICY}")
-    if found == "interface":
+    if found in ("interface", "mirror"):
         return found, argument
     value = _number(text, argument or "0", _ENDS.get(found, 1 << 32))
     return found, rate(value)[0] if found == "rate-limit" else value

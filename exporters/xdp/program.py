@@ -24,7 +24,8 @@ from n3ic.model.metering import MeterSpec
 
 Clock = Literal["kernel", "coarse", "trailer"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
-METER, END, PASS = "n3ic_meter", "n3ic_end", "n3ic_pass"
+METER, METER_TC, END, PASS = "n3ic_meter", "n3ic_tc", "n3ic_end", "n3ic_pass"
+Hook = Literal["xdp", "tcx"]
 # Maps without data of the networks, which a successor can share. The kernel prefixes the names of
 # global data with the object's.
 _INHERITED = (
@@ -65,6 +66,8 @@ class MeterPrograms(libbpf.Closing):
             are used, and the options that it was loaded with apply.
         ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called;
             otherwise the program for them is not loaded, which saves its verification.
+        hook: the hook that the program is for; ``tcx`` sees what an interface takes and sends.
+        frags: whether the XDP program takes packets that lie in several pieces (large frames).
         succeeds: metering program with the same meter and classes, whose flows, counters, rules and
             policies are taken over.
 
@@ -90,6 +93,8 @@ class MeterPrograms(libbpf.Closing):
         secret: bytes | None = None,
         attached: libbpf.BpfProgram | None = None,
         ending: bool = True,
+        hook: Hook = "xdp",
+        frags: bool = True,
         succeeds: libbpf.BpfProgram | None = None,
     ) -> None:
         self.spec, self.structure, self.table = spec, structure, table
@@ -110,9 +115,12 @@ class MeterPrograms(libbpf.Closing):
                 entries={} if before else {"flows": entries, "tuples": verdicts, "hosts": verdicts},
                 values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
-                without=(METER, PASS, *(() if ending else (END,))) if attached else (),
+                without=(METER, METER_TC, PASS, *(() if ending else (END,)))
+                if attached
+                else (METER if hook == "tcx" else METER_TC,),
+                frags=frags,
             )
-        self.program = attached or self.object.programs[METER]
+        self.program = attached or self.object.programs[METER_TC if hook == "tcx" else METER]
         self.maps = self.object.maps
         self._event = layout.event_type(spec, structure)
         self._ring = libbpf.RingBuffer(self.maps["events"])

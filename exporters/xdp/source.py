@@ -46,6 +46,7 @@ def meter_program(
     meter = meter_source(spec)
     return {
         **_plain(METER, "maps.h", "state.h", "dispatch.h", "verdicts.h", "windows.h"),
+        **_plain("hook_tc.h", "hook_xdp.h"),
         "table.h": (FOLDER / f"table_{table}.h").read_text(encoding="utf-8"),
         **{name: meter[name] for name in ("packet.h", "key.h", "flow.h")},
         **network_source(structure),

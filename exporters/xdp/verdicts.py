@@ -23,7 +23,7 @@ from n3ic.exporters.xdp.libbpf import BpfError, BpfMap
 from n3ic.model.metering import MeterSpec
 
 Action = Literal[
-    "pass", "drop", "interface", "socket", "cpu", "mark", "rate-limit", "allow"
+    "pass", "drop", "interface", "socket", "cpu", "mark", "rate-limit", "allow", "mirror"
 ]  # in the order of enum action
 Scope = Literal["none", "flow", "host", "prefix"]
 ACTIONS: tuple[Action, ...] = get_args(Action)

@@ -74,8 +74,12 @@ def load(
     export: Annotated[
         Path, typer.Argument(metavar="EXPORT", help="Written by `n3ic export --target xdp`.")
     ],
+    hook: Annotated[
+        str, typer.Option(help="xdp (what comes in, early) or tcx (what comes in and goes out).")
+    ] = "xdp",
     mode: Annotated[
-        str, typer.Option(help="auto, native (in the driver), generic (in the stack) or offload.")
+        str,
+        typer.Option(help="XDP: auto, native (in the driver), generic (in the stack) or offload."),
     ] = "auto",
     clock: Clock = "kernel",
     policy: Policies = None,
@@ -87,11 +91,16 @@ def load(
     max_blocked: MaxBlocked = 1024,
     verdicts: Room = 16_384,
     dry_run: DryRun = False,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            help="Stand beside other XDP programs by libxdp: lower ones run first.", min=0
+        ),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Attach the program of an export to an interface."""
     from dataclasses import asdict
-    from typing import get_args
 
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
@@ -100,7 +109,15 @@ def load(
     from n3ic.systems.xdp.deployment import load as attach
     from n3ic.systems.xdp.program_record import Interface
 
-    modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
+    modes: dict[str, AttachMode | None] = {
+        "auto": None, "native": "native", "generic": "generic", "offload": "offload"
+    }  # fmt: skip
+    if hook == "tcx" and priority is not None:
+        raise UsageError("--priority: tcx runs several programs by itself")
+    if hook not in ("xdp", "tcx") or (hook == "tcx" and mode != "auto"):
+        raise UsageError(
+            f"--hook {hook!r} --mode {mode!r}: expected --hook xdp, or tcx, which has no modes"
+        )
     if mode not in modes:
         raise UsageError(f"--mode {mode!r}: expected one of {', '.join(modes)}")
     if clock not in ("kernel", "coarse"):
@@ -110,7 +127,7 @@ def load(
     loaded = attach(
         Interface.named(interface),
         export,
-        mode=modes[mode],
+        mode="tcx" if hook == "tcx" else modes[mode],
         clock="coarse" if clock == "coarse" else "kernel",
         policies=policy or (),
         rules=rule or (),
@@ -119,6 +136,7 @@ def load(
         room=verdicts,
         flows=flows,
         memory=_bytes(memory) if memory else None,
+        priority=priority,
     )
     if loaded.note:
         print_note(loaded.note)
@@ -129,7 +147,7 @@ def load(
     else:
         record = loaded.record
         print_result(
-            f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}, "
+            f"{interface}: program {record.program_id}, {record.place}, model in slot {slot}, "
             f"room for {loaded.flows:,} flows"
         )
         print_result(

@@ -20,13 +20,11 @@ from n3ic.exporters.xdp.libbpf import (
     AttachMode,
     BpfError,
     attach,
-    detach,
     program_by_id,
-    query,
 )
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
-from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
+from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.verdicts import (
     NEW_FLOWS,
@@ -38,6 +36,8 @@ from n3ic.exporters.xdp.verdicts import (
 )
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.systems.xdp import dispatcher
+from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
 from n3ic.systems.xdp.program_record import (
     Interface,
     ProgramRecord,
@@ -89,13 +89,15 @@ def load(
     room: int = VERDICTS,
     flows: int | None = None,
     memory: int | None = None,
+    priority: int | None = None,
 ) -> Deployment:
     """Attach the metering program of an export directory to an interface.
 
     Args:
         interface: interface to attach to.
         export: written by ``n3ic export --target xdp``, of a network with a meter.
-        mode: attach mode; None for native if the driver supports it, else generic.
+        mode: attach mode; None for native if the driver supports it, else generic; ``tcx`` for
+            both directions of the stack's hook.
         clock: clock of the programs.
         policies: actions by verdict, see :mod:`~n3ic.exporters.xdp.policy_parser`; other packets
             pass.
@@ -105,6 +107,8 @@ def load(
         room: room for verdicts by decisions on flows, and for those on hosts and prefixes.
         flows: flows that the table is made for; None for the cache of the specification.
         memory: maximum bytes of the flow table, in place of ``flows``.
+        priority: order among other XDP programs in libxdp's dispatcher, lower ones first; None for
+            libxdp's default if a dispatcher is there, and else for a program that stands alone.
 
     Raises:
         UsageError: a program is already attached, a policy or rule is malformed, a policy can never
@@ -120,6 +124,7 @@ def load(
         )
     acts = policy_parser.policies(policies, model.classes)
     policy_parser.check_policies(policies, model)
+    check_hook(interface.name, acts, mode)
     bits = next((one.prefix_bits for one in acts if one.scope == "prefix"), PREFIX_BITS)
     limits = replace(limits, prefix_bits=bits)
     if limits.max_blocked > room:
@@ -131,58 +136,77 @@ def load(
         flows = flows_in(memory, spec, table)
     chosen = [policy_parser.rule(text) for text in rules]
     place, structure = export / "meter", structure_of([model])
-    _check_free(interface)
+    _check_free(interface, mode)
+    if mode != "tcx":
+        beside = dispatcher.dispatched(interface.index)
+        priority = dispatcher.PRIORITY if beside and priority is None else priority
+        mode = beside.mode if beside and mode is None else mode
     image = _image(place)
-    with (
-        changing(interface),
-        MeterPrograms(
-            image,
-            str(place / OBJECT),
-            spec,
-            structure,
-            clock=clock,
-            table=table,
-            flows=flows,
-            limits=limits,
-            verdicts=room,
-        ) as programs,
-    ):
-        _check_free(interface)
-        remove_record(interface)  # of a program that was detached by other means
-        programs.set_model(otherwise, read_value(place))
-        programs.set_rules(chosen, otherwise)
-        for i, one in enumerate(acts):
-            argument = one.argument
-            if isinstance(argument, str):
-                programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
-                argument = i
-            elif one.action == "cpu":
-                programs.maps["cpus"].update(argument, _CPU_QUEUE)
-            ttl = int(one.ttl_s * SECOND_NS) // spec.tick_ns
-            programs.set_policy(one.verdict, one.action, argument, scope=one.scope, ttl=ttl)
-        held = programs.room
-        record = ProgramRecord(
-            programs.program.id,
-            mode or "native",
-            str(export.resolve()),
-            clock,
-            per_cpu,
-            tuple(policies),
-            tuple(rules),
-            otherwise,
-            table,
-        )
-        try:
-            write_model(interface, model)
-            write_record(interface, record, image, [model])
-            used, note = _attach(interface, programs, mode)
-        except BaseException:
-            found = query(interface.index)
-            if found is not None and found.program_id == record.program_id:
-                detach(interface.index, found.mode or "native", programs.program)
+    refused: list[BpfError] = []
+    for way, frags in ways(mode):
+        with (
+            changing(interface),
+            MeterPrograms(
+                image,
+                str(place / OBJECT),
+                spec,
+                structure,
+                clock=clock,
+                table=table,
+                flows=flows,
+                limits=limits,
+                verdicts=room,
+                hook="tcx" if way == "tcx" else "xdp",
+                frags=frags,
+            ) as programs,
+        ):
+            _check_free(interface, mode)
+            remove_record(interface)  # of a program that was detached by other means
+            programs.set_model(otherwise, read_value(place))
+            programs.set_rules(chosen, otherwise)
+            _set_policies(programs, acts)
+            record = ProgramRecord(
+                programs.program.id,
+                way,
+                str(export.resolve()),
+                clock,
+                per_cpu,
+                tuple(policies),
+                tuple(rules),
+                otherwise,
+                table,
+                frags,
+                priority,
+            )
+            try:
+                write_model(interface, model)
+                write_record(interface, record, image, [model])
+                attached = _attach(interface, programs, record, image)
+                if isinstance(attached, ProgramRecord):
+                    write_record(interface, attached, image, [model])
+                    note = _note(interface, way, refused) or _alone(attached, priority)
+                    return Deployment(attached, note, programs.room)
+                refused.append(attached)
+            except BaseException:
+                found = query(interface.index)
+                if found is not None and found.program_id == record.program_id:
+                    detach(interface.index, found, programs.program)
+                remove_record(interface)
+                raise
             remove_record(interface)
-            raise
-    return Deployment(replace(record, mode=used), note, held)
+    raise refused[-1]
+
+
+def _set_policies(programs: MeterPrograms, acts: Sequence[policy_parser.VerdictPolicy]) -> None:
+    for i, one in enumerate(acts):
+        argument = one.argument
+        if isinstance(argument, str):
+            programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
+            argument = i
+        elif one.action == "cpu":
+            programs.maps["cpus"].update(argument, _CPU_QUEUE)
+        ttl = int(one.ttl_s * SECOND_NS) // programs.spec.tick_ns
+        programs.set_policy(one.verdict, one.action, argument, scope=one.scope, ttl=ttl)
 
 
 def flows_in(memory: int, spec: MeterSpec, table: source.Table) -> int:
@@ -279,7 +303,7 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = _query(interface), recorded_programs(interface)
-    if found is not None and not known and _name_of(found.program_id) == METER:
+    if found is not None and not known and _name_of(found.program_id) in METERS:
         raise UsageError(_of_daemon(interface, found.program_id))
     if known and (found is None or found.program_id not in known):
         now = "nothing" if found is None else f"program {found.program_id}"
@@ -396,14 +420,24 @@ def _succeed(
         structure,
         clock=clock,
         table=record.table,
+        hook="tcx" if record.mode == "tcx" else "xdp",
+        frags=record.frags,
         succeeds=programs.program,
     ) as following:
         for slot, model in models.items():
             following.set_model(slot, value_bytes(structure, model))
         new = replace(record, program_id=following.program.id)
         write_record(interface, new, image, compiled)
-        attach(interface.index, following.program, record.mode, replaces=programs.program)
-        return new.program_id
+        if record.priority is None:
+            attach(interface.index, following.program, record.mode, replaces=programs.program)
+            return new.program_id
+        # Both beside each other would count packets twice; some now pass without.
+        dispatcher.detach(interface.index, record.program_id, record.mode)
+        made = _attach(interface, following, new, image)
+        if isinstance(made, BpfError):
+            raise made
+        write_record(interface, made, image, compiled)
+        return made.program_id
 
 
 def _built(
@@ -441,13 +475,13 @@ def unload(interface: Interface) -> bool:
         found = query(interface.index)
         if found is not None:
             with program_by_id(found.program_id) as program:
-                if program.name != METER:
+                if program.name not in METERS:
                     raise UsageError(
                         f"{interface.name}: program {found.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
                 try:
-                    detach(interface.index, found.mode or "native", program)
+                    detach(interface.index, found, program)
                 except BpfError as error:
                     if recorded_programs(interface):
                         raise
@@ -541,22 +575,30 @@ def _image(place: Path) -> bytes:
         raise VerifyError(f"{place / OBJECT}: {error.strerror or error}") from error
 
 
-def _check_free(interface: Interface) -> None:
+def _check_free(interface: Interface, mode: AttachMode | None) -> None:
     found = query(interface.index)
     if found is None:
         return
     name = _name_of(found.program_id)
-    if name == METER and not recorded_programs(interface):
+    if name in METERS and not recorded_programs(interface):
         raise UsageError(_of_daemon(interface, found.program_id))
-    if name == METER:
+    if mode == "tcx" and name not in METERS:
+        return  # at XDP, which is another hook
+    if name in METERS:
         raise UsageError(
             f"{interface.name}: n3ic has loaded program {found.program_id} there already: "
             f"n3ic xdp update {interface.name} MODEL swaps its model while packets flow; for other "
             f"policies, rules or sizes, n3ic xdp unload {interface.name} and load again"
         )
+    beside = dispatcher.dispatched(interface.index)
+    if beside is not None:
+        return
+    if name == dispatcher.NAME:
+        dispatcher.needed()
     raise UsageError(
         f"{interface.name}: program {found.program_id} ({name}) is attached: somebody else's; "
-        f"ip link set dev {interface.name} xdp off takes it away"
+        f"ip link set dev {interface.name} xdp off takes it away, or load it by libxdp "
+        "(xdp-loader), whose dispatcher runs several"
     )
 
 
@@ -574,17 +616,37 @@ def _of_daemon(interface: Interface, program_id: int) -> str:
 
 
 def _attach(
-    interface: Interface, programs: MeterPrograms, mode: AttachMode | None
-) -> tuple[AttachMode, str]:
-    if mode is not None:
-        attach(interface.index, programs.program, mode)
-        return mode, ""
+    interface: Interface, programs: MeterPrograms, record: ProgramRecord, image: bytes
+) -> ProgramRecord | BpfError:
+    """Attach a program; the record of what runs, or why the driver does not take it so."""
     try:
-        attach(interface.index, programs.program, "native")
+        if record.priority is None:
+            attach(interface.index, programs.program, record.mode)
+            return record
+        with dispatcher.attached(
+            interface.index, image, programs.program, record.mode, record.priority
+        ) as made:
+            found = query(interface.index)
+            priority = record.priority if found and found.dispatched else None
+            return replace(record, program_id=made.id, priority=priority)
     except BpfError as error:
-        if error.number not in _NOT_NATIVE:
+        if record.mode != "native" or error.number not in _NOT_NATIVE:
             raise
-        attach(interface.index, programs.program, "generic")
-        why = f"has no native XDP{' at its MTU' if error.number == errno.ERANGE else ''}"
-        return "generic", f"{interface.name} {why} ({error}): generic, and slower"
-    return "native", ""
+        return error
+
+
+def _alone(record: ProgramRecord, priority: int | None) -> str:
+    """Why a program that was to stand beside others stands alone; empty if it does not."""
+    if priority is None or record.priority is not None:
+        return ""
+    return "this kernel lets no dispatcher run XDP programs: this one is alone on the interface"
+
+
+def _note(interface: Interface, used: AttachMode, refused: Sequence[BpfError]) -> str:
+    """Why a program was not attached in the best way; empty if it was."""
+    if not refused:
+        return ""
+    if used == "native":
+        return f"{interface.name} takes no frames in several pieces ({refused[0]}): short ones only"
+    why = f"has no native XDP{' at its MTU' if refused[0].number == errno.ERANGE else ''}"
+    return f"{interface.name} {why} ({refused[0]}): generic, and slower"

@@ -27,7 +27,7 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
-VERSION = 3  # of records; maps of programs of another version have other layouts
+VERSION = 4  # of records; maps of programs of another version have other layouts
 _RECORD, _OBJECT, _WATCH = "record.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
@@ -77,6 +77,8 @@ class ProgramRecord:
         rules: rules as typed.
         otherwise: slot of flows without a matching rule.
         table: flow table that the program was compiled with.
+        frags: whether the program takes frames that lie in several pieces.
+        priority: its order in libxdp's dispatcher; None if it stands alone.
     """
 
     program_id: int
@@ -88,6 +90,16 @@ class ProgramRecord:
     rules: tuple[str, ...] = ()
     otherwise: int = 0
     table: Table = "lru"
+    frags: bool = True
+    priority: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is attached, for people."""
+        if self.mode == "tcx":
+            return "tcx, both directions"
+        beside = "" if self.priority is None else f", in a dispatcher, priority {self.priority}"
+        return f"{self.mode} XDP{'' if self.frags else ' without frames in several pieces'}{beside}"
 
 
 def _root() -> Path:

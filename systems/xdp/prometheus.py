@@ -61,6 +61,11 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         ("packets_dropped", "Packets dropped by the policy of their flow", status.dropped),
         ("packets_spared", "Packets that the dry run let pass", status.spared),
         ("packets_excess", "Packets of flows begun too fast, put aside", status.excess),
+        ("packets_super", "Packets cut on the way out or joined on the way in", status.super),
+        ("segments", "Packets that these are on the wire", status.segments),
+        ("packets_mirrored", "Copies sent out of another interface", status.mirrored),
+        ("packets_not_mirrored", "Packets whose copy could not be sent", status.not_mirrored),
+        ("packets_no_socket", "Packets for a socket that nobody opened", status.no_socket),
         ("verdicts_put", "Verdicts that decisions put into the maps", status.verdicts),
         ("verdicts_refused", "Verdicts over the limit of blocked hosts", status.refused),
     ):

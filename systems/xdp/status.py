@@ -12,6 +12,7 @@ from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.network import BinaryModel
 from n3ic.systems.xdp.deployment import now_of, opened, residents
+from n3ic.systems.xdp.dispatcher import dispatched
 from n3ic.systems.xdp.drift import Drift, drift
 from n3ic.systems.xdp.program_record import Interface, ProgramRecord
 
@@ -78,6 +79,14 @@ class ProgramStatus:
         blocked_hosts: hosts that decisions keep away; with some that expired just now.
         max_blocked: maximum number of these.
         dry_run: whether every packet passes.
+        place: hook and mode, for people.
+        beside: names of the other XDP programs that run on the interface.
+        frags: whether frames that lie in several pieces are taken.
+        super: packets that kernel or card cut on the way out, or joined on the way in; tcx only.
+        segments: packets that these are on the wire.
+        mirrored: copies that were sent out of another interface.
+        not_mirrored: packets whose copy could not be sent.
+        no_socket: packets for an AF_XDP socket that nobody opened; they pass.
         alarms: what needs somebody's attention, one line each by name.
     """
 
@@ -111,12 +120,21 @@ class ProgramStatus:
     blocked_hosts: int = 0
     max_blocked: int = 0
     dry_run: bool = False
+    place: str = ""
+    beside: tuple[str, ...] = ()
+    frags: bool = True
+    super: int = 0
+    segments: int = 0
+    mirrored: int = 0
+    not_mirrored: int = 0
+    no_socket: int = 0
     alarms: Mapping[str, str] = field(default_factory=dict)
 
 
 ALARMS = ("undecided", "full", "excess", "refused")
 _VERDICT_COUNTERS = (
     "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
+    "super", "segments", "mirrored", "not_mirrored", "no_socket",
 )  # fmt: skip
 
 
@@ -146,6 +164,9 @@ def status_of(
     made = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
+        place=record.place,
+        beside=_beside(interface, record),
+        frags=record.frags,
         program_id=record.program_id,
         export=record.export,
         packets=counters["packets"],
@@ -200,6 +221,12 @@ def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
 def sweep(record: ProgramRecord, programs: MeterPrograms) -> None:
     """End flows that exceed the idle timeout, because no packet of theirs would do it."""
     programs.end_idle(now_of(record, programs.spec.tick_ns))
+
+
+def _beside(interface: Interface, record: ProgramRecord) -> tuple[str, ...]:
+    found = dispatched(interface.index) if record.priority is not None else None
+    others = found.programs.items() if found else ()
+    return tuple(name for number, name in others if number != record.program_id)
 
 
 def _slot(programs: MeterPrograms, slot: int, model: BinaryModel) -> SlotStatus:

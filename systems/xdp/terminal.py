@@ -61,7 +61,8 @@ def show(status: ProgramStatus) -> None:
 def lines(status: ProgramStatus) -> list[str]:
     """The figures without drift, one line each."""
     out = [
-        f"{status.interface}: program {status.program_id}, {status.mode} XDP, {status.export}",
+        f"{status.interface}: program {status.program_id}, {status.place or status.mode}, "
+        f"{status.export}",
         f"packets {status.packets:,} ({status.bytes:,} bytes), aside "
         f"{_listed({name: n for name, n in status.aside.items() if n})}",
         f"flows {status.flows:,} of {status.room:,}, started {status.started:,}, "
@@ -73,6 +74,8 @@ def lines(status: ProgramStatus) -> list[str]:
         "decisions without a model": status.no_model,
         "packets not counted, since another CPU held their flow": status.contended,
         "packets not marked, for want of room before them": status.not_marked,
+        "packets whose copy could not be sent": status.not_mirrored,
+        "packets for a socket that nobody opened": status.no_socket,
     }
     out += [f"{name} {count:,}" for name, count in lost.items() if count]
     if status.verdicts or status.allowed or status.blocked or status.limited or status.dropped:
@@ -81,6 +84,14 @@ def lines(status: ProgramStatus) -> list[str]:
             f"{status.max_blocked:,}; packets allowed {status.allowed:,}, blocked "
             f"{status.blocked:,}, over a rate {status.limited:,}, dropped by policy "
             f"{status.dropped:,}"
+        )
+    if status.beside:
+        out.append(f"beside {', '.join(status.beside)}")
+    if status.mirrored:
+        out.append(f"copies sent {status.mirrored:,}")
+    if status.super:
+        out.append(
+            f"large packets {status.super:,}, {status.segments:,} on the wire; each counts as one"
         )
     if status.dry_run:
         out.append(f"dry run: every packet passes, {status.spared:,} would not have")

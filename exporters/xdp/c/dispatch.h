@@ -41,12 +41,14 @@ struct {
     __array(values, struct rules_map);
 } dispatch SEC(".maps");
 
-/* The tag behind the addresses, or 4096 where there is none. */
+#define NO_TAG 4096
+
+/* The tag behind the addresses. */
 static inline uint16_t vlan_of(struct frame f) {
     const uint8_t *tag = held(f, 12, 4);
     uint32_t kind = tag ? be16(tag) : 0;
 
-    return kind == 0x8100 || kind == 0x88a8 || kind == 0x9100 ? be16(tag + 2) & 0xfff : 4096;
+    return kind == 0x8100 || kind == 0x88a8 || kind == 0x9100 ? be16(tag + 2) & 0xfff : NO_TAG;
 }
 
 static inline int matches_prefix(const struct rule *r, const uint8_t *address) {

@@ -151,7 +151,16 @@ struct scratch {
     struct verdict verdict;    /* that is put into a map */
 };
 
+/*
+ * The beginning of a packet that lies in several pieces. It has room for all that the parser may
+ * look at by headers' lengths, of which HEAD bytes are filled.
+ */
+struct head {
+    uint8_t bytes[17 * 1024];
+};
+
 PER_CPU(scratches, USERS, struct scratch);
+PER_CPU(heads, 1, struct head);
 PER_CPU(counted, USERS, struct counters);
 PER_CPU(tallies, TALLIES, struct tally);
 

@@ -243,39 +243,6 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     return 0;
 }
 
-static inline int act(struct xdp_md *ctx, struct counters *c, uint32_t action, uint32_t argument) {
-    const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
-    uint32_t *mark;
-
-    if (action == ACT_PASS || action >= ACT_LIMIT)
-        return XDP_PASS;
-    if (g && g->dry_run) {
-        c->spared++;
-        return XDP_PASS;
-    }
-    switch (action) {
-    case ACT_DROP:
-        c->dropped++;
-        return XDP_DROP;
-    case ACT_INTERFACE:
-        return bpf_redirect_map(&interfaces, argument, XDP_PASS);
-    case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */
-        return bpf_redirect_map(&sockets, argument + ctx->rx_queue_index, XDP_PASS);
-    case ACT_CPU:
-        return bpf_redirect_map(&cpus, argument, XDP_PASS);
-    case ACT_MARK: /* metadata before the packet, for a program of the stack behind */
-        if (bpf_xdp_adjust_meta(ctx, -(int)sizeof *mark) == 0) {
-            mark = (void *)(long)ctx->data_meta;
-            if ((void *)(mark + 1) <= (void *)(long)ctx->data) {
-                *mark = argument;
-                return XDP_PASS;
-            }
-        }
-        c->not_marked++;
-    }
-    return XDP_PASS;
-}
-
 /* --- counting -------------------------------------------------------------------------------- */
 
 #if METER_REGISTERS > 32
@@ -314,23 +281,22 @@ static inline void decide(struct flow *f, const struct key *k, const struct pack
 
 /* A packet that is counted. */
 struct arrival {
-    struct xdp_md *ctx;
-    const struct packet *packet;
+    struct packet *packet;
     uint64_t now;
+    uint32_t interface;
+    uint16_t vlan;
     int turned;  /* against the canonical direction */
     int allowed; /* its source may begin as many flows as it likes */
 };
 
 static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
-    struct frame frame = {(void *)(long)a->ctx->data, (void *)(long)a->ctx->data_end};
-
     f->verdict = 0;
     memset(&f->first, 0, sizeof *f - offsetof(struct flow, first)); /* it stays taken */
     flow_start(&f->state);
     f->number = __sync_fetch_and_add(&numbers, 1);
     f->first = f->last = f->decided_time = a->now;
-    f->interface = a->ctx->ingress_ifindex;
-    f->vlan = vlan_of(frame);
+    f->interface = a->interface;
+    f->vlan = a->vlan;
     f->turned = a->turned;
     c->started++;
 }
@@ -430,69 +396,78 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
     return verdict;
 }
 
-/* Treats a packet: by a verdict that holds for it already, or else by that of its flow. */
-static inline int treat(struct xdp_md *ctx, const struct trailer *t) {
-    struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
-    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
-    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+/* --- packets ---------------------------------------------------------------------------------- */
+
+#define HEAD 512 /* bytes in which headers are looked for where a packet lies in several pieces */
+
+/* Reads a frame that is not a usual one. */
+static inline enum aside read_frame(struct frame f, uint32_t length, struct arrival *a) {
+    a->vlan = vlan_of(f);
+    return parse_any(LINK_ETHERNET, &f, length, METER_TUNNELS, a->packet);
+}
+
+/* What is done with a packet. */
+struct order {
+    uint32_t action, argument;
+};
+
+enum { ACT_TAKEN = 1 << 16 }; /* a verdict took it away, and counted it */
+
+/* Treats a packet that was read: by a verdict that holds for it already, or by that of its flow. */
+static inline struct order treat(struct arrival *a, enum aside reason, const struct trailer *t,
+                                 struct scratch *s, struct counters *c) {
+    struct packet *p = a->packet;
     const struct policy *policy;
-    struct packet p;
-    struct arrival a;
-    struct key k;
-    enum aside reason;
     uint32_t index = POLICY_ASIDE;
     int judged = NOT_JUDGED;
+    struct key k;
 
-    if (!s || !c)
-        return XDP_PASS;
     c->packets++;
     c->bytes += t->length;
-    reason = parse_frame(LINK_ETHERNET, frame, t->length, METER_TUNNELS, &p);
     if (reason == PACKET_OK)
         s->clock = time_of(t, s);
-    if (reason == PACKET_OK && p.fragmented && !join_fragment(&p))
+    if (reason == PACKET_OK && p->fragmented && !join_fragment(p))
         reason = ASIDE_FRAGMENT;
-    a = (struct arrival){ctx, &p, s->clock, canonical_key(&p, &k), 0};
-    if (p.address_bytes && used(USE_ANY, s->clock)) {
-        judged = judge(&p, &k, s->clock);
+    a->now = s->clock;
+    a->turned = canonical_key(p, &k);
+    a->allowed = 0;
+    if (p->address_bytes && used(USE_ANY, s->clock)) {
+        judged = judge(p, &k, s->clock);
         if (judged == TAKEN_AWAY)
-            return XDP_DROP;
-        a.allowed = judged == LET_PASS;
+            return (struct order){ACT_TAKEN, 0};
+        a->allowed = judged == LET_PASS;
     }
     if (reason == PACKET_OK)
-        index = count(&a, &k, s, c);
+        index = count(a, &k, s, c);
     else if (reason < ASIDE_REASONS)
         c->aside[reason]++;
     if (judged == LET_PASS)
-        return XDP_PASS;
+        return (struct order){ACT_PASS, 0};
     if (judged == TREATED)
-        return act(ctx, c, s->action, s->argument);
+        return (struct order){s->action, s->argument};
     policy = bpf_map_lookup_elem(&policies, &index);
-    return policy ? act(ctx, c, policy->action, policy->argument) : XDP_PASS;
+    return policy ? (struct order){policy->action, policy->argument} : (struct order){ACT_PASS, 0};
 }
 
-/* Takes the trailer off a frame; 0 where there is none. */
-static inline int read_trailer(struct xdp_md *ctx, struct trailer *t) {
-    uint32_t size = ctx->data_end - ctx->data;
+/* Whether a packet just passes by an order. */
+static inline int passes(struct order o, struct counters *c) {
+    const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
 
-    if (size < sizeof *t || bpf_xdp_load_bytes(ctx, size - sizeof *t, t, sizeof *t) ||
-        t->captured > size - sizeof *t || bpf_xdp_adjust_tail(ctx, (int)t->captured - (int)size))
-        return 0;
-    return 1;
+    if (o.action == ACT_PASS || o.action == ACT_LIMIT || o.action == ACT_ALLOW)
+        return 1;
+    if (g && g->dry_run && o.action != ACT_TAKEN) {
+        c->spared++;
+        return 1;
+    }
+    return 0;
 }
 
-SEC("xdp")
-int n3ic_meter(struct xdp_md *ctx) {
-    struct trailer t = {.length = ctx->data_end - ctx->data};
-
-    if (options.clock == CLOCK_TRAILER && !read_trailer(ctx, &t))
-        return XDP_ABORTED;
-    return treat(ctx, &t);
-}
+#include "hook_tc.h"
+#include "hook_xdp.h"
 
 /* --- ends ------------------------------------------------------------------------------------ */
 
-SEC("xdp")
+SEC("xdp.frags")
 int n3ic_end(struct xdp_md *ctx) {
     uint32_t user = SWEEP;
     struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
@@ -527,7 +502,7 @@ int n3ic_end(struct xdp_md *ctx) {
 }
 
 /* For the other end of a veth pair, which sends in the driver only where a program takes. */
-SEC("xdp")
+SEC("xdp.frags")
 int n3ic_pass(struct xdp_md *ctx) {
     return XDP_PASS;
 }

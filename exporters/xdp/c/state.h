@@ -135,6 +135,12 @@ struct counters {
     uint64_t verdicts;             /* verdicts that decisions put into the maps or renewed */
     uint64_t refused;              /* verdicts over the limit of blocked hosts, not put there */
     uint64_t excess;               /* packets of flows that their source may not begin so fast */
+    uint64_t super;                /* packets that the kernel or the card cuts on their way out, or
+                                      put together on their way in */
+    uint64_t segments;             /* packets that these are on the wire */
+    uint64_t mirrored;             /* copies that were sent out of another interface */
+    uint64_t not_mirrored;         /* packets for whose copy there was no memory or no interface */
+    uint64_t no_socket;            /* packets for a socket that nobody opened; they pass */
 };
 
 /* --- what is done with packets --------------------------------------------------------------- */
@@ -147,7 +153,8 @@ enum action {
     ACT_CPU,
     ACT_MARK,
     ACT_LIMIT, /* passes so many a second; only of verdicts in the maps below */
-    ACT_ALLOW  /* passes, whatever else is said; only by user space */
+    ACT_ALLOW, /* passes, whatever else is said; only by user space */
+    ACT_MIRROR /* passes, and a copy leaves by an interface; only by tc */
 };
 
 /* What is done with packets of flows by verdict: classes first. */

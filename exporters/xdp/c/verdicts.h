@@ -202,7 +202,7 @@ static inline void tidy(struct guard *g, uint64_t now) {
 static inline uint64_t weight_of(uint32_t action, uint32_t address_bytes, uint32_t bits) {
     uint32_t whole = address_bytes == 4 ? 32 : 64;
 
-    if (action == ACT_PASS || action == ACT_MARK || action == ACT_CPU)
+    if (action == ACT_PASS || action == ACT_MARK || action == ACT_CPU || action == ACT_MIRROR)
         return 0;
     return bits < whole ? 1ull << ((whole - bits) & 63) : 1;
 }

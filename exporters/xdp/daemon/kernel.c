@@ -159,82 +159,62 @@ static int check_maps(struct kernel *k) {
     return 1;
 }
 
+/* What the headers of older kernels lack. */
+enum { LINK_TCX = 11, TCX_INGRESS = 46, TCX_EGRESS = 47 };
+
 static uint32_t index_of_link(int link) {
     struct bpf_link_info info = {0};
     uint32_t size = sizeof info;
 
-    return bpf_obj_get_info_by_fd(link, &info, &size) || info.type != BPF_LINK_TYPE_XDP
+    /* A link of tcx has its interface at the same place. */
+    return bpf_obj_get_info_by_fd(link, &info, &size) ||
+                   (info.type != BPF_LINK_TYPE_XDP && (int)info.type != LINK_TCX)
                ? 0
                : info.xdp.ifindex;
+}
+
+static int links(const struct kernel *k) {
+    return k->state.tcx ? 2 : 1;
+}
+
+static int attach_tcx(struct kernel *k) {
+    static const int direction[LINKS] = {TCX_INGRESS, TCX_EGRESS};
+
+    for (int i = 0; i < LINKS; i++) {
+        k->link[i] =
+            bpf_link_create(k->program, (int)k->index, (enum bpf_attach_type)direction[i], NULL);
+        if (k->link[i] < 0) {
+            say("%s: attaching at tcx: %s%s", k->interface, strerror(-k->link[i]),
+                k->link[i] == -EINVAL ? ": it needs Linux 6.6" : "");
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static int attach(struct kernel *k, enum mode mode) {
     LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
 
+    if (k->state.tcx)
+        return attach_tcx(k);
     if (mode != MODE_GENERIC)
-        k->link = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-    if (mode == MODE_GENERIC || (mode == MODE_AUTO && (k->link == -EOPNOTSUPP ||
-                                                       k->link == -EINVAL || k->link == -ERANGE))) {
+        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+    if (mode == MODE_GENERIC || (mode == MODE_AUTO && (k->link[0] == -EOPNOTSUPP ||
+                                                       k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
         if (mode == MODE_AUTO)
-            say("%s has no native XDP (%s): generic, and slower", k->interface, strerror(-k->link));
+            say("%s has no native XDP (%s): generic, and slower", k->interface, strerror(-k->link[0]));
         options.flags = XDP_FLAGS_SKB_MODE;
-        k->link = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
         k->state.generic = 1;
     }
-    if (k->link >= 0)
+    if (k->link[0] >= 0)
         return 1;
-    say("%s: attaching: %s%s", k->interface, strerror(-k->link),
-        k->link == -EBUSY || k->link == -EEXIST
+    say("%s: attaching: %s%s", k->interface, strerror(-k->link[0]),
+        k->link[0] == -EBUSY || k->link[0] == -EEXIST
             ? ": another XDP program is there: n3ic xdp unload or ip link set dev ... xdp off"
             : "");
     return 0;
 }
-
-/* Opens what is pinned; attaches it anew where its interface went and came back. */
-static int take_over(struct kernel *k, enum mode mode) {
-    char path[512];
-    uint32_t index;
-
-    for (int m = 0; m < MAPS; m++)
-        if ((k->map[m] = pinned(k->pins, maps[m].pin)) < 0)
-            return 0;
-    if ((k->program = pinned(k->pins, "program")) < 0 || (k->end = pinned(k->pins, "end")) < 0 ||
-        (k->idle = pinned(k->pins, "idle")) < 0 || !check_maps(k))
-        return 0;
-    if (memcmp(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout)) {
-        say("%s is of another program: start its n3icd, or forget its flows (--remove)", k->pins);
-        return 0;
-    }
-    k->taken_over = 1;
-    if (!path_of(path, sizeof path, k->pins, "link"))
-        return 0;
-    k->link = bpf_obj_get(path);
-    index = k->link < 0 ? 0 : index_of_link(k->link);
-    if (index == k->index)
-        return 1;
-    if (index) {
-        say("%s: its program is attached to the interface of index %u, not to %s: --remove it",
-            k->pins, index, k->interface);
-        return 0;
-    }
-    if (k->link >= 0) {
-        close(k->link);
-        k->link = -1;
-    }
-    if (unlink(path) && errno != ENOENT) {
-        say("%s: %s", path, strerror(errno));
-        return 0;
-    }
-    if (!attach(k, mode))
-        return 0;
-    if (bpf_obj_pin(k->link, path)) {
-        say("%s: %s", path, strerror(errno));
-        return 0;
-    }
-    return 1;
-}
-
-/* --- loading --------------------------------------------------------------------------------- */
 
 static int pin(int fd, const char *folder, const char *name) {
     char path[512];
@@ -246,6 +226,79 @@ static int pin(int fd, const char *folder, const char *name) {
     say("%s: pinning: %s", path, strerror(errno));
     return 0;
 }
+
+static const char *const link_pin[LINKS] = {"link", "link-out"};
+
+static int pin_links(const struct kernel *k, const char *folder) {
+    for (int i = 0; i < links(k); i++)
+        if (!pin(k->link[i], folder, link_pin[i]))
+            return 0;
+    return 1;
+}
+
+static void close_links(struct kernel *k) {
+    for (int i = 0; i < LINKS; i++) {
+        if (k->link[i] >= 0)
+            close(k->link[i]);
+        k->link[i] = -1;
+    }
+}
+
+/*
+ * Opens pinned links. They are all of this interface, or forgotten, since it went and came back. 0
+ * where they are of another one.
+ */
+static int open_links(struct kernel *k) {
+    char path[512];
+    uint32_t index = 0;
+    int whole = 1;
+
+    for (int i = 0; i < links(k); i++) {
+        if (!path_of(path, sizeof path, k->pins, link_pin[i]))
+            return 0;
+        k->link[i] = bpf_obj_get(path);
+        index = k->link[i] < 0 ? 0 : index_of_link(k->link[i]);
+        whole = whole && index == k->index;
+        if (index && index != k->index) {
+            say("%s: its program is attached to the interface of index %u, not to %s: --remove it",
+                k->pins, index, k->interface);
+            return 0;
+        }
+    }
+    if (whole)
+        return 1;
+    close_links(k);
+    for (int i = 0; i < links(k); i++) {
+        if (!path_of(path, sizeof path, k->pins, link_pin[i]))
+            return 0;
+        if (unlink(path) && errno != ENOENT) {
+            say("%s: %s", path, strerror(errno));
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Opens what is pinned; attaches it anew where its interface went and came back. */
+static int take_over(struct kernel *k, enum mode mode) {
+    for (int m = 0; m < MAPS; m++)
+        if ((k->map[m] = pinned(k->pins, maps[m].pin)) < 0)
+            return 0;
+    if ((k->program = pinned(k->pins, "program")) < 0 || (k->end = pinned(k->pins, "end")) < 0 ||
+        (k->idle = pinned(k->pins, "idle")) < 0 || !check_maps(k))
+        return 0;
+    if (memcmp(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout)) {
+        say("%s is of another program: start its n3icd, or forget its flows (--remove)", k->pins);
+        return 0;
+    }
+    k->taken_over = 1;
+    if ((mode == MODE_TCX) != k->state.tcx)
+        say("%s: the program stands at %s, as it was loaded; another mode wants it anew (--remove)",
+            k->interface, k->state.tcx ? "tcx" : "XDP");
+    return open_links(k) && (k->link[0] >= 0 || (attach(k, mode) && pin_links(k, k->pins)));
+}
+
+/* --- loading --------------------------------------------------------------------------------- */
 
 /* Pins all of a program in a folder that gets its name last, so that a whole one is found or none.
  */
@@ -262,7 +315,7 @@ static int pin_all(const struct kernel *k, const char *pins) {
         if (!pin(k->map[m], folder, maps[m].pin))
             return 0;
     if (!pin(k->program, folder, "program") || !pin(k->end, folder, "end") ||
-        !pin(k->idle, folder, "idle") || !pin(k->link, folder, "link"))
+        !pin(k->idle, folder, "idle") || !pin_links(k, folder))
         return 0;
     if (!rename(folder, k->pins))
         return 1;
@@ -300,7 +353,8 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
     static const enum map sized[PACK_ENTRIES] = {MAP_FLOWS, MAP_TUPLES, MAP_HOSTS};
     struct options options = p->options;
     struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_OPTIONS].name);
-    struct bpf_program *pass = bpf_object__find_program_by_name(object, "n3ic_pass");
+    const char *wanted = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
+    const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
 
     if (getrandom(options.secret, sizeof options.secret, 0) != (ssize_t)sizeof options.secret) {
         say("no random key: %s", strerror(errno));
@@ -322,8 +376,12 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
         say("the object's windows take no entry for each CPU");
         return 0;
     }
-    if (pass)
-        bpf_program__set_autoload(pass, false);
+    for (unsigned i = 0; i < sizeof needless / sizeof *needless; i++) {
+        struct bpf_program *found = bpf_object__find_program_by_name(object, needless[i]);
+
+        if (found)
+            bpf_program__set_autoload(found, false);
+    }
     if (bpf_object__load(object)) {
         say("the kernel does not take the program: %s%s", strerror(errno),
             errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
@@ -332,7 +390,7 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
     for (int m = 0; m <= MAP_OPTIONS; m++)
         if (!find_map(k, object, (enum map)m))
             return 0;
-    k->program = find_program(object, "n3ic_meter");
+    k->program = find_program(object, wanted);
     k->end = find_program(object, "n3ic_end");
     return k->program >= 0 && k->end >= 0;
 }
@@ -370,9 +428,10 @@ static int begin(struct kernel *k, enum mode mode, const char *object, const cha
     /* What was stopped before it was whole. Its program is detached with its pins. */
     if (!folder_of(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
         return 0;
+    memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
+    k->state.tcx = mode == MODE_TCX;
     if (!load(k, object, p) || !load(k, idle, NULL))
         return 0;
-    memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
     k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
     if (k->map[MAP_STATE] < 0 ||
         bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY)) {
@@ -390,7 +449,9 @@ static int begin(struct kernel *k, enum mode mode, const char *object, const cha
 
 static void prepare(struct kernel *k) {
     memset(k, 0, sizeof *k);
-    k->program = k->end = k->idle = k->link = -1;
+    k->program = k->end = k->idle = -1;
+    for (int i = 0; i < LINKS; i++)
+        k->link[i] = -1;
     for (int m = 0; m < MAPS; m++)
         k->map[m] = -1;
 }
@@ -434,13 +495,14 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
 }
 
 void kernel_close(struct kernel *k) {
-    int *all[] = {&k->program, &k->end, &k->idle, &k->link};
+    int *all[] = {&k->program, &k->end, &k->idle};
 
     if (k->found)
         munmap(k->found, sizeof *k->found);
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i] >= 0)
             close(*all[i]);
+    close_links(k);
     for (int m = 0; m < MAPS; m++)
         if (k->map[m] >= 0)
             close(k->map[m]);
@@ -449,7 +511,10 @@ void kernel_close(struct kernel *k) {
 }
 
 int kernel_is_attached(const struct kernel *k) {
-    return index_of_link(k->link) == k->index;
+    for (int i = 0; i < links(k); i++)
+        if (index_of_link(k->link[i]) != k->index)
+            return 0;
+    return 1;
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -502,6 +567,26 @@ static int swap(struct kernel *k, const struct pack *p, const int *fd) {
     return 1;
 }
 
+/* Whether the hook has the actions of a pack's policies. */
+static int can(const struct kernel *k, const struct pack *p) {
+    for (uint32_t i = 0; i < p->values; i++) {
+        struct policy policy;
+        const struct pack_value *v = &p->value[i];
+
+        if (v->map != PACK_POLICIES || v->size != sizeof policy)
+            continue;
+        memcpy(&policy, v->bytes, sizeof policy);
+        if (k->state.tcx ? policy.action == ACT_SOCKET || policy.action == ACT_CPU
+                         : policy.action == ACT_MIRROR) {
+            say("%s: the pack %s", k->interface,
+                k->state.tcx ? "hands packets to a socket or CPU: only XDP does"
+                             : "mirrors packets: XDP cannot, mode = tcx can");
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int kernel_apply(struct kernel *k, const struct pack *p) {
     static const enum map plain[] = {
         [PACK_POLICIES] = MAP_POLICIES,
@@ -512,6 +597,9 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
     static const enum pack_map order[] = {PACK_INTERFACE, PACK_CPUS, PACK_CONFIG, PACK_POLICIES};
     const uint32_t first = 0;
     int fd[PACK_VALUES], done = 1;
+
+    if (!can(k, p))
+        return 0;
 
     /* What may fail for want of memory comes first, while nothing has changed. */
     for (uint32_t i = 0; i < p->values; i++) {

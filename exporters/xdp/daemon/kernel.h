@@ -36,19 +36,21 @@ enum map {
     MAPS
 };
 
-enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC };
+enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC, MODE_TCX };
+
+#define LINKS 2 /* at tcx: what comes in, what goes out; at XDP the first alone */
 
 /* What a successor must know: the value of the map `state`. */
 struct state {
     char layout[64];
-    uint32_t generic, pad;
+    uint32_t generic, tcx; /* where the program stands */
     uint8_t digest[SLOTS][32]; /* of the resident networks */
 };
 
 struct kernel {
     char interface[IF_NAMESIZE], pins[256];
     uint32_t index;
-    int program, end, idle, link, map[MAPS];
+    int program, end, idle, link[LINKS], map[MAPS];
     int taken_over; /* it was pinned there already */
     uint32_t cpus, users, room;
     uint64_t flows; /* in the table at the last sweep */

@@ -127,6 +127,11 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("packets_dropped", "Packets dropped by the policy of their flow", c.dropped);
     COUNTER("packets_spared", "Packets that the dry run let pass", c.spared);
     COUNTER("packets_excess", "Packets of flows begun too fast, put aside", c.excess);
+    COUNTER("packets_super", "Packets cut on the way out or joined on the way in", c.super);
+    COUNTER("segments", "Packets that these are on the wire", c.segments);
+    COUNTER("packets_mirrored", "Copies sent out of another interface", c.mirrored);
+    COUNTER("packets_not_mirrored", "Packets whose copy could not be sent", c.not_mirrored);
+    COUNTER("packets_no_socket", "Packets for a socket that nobody opened", c.no_socket);
     COUNTER("verdicts_put", "Verdicts that decisions put into the maps", c.verdicts);
     COUNTER("verdicts_refused", "Verdicts over the limit of blocked hosts", c.refused);
     GAUGE("flows", "Flows in the table at the last sweep", k->flows);

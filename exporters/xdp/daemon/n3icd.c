@@ -213,6 +213,7 @@ static int open_loop(struct daemon *d) {
 static enum mode mode_of(const struct settings *s) {
     return !strcmp(s->mode, "native")    ? MODE_NATIVE
            : !strcmp(s->mode, "generic") ? MODE_GENERIC
+           : !strcmp(s->mode, "tcx")     ? MODE_TCX
                                          : MODE_AUTO;
 }
 
@@ -369,14 +370,19 @@ static int serve(struct daemon *d) {
     d->readers.fd = d->figures.fd = -1;
     for (int i = 0; i < CLIENTS; i++)
         d->readers.client[i].fd = d->figures.client[i].fd = -1;
-    d->kernel.program = d->kernel.end = d->kernel.idle = d->kernel.link = -1;
+    d->kernel.program = d->kernel.end = d->kernel.idle = -1;
+    for (int i = 0; i < LINKS; i++)
+        d->kernel.link[i] = -1;
     for (int m = 0; m < MAPS; m++)
         d->kernel.map[m] = -1;
     opened = open_all(d);
     if (opened) {
         say("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
             d->kernel.taken_over ? "took over the pinned program, " : "",
-            d->kernel.state.generic ? "generic XDP" : "native XDP", d->kernel.room);
+            d->kernel.state.tcx       ? "tcx, both directions"
+            : d->kernel.state.generic ? "generic XDP"
+                                      : "native XDP",
+            d->kernel.room);
         status = run(d);
         if (!status && !strcmp(d->settings.on_exit, "detach"))
             status = !kernel_remove(d->settings.interface, d->settings.pins);

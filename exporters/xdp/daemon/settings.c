@@ -84,8 +84,9 @@ static int expand(char *value, const char *interface, const char *what) {
 static int check(const struct settings *s, const char *path) {
     const char *mode = s->mode, *end = s->on_exit;
 
-    if (strcmp(mode, "auto") && strcmp(mode, "native") && strcmp(mode, "generic"))
-        say("%s: mode = %s: expected auto, native or generic", path, mode);
+    if (strcmp(mode, "auto") && strcmp(mode, "native") && strcmp(mode, "generic") &&
+        strcmp(mode, "tcx"))
+        say("%s: mode = %s: expected auto, native, generic or tcx", path, mode);
     else if (strcmp(end, "keep") && strcmp(end, "detach"))
         say("%s: on-exit = %s: expected keep or detach", path, end);
     else if (!*s->interface || strchr(s->interface, '/') || *s->interface == '.')

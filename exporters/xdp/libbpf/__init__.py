@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thin binding of libbpf: objects, maps, test runs, and XDP programs on interfaces.
+"""A thin binding of libbpf: objects, maps, test runs, and programs on interfaces.
 
 Linux only. What the kernel refuses is a :class:`BpfError` that says what was tried, why it was
 refused and, where the verifier refused a program, how its log ends.
@@ -7,7 +7,14 @@ refused and, where the verifier refused a program, how its log ends.
 
 from __future__ import annotations
 
-from n3ic.exporters.xdp.libbpf.interfaces import AttachedProgram, AttachMode, attach, detach, query
+from n3ic.exporters.xdp.libbpf.interfaces import (
+    AttachedProgram,
+    AttachMode,
+    attach,
+    detach,
+    query,
+    tcx_programs,
+)
 from n3ic.exporters.xdp.libbpf.library import BpfError, Closing, VerifierError, cpus, libbpf
 from n3ic.exporters.xdp.libbpf.maps import (
     ANY,
@@ -57,4 +64,5 @@ __all__ = [
     "pinned_program",
     "program_by_id",
     "query",
+    "tcx_programs",
 ]

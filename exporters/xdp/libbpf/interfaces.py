@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XDP programs on interfaces."""
+"""Programs on interfaces: at XDP, and at tcx, where a program stands in both directions."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import socket
 from dataclasses import dataclass
 from typing import Literal
@@ -11,15 +12,26 @@ from typing import Literal
 from n3ic.exporters.xdp.libbpf.library import check, libbpf
 from n3ic.exporters.xdp.libbpf.programs import BpfProgram
 
-AttachMode = Literal["native", "generic", "offload"]
+AttachMode = Literal["native", "generic", "offload", "tcx"]
 
 _FLAGS: dict[AttachMode, int] = {"generic": 1 << 1, "native": 1 << 2, "offload": 1 << 3}
 _MODES: dict[int, AttachMode] = {1: "native", 2: "generic", 3: "offload"}  # XDP_ATTACHED_*
 _IF_NONE = 1  # XDP_FLAGS_UPDATE_IF_NOEXIST
+_DIRECTIONS = (46, 47)  # BPF_TCX_INGRESS, BPF_TCX_EGRESS, which libbpf 1.1 does not name
+_REPLACE = 1 << 2  # BPF_F_REPLACE
+_AT_MOST = 64  # programs of one direction, as the kernel has it
 
 
 class _AttachOptions(ctypes.Structure):
     _fields_ = (("size", ctypes.c_size_t), ("old_prog_fd", ctypes.c_int))
+
+
+class _ProgAttachOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("flags", ctypes.c_uint),
+        ("replace_prog_fd", ctypes.c_int),
+    )
 
 
 class _QueryOptions(ctypes.Structure):
@@ -35,15 +47,17 @@ class _QueryOptions(ctypes.Structure):
 
 @dataclass(frozen=True)
 class AttachedProgram:
-    """The XDP program attached to an interface.
+    """The program attached to an interface.
 
     Attributes:
         program_id: its number in the kernel.
         mode: attach mode; None if several programs are attached, one per mode.
+        dispatched: whether libxdp's dispatcher runs it.
     """
 
     program_id: int
     mode: AttachMode | None
+    dispatched: bool = False
 
 
 def attach(
@@ -54,27 +68,51 @@ def attach(
     Args:
         interface: index of the interface.
         program: program to attach.
-        mode: ``native`` (in the driver), ``generic`` (in the stack) or ``offload``.
+        mode: ``native`` (in the driver), ``generic`` (in the stack) or ``offload`` of XDP; ``tcx``
+            for both directions there, behind the programs that are there already.
         replaces: attached program that is replaced atomically; None if the interface must be free.
 
     Raises:
         BpfError: another program is attached, or the driver does not support the mode
             (``number`` is then ``errno.EOPNOTSUPP``).
     """
+    if mode == "tcx":
+        _attach_tcx(interface, program, replaces)
+        return
     options = _AttachOptions(ctypes.sizeof(_AttachOptions), replaces.fd if replaces else 0)
     flags = _FLAGS[mode] | (0 if replaces else _IF_NONE)
     result = libbpf().bpf_xdp_attach(interface, program.fd, flags, ctypes.byref(options))
     check(result, f"attaching {program.name} to {_interface(interface)}, {mode}")
 
 
+def _attach_tcx(interface: int, program: BpfProgram, replaces: BpfProgram | None) -> None:
+    options = _ProgAttachOptions(ctypes.sizeof(_ProgAttachOptions))
+    if replaces:
+        options.flags, options.replace_prog_fd = _REPLACE, replaces.fd
+    for direction in _DIRECTIONS:
+        result = libbpf().bpf_prog_attach_opts(
+            program.fd, interface, direction, ctypes.byref(options)
+        )
+        if result < 0:
+            detach(interface, "tcx", program)
+        hint = " (tcx needs Linux 6.6)" if result == -errno.EINVAL else ""
+        check(result, f"attaching {program.name} to {_interface(interface)}, tcx{hint}")
+
+
 def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) -> None:
-    """Detach the XDP program from an interface.
+    """Detach a program from an interface.
 
     Args:
         interface: index of the interface.
         mode: mode in which it was attached.
-        program: program that must be attached; None for any.
+        program: program that must be attached; None for any at XDP.
     """
+    if mode == "tcx":
+        for direction in _DIRECTIONS if program else ():
+            result = libbpf().bpf_prog_detach2(program.fd, interface, direction)
+            if result != -errno.ENOENT:
+                check(result, f"detaching from {_interface(interface)}, tcx")
+        return
     options = _AttachOptions(ctypes.sizeof(_AttachOptions), program.fd if program else 0)
     result = libbpf().bpf_xdp_detach(interface, _FLAGS[mode], ctypes.byref(options))
     check(result, f"detaching from {_interface(interface)}, {mode}")
@@ -90,6 +128,21 @@ def query(interface: int) -> AttachedProgram | None:
     several = (options.drv_prog_id, options.skb_prog_id, options.hw_prog_id)
     number = int(options.prog_id) or next((int(n) for n in several if n), 0)
     return AttachedProgram(number, _MODES.get(int(options.attach_mode)))
+
+
+def tcx_programs(interface: int) -> list[int]:
+    """Numbers of the programs at tcx of an interface, those of its ingress first, each once."""
+    found: dict[int, None] = {}
+    for direction in _DIRECTIONS:
+        numbers, count = (ctypes.c_uint32 * _AT_MOST)(), ctypes.c_uint32(_AT_MOST)
+        result = libbpf().bpf_prog_query(
+            interface, direction, 0, None, numbers, ctypes.byref(count)
+        )
+        if result == -errno.EINVAL:  # a kernel before 6.6
+            return []
+        check(result, f"asking for the programs of {_interface(interface)}, tcx")
+        found |= dict.fromkeys(numbers[: count.value])
+    return list(found)
 
 
 def _interface(index: int) -> str:

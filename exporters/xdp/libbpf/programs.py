@@ -38,6 +38,7 @@ _LOG_LINES = 12
 _OF_CPUS = "_of_cpus"  # ends the names of arrays with an entry for each CPU
 _NAME = 15  # characters of a name that the kernel keeps
 _MAPS = 64  # maximum number of maps per program that is queried
+_IN_PIECES, _WHOLE = b"xdp.frags\0", b"xdp\0frags\0"  # names of sections, in tables of strings
 _LIVE_FRAMES, _BATCH = 1 << 1, 64  # BPF_F_TEST_XDP_LIVE_FRAMES, and frames per batch
 
 
@@ -200,6 +201,9 @@ class BpfObject(Closing):
         values: contents of global data maps (``.rodata``) by name.
         shares: kernel maps that replace the file's maps, by name.
         without: names of programs that are not loaded.
+        frags: whether programs of the section ``xdp.frags`` take packets in several pieces; else
+            they are loaded as those of ``xdp``, which the file must not have beside it.
+        load: loads the opened object in libbpf's place, and returns 0 or ``-errno``.
 
     Attributes:
         maps: maps by name.
@@ -220,9 +224,12 @@ class BpfObject(Closing):
         values: Mapping[str, bytes] | None = None,
         shares: Sequence[BpfMap] = (),
         without: Sequence[str] = (),
+        frags: bool = True,
+        load: Callable[[Any], int] | None = None,
     ) -> None:
         self.name = name
-        given = (entries or {}, values or {}, shares, without)
+        given = (entries or {}, values or {}, shares, without, load)
+        image = image if frags else image.replace(_IN_PIECES, _WHOLE)
         try:
             loaded = _load(image, name, *given, _LOG_STATISTICS)
         except VerifierError:
@@ -273,6 +280,7 @@ def _load(
     values: Mapping[str, bytes],
     shares: Sequence[BpfMap],
     without: Sequence[str],
+    load: Callable[[Any], int] | None,
     level: int,
 ) -> tuple[Any, dict[str, BpfMap], dict[str, BpfProgram]]:
     """Load an object into the kernel; return its handle, maps and programs."""
@@ -308,7 +316,7 @@ def _load(
             log = logs[number] = ctypes.create_string_buffer(bytes_)
             c.bpf_program__set_log_level(program, level)
             c.bpf_program__set_log_buf(program, log, bytes_)
-        result = c.bpf_object__load(pointer)
+        result = (load or c.bpf_object__load)(pointer)
         told = {number: log.value.decode(errors="replace") for number, log in logs.items()}
         if result < 0:
             raise _load_error(result, name, told)

@@ -584,10 +584,15 @@ static inline int parse_plain(struct frame f, uint32_t length, struct packet *p)
     return 0;
 }
 
+/* As parse_plain; 0, too, where it is a tunnel of these kinds. */
+static inline int parse_usual(struct frame f, uint32_t length, uint32_t tunnels, struct packet *p) {
+    return parse_plain(f, length, p) && !(tunnel_of(p) & tunnels);
+}
+
 /* Reads a captured frame that had `length` bytes on the wire, and in it tunnels of these kinds. */
 static inline enum aside parse_frame(uint32_t link, struct frame f, uint32_t length,
                                      uint32_t tunnels, struct packet *p) {
-    if (link == LINK_ETHERNET && parse_plain(f, length, p) && !(tunnel_of(p) & tunnels))
+    if (link == LINK_ETHERNET && parse_usual(f, length, tunnels, p))
         return PACKET_OK;
     return parse_any(link, &f, length, tunnels, p);
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The program at a card's driver, before the kernel's stack: it sees what comes in. */
+#ifndef N3IC_HOOK_XDP_H
+#define N3IC_HOOK_XDP_H
+
+static inline int act_xdp(struct xdp_md *ctx, struct counters *c, struct order o) {
+    uint32_t *mark;
+    int done;
+
+    if (passes(o, c))
+        return XDP_PASS;
+    switch (o.action) {
+    case ACT_TAKEN:
+        return XDP_DROP;
+    case ACT_DROP:
+        c->dropped++;
+        return XDP_DROP;
+    case ACT_INTERFACE:
+        return bpf_redirect_map(&interfaces, o.argument, XDP_PASS);
+    case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */
+        done = bpf_redirect_map(&sockets, o.argument + ctx->rx_queue_index, XDP_PASS);
+        c->no_socket += done == XDP_PASS;
+        return done;
+    case ACT_CPU:
+        return bpf_redirect_map(&cpus, o.argument, XDP_PASS);
+    case ACT_MARK: /* metadata before the packet, for a program of the stack behind */
+        if (bpf_xdp_adjust_meta(ctx, -(int)sizeof *mark) == 0) {
+            mark = (void *)(long)ctx->data_meta;
+            if ((void *)(mark + 1) <= (void *)(long)ctx->data) {
+                *mark = o.argument;
+                return XDP_PASS;
+            }
+        }
+        c->not_marked++;
+    }
+    return XDP_PASS;
+}
+
+/* Reads a packet of `size` bytes; its headers may lie in several pieces. */
+static inline enum aside read_xdp(struct xdp_md *ctx, uint32_t size, uint32_t length,
+                                  struct arrival *a) {
+    struct frame f = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
+    uint32_t linear = f.end - f.data, n = size < HEAD ? size : HEAD;
+    struct head *h;
+
+    a->vlan = NO_TAG;
+    if (parse_usual(f, length, METER_TUNNELS, a->packet))
+        return PACKET_OK;
+    if (linear >= n)
+        return read_frame(f, length, a);
+    h = bpf_map_lookup_elem(&heads, &zeroth);
+    if (!h || n < 1 || bpf_xdp_load_bytes(ctx, 0, h->bytes, n))
+        return ASIDE_LINK_SHORT;
+    return read_frame((struct frame){h->bytes, h->bytes + n}, length, a);
+}
+
+/* Takes the trailer off a frame; 0 where there is none. */
+static inline int cut_trailer(struct xdp_md *ctx, struct trailer *t) {
+    uint32_t size = t->captured;
+
+    if (size < sizeof *t || bpf_xdp_load_bytes(ctx, size - sizeof *t, t, sizeof *t) ||
+        t->captured > size - sizeof *t || bpf_xdp_adjust_tail(ctx, (int)t->captured - (int)size))
+        return 0;
+    return 1;
+}
+
+/* Takes packets that lie in several pieces, too, as large ones do. */
+SEC("xdp.frags")
+int n3ic_meter(struct xdp_md *ctx) {
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
+    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+    uint32_t size = bpf_xdp_get_buff_len(ctx);
+    struct trailer t = {.length = size, .captured = size};
+    struct packet p;
+    struct arrival a = {.packet = &p, .interface = ctx->ingress_ifindex};
+    enum aside reason;
+
+    if (options.clock == CLOCK_TRAILER && !cut_trailer(ctx, &t))
+        return XDP_ABORTED;
+    if (!s || !c)
+        return XDP_PASS;
+    reason = read_xdp(ctx, t.captured, t.length, &a);
+    return act_xdp(ctx, c, treat(&a, reason, &t, s, c));
+}
+
+#endif

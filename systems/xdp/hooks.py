@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where on an interface a program of n3ic stands: at XDP, alone or beside others, or at tcx."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from collections.abc import Sequence
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp.libbpf import AttachedProgram, AttachMode
+from n3ic.exporters.xdp.policy_parser import VerdictPolicy, index_of
+from n3ic.exporters.xdp.program import METER, METER_TC
+from n3ic.systems.xdp import dispatcher
+
+METERS = (METER, METER_TC)
+_SIOCGIFHWADDR = 0x8927
+_ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
+
+
+def query(interface: int) -> AttachedProgram | None:
+    """The program of n3ic at tcx, or in a dispatcher; else the XDP program, whose ever it is."""
+    for number in libbpf.tcx_programs(interface):
+        with libbpf.program_by_id(number) as program:
+            if program.name == METER_TC:
+                return AttachedProgram(number, "tcx")
+    found = libbpf.query(interface)
+    beside = dispatcher.dispatched(interface) if found is not None else None
+    for number, name in beside.programs.items() if beside else ():
+        if beside and name == METER:
+            return AttachedProgram(number, beside.mode, dispatched=True)
+    return found
+
+
+def detach(interface: int, found: AttachedProgram, program: libbpf.BpfProgram) -> None:
+    """Detach a program that :func:`query` found."""
+    mode = found.mode or "native"
+    if found.dispatched:
+        dispatcher.detach(interface, found.program_id, mode)
+    else:
+        libbpf.detach(interface, mode, program)
+
+
+def ways(mode: AttachMode | None) -> list[tuple[AttachMode, bool]]:
+    """Ways to attach a program, the best first: a mode, and whether it takes frames in pieces.
+
+    Drivers that refuse frames in several pieces may take a program without them.
+    """
+    native: list[tuple[AttachMode, bool]] = [("native", True), ("native", False)]
+    if mode is None:
+        return [*native, ("generic", True)]
+    return native if mode == "native" else [(mode, True)]
+
+
+def check_hook(interface: str, acts: Sequence[VerdictPolicy], mode: AttachMode | None) -> None:
+    """Check that policies and interface suit a hook.
+
+    Raises:
+        UsageError: the hook has no such action, or its frames are not those of Ethernet.
+    """
+    for one in acts:
+        if mode != "tcx" and one.action == "mirror":
+            raise UsageError(
+                "mirror: XDP cannot copy a packet and pass it on: load with --hook tcx, or send "
+                "the packets themselves away by interface:NAME"
+            )
+        if mode == "tcx" and one.action in ("socket", "cpu"):
+            raise UsageError(f"{one.action}: only XDP hands packets to it: load with --hook xdp")
+        if (
+            mode == "tcx"
+            and isinstance(one.argument, str)
+            and index_of(one.argument) == index_of(interface)
+        ):
+            raise UsageError(
+                f"{one.action}:{one.argument}: what leaves {interface} would come by the program "
+                "again, without end: expected another interface"
+            )
+    if mode == "tcx":
+        with socket.socket() as asking:  # /sys may show another namespace
+            asked = struct.pack("=16s24x", interface.encode())
+            told = fcntl.ioctl(asking, _SIOCGIFHWADDR, asked)
+        if struct.unpack_from("=H", told, 16)[0] not in _ETHERNET:
+            raise UsageError(f"{interface}: its packets have no Ethernet header, which is expected")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""n3icd at tcx, where it sees both directions, and on links with large frames."""
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from n3icd import flows, frame, send
+from test_daemon import repacked
+from wires import ip
+
+from n3ic.exporters.xdp import libbpf
+
+
+def answer(sent):
+    """The frame that goes back."""
+    ends = sent[30:34] + sent[26:30] + sent[36:38] + sent[34:36]
+    return sent[6:12] + sent[:6] + sent[12:26] + ends + sent[38:]
+
+
+def exchange(veth, ports):
+    for port in ports:
+        for _ in range(2):
+            send(veth[1], [frame(port)])
+            send(veth[0], [answer(frame(port))])
+
+
+def at_tcx(interface):
+    return libbpf.tcx_programs(socket.if_nametoindex(interface))
+
+
+def check_both(reader, ports):
+    for flow in reader.lines(len(ports)):
+        assert (flow["registers"]["spkts"], flow["registers"]["dpkts"]) == (2, 2)
+        assert (flow["source_port"] in ports, flow["destination_port"]) == (True, 53)
+
+
+def test_the_daemon_sees_both_directions(daemon, veth):
+    running = daemon(mode="tcx").start()
+    assert "tcx, both directions" in running.log[-1]
+    assert libbpf.query(socket.if_nametoindex(veth[0])) is None
+    reader = running.reader()
+    exchange(veth, range(1000, 1010))
+    check_both(reader, range(1000, 1010))
+    running.end(signal.SIGKILL)
+    send(veth[1], [frame(2000)] * 2)
+    running.start()
+    assert "took over" in running.log[-1]
+    reader = running.reader()
+    for _ in range(2):
+        send(veth[0], [answer(frame(2000))])
+    check_both(reader, [2000])
+    assert len(at_tcx(veth[0])) == 1
+    assert running.end() == 0
+    assert running.run("--remove").returncode == 0
+    assert at_tcx(veth[0]) == []
+
+
+def test_it_comes_back_with_its_interface(daemon, veth):
+    running = daemon(mode="tcx").start()
+    ip("del", veth[0])
+    assert running.wait() == 1
+    ip("add", veth[0], "type", "veth", "peer", "name", veth[1])
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+        ip("set", name, "up")
+    running.start()
+    reader = running.reader()
+    exchange(veth, [3000])
+    check_both(reader, [3000])
+    assert running.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy", "said"),
+    [("auto", "benign=mirror:lo", "mode = tcx can"), ("tcx", "benign=cpu:0", "only XDP does")],
+)
+def test_a_pack_that_the_hook_cannot_follow(
+    daemon, veth, daemon_model, built, tmp_path, mode, policy, said
+):
+    path = repacked(built, daemon_model, tmp_path / "n3icd.pack", policies=[policy])
+    done = daemon(mode=mode, pack=path).run()
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert at_tcx(veth[0]) == []
+    assert libbpf.query(socket.if_nametoindex(veth[0])) is None
+
+
+def test_large_frames_run_in_the_driver(daemon, veth):
+    for name in veth:
+        ip("set", name, "mtu", "9000")
+    running = daemon(mode="native").start()
+    reader = running.reader()
+    large = frame(1000).ljust(9000, b"x")
+    large = large[:16] + (8986).to_bytes(2, "big") + large[18:]
+    send(veth[1], [large] * 4 + flows([1001]))
+    assert [flow["registers"]["sbytes"] for flow in reader.lines(2)] == [36_000, 4 * 72]
+    assert running.end() == 0
