@@ -7,7 +7,8 @@ packet, and then makes room for a new one. Beside them comes a flood of one-pack
 flows from 100 sources, or each from a source of its own. Time is the flood's, as frames carry
 their times: what is measured does not depend on the machine. Needs root, clang and libbpf.
 
-Usage: scripts/xdp_flood.py [--seconds 10] [--rates 3000,30000,300000] [--json]
+Usage: scripts/xdp_flood.py [--seconds 10] [--rates 3000,30000,300000] [--scale 1] [--json]
+  --scale 16 divides tables, budgets and rates by 16: the same shares of fewer packets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from n3ic.meter.standard import standard_spec
 
 PACKETS = 8  # at which a flow is decided
 HONEST = 200
-SLICE_NS = 10_000_000
+SLICE_NS = 10_000_000  # at scale 1
 GAP_NS = 10**9
 START_NS = 10**12  # a clock of 0 is before any packet
 SPEC = standard_spec(packets=PACKETS)
@@ -92,9 +93,12 @@ def honest_packets(end_ns: int) -> Iterator[tuple[int, bytes]]:
     yield from sorted(due)
 
 
-def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: int,
-            seconds: float, model_value: bytes, structure: object) -> Flooded:  # fmt: skip
-    """Flood a program for some seconds of its time."""
+def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: int, seconds: float,
+            slice_ns: int, model_value: bytes, structure: object) -> Flooded:  # fmt: skip
+    """Flood a program for some seconds of its time, a run of the flood for each slice.
+
+    A run of a program costs the kernel some milliseconds, however few packets it has.
+    """
     name, table, flows, new_flows = way
     generator = compiled(test_program("flood_bench.c"), "flood_bench.c")
     end_ns = int(seconds * 1e9)
@@ -112,8 +116,8 @@ def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: 
         packets, interval = honest_packets(end_ns), 10**9 // rate
         following = next(packets, None)
         sent = 0
-        for start in range(0, end_ns, SLICE_NS):
-            while following is not None and following[0] < start + SLICE_NS:
+        for start in range(0, end_ns, slice_ns):
+            while following is not None and following[0] < start + slice_ns:
                 _, frame = following
                 tick = (START_NS + start) // SPEC.tick_ns
                 programs.program.test_run(programs.replayed(frame, len(frame), tick))
@@ -121,7 +125,7 @@ def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: 
                 of_flow[key] = of_flow.get(key, 0) + 1
                 honest += of_flow[key] == PACKETS
                 following = next(packets, None)
-            count = rate * (start + SLICE_NS) // 10**9 - sent
+            count = rate * (start + slice_ns) // 10**9 - sent
             value = struct.pack("=5Q", START_NS + start, interval, sent, sources, SPEC.tick_ns)
             flood.maps["floods"].update(0, value)
             if count:
@@ -146,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rates", default="3000,30000,300000")
+    parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     units = [(feature.name, feature.unit) for feature in SPEC.features]
@@ -156,10 +161,12 @@ def main() -> None:
         for table in ("lru", "buckets")
     }
     value = value_bytes(structure, model)
-    for way in WAYS:
+    for name, table, flows, new_flows in WAYS:
+        way = name, table, flows // given.scale, -(-new_flows // given.scale)
         for sources in (100, 0):
-            for rate in map(int, given.rates.split(",")):
-                found = measure(images[way[1]], way, sources, rate, given.seconds, value, structure)
+            for rate in (int(rate) // given.scale for rate in given.rates.split(",")):
+                found = measure(images[table], way, sources, rate, given.seconds,
+                                SLICE_NS * given.scale, value, structure)  # fmt: skip
                 if given.json:
                     print(json.dumps(asdict(found)), flush=True)
                     continue

@@ -216,13 +216,12 @@ class MeterPrograms(libbpf.Closing):
 
     def flows(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """The table's flows and their keys, which are equal for both directions of a flow."""
-        items = list(self.maps["flows"].items())
+        values = self.maps["flows"].values()
         if self.table == "buckets":
-            kind = layout.bucket_type(self.spec)
-            buckets = np.frombuffer(b"".join(v for _, v in items), dtype=kind)
+            buckets = np.frombuffer(values, dtype=layout.bucket_type(self.spec))
             slots = buckets["slot"][buckets["tag"] != 0]
             return slots["key"], slots["flow"]
-        slots = np.frombuffer(b"".join(v for _, v in items), dtype=layout.slot_type(self.spec))
+        slots = np.frombuffer(values, dtype=layout.slot_type(self.spec))
         return slots["key"], slots["flow"]
 
     def end_idle(self, now: int) -> int:

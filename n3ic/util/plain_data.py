@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -76,7 +77,7 @@ def _read(kind: Any, data: Any, where: str, strict: bool) -> Any:
 
 
 def _dataclass(kind: Any, data: Mapping[Any, Any], where: str, strict: bool) -> Any:
-    types = get_type_hints(kind)
+    types = _types(kind)
     known = {f.name: f for f in fields(kind)}
     for name in data if strict else ():
         if name not in known:
@@ -86,6 +87,11 @@ def _dataclass(kind: Any, data: Mapping[Any, Any], where: str, strict: bool) -> 
             raise ValueError(f"{_at(where, name)}: expected {_expected(types[name])}, got nothing")
     found = {n: _read(types[n], data[n], _at(where, n), strict) for n in known if n in data}
     return kind(**found)
+
+
+@cache  # evaluating annotations takes longer than reading the data
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _at(where: str, key: object) -> str:

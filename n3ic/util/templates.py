@@ -29,24 +29,26 @@ def render(
         values: what the template names.
         filters: functions that the template may apply, by name.
     """
-    environment = _environment(folders if isinstance(folders, tuple) else (folders,), html=False)
-    if filters:
-        environment = environment.overlay()
-        environment.filters = {**environment.filters, **filters}
-    return environment.get_template(name).render(**values)
+    applied = tuple((filters or {}).items())
+    return _environment(_folders(folders), applied, html=False).get_template(name).render(**values)
 
 
 def render_html(folders: Path | tuple[Path, ...], name: str, values: Mapping[str, Any]) -> str:
     """As :func:`render`, for HTML: every value is escaped."""
-    environment = _environment(folders if isinstance(folders, tuple) else (folders,), html=True)
-    return environment.get_template(name).render(**values)
+    return _environment(_folders(folders), (), html=True).get_template(name).render(**values)
 
 
-@cache
-def _environment(folders: tuple[Path, ...], *, html: bool) -> Environment:
+def _folders(folders: Path | tuple[Path, ...]) -> tuple[Path, ...]:
+    return folders if isinstance(folders, tuple) else (folders,)
+
+
+@cache  # an environment keeps the templates that it compiled
+def _environment(
+    folders: tuple[Path, ...], filters: tuple[tuple[str, Callable[..., Any]], ...], *, html: bool
+) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -54,3 +56,5 @@ def _environment(folders: tuple[Path, ...], *, html: bool) -> Environment:
         keep_trailing_newline=True,
         autoescape=html,  # noqa: S701 - C, P4, Verilog and Markdown are no HTML
     )
+    environment.filters |= dict(filters)
+    return environment

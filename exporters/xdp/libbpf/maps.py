@@ -28,7 +28,7 @@ from n3ic.exporters.xdp.libbpf.library import (
 ANY, NEW, EXISTING = 0, 1, 2  # update flags BPF_ANY, BPF_NOEXIST, BPF_EXIST
 ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 _PER_CPU = (5, 6, 10, 21)  # per-CPU hash, array, LRU hash and cgroup storage
-_BATCH = 4096
+_BATCH, _BATCH_BYTES = 4096, 1 << 20  # at most, keys and bytes of values at once; cleared first
 
 
 class BpfMap(Descriptor):
@@ -120,8 +120,20 @@ class BpfMap(Descriptor):
         return sum(1 for _ in self.keys())
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over all keys and values, in batches of thousands if the kernel supports it."""
-        batch, count = self._batch(), ctypes.c_uint32()
+        """Iterate over all keys and values, in batches if the kernel supports it."""
+        for keys, values in self._batches():
+            for i in range(len(keys) // self.key_bytes):
+                key = keys[i * self.key_bytes : (i + 1) * self.key_bytes]
+                yield key, values[i * self._size : (i + 1) * self._size]
+
+    def values(self) -> bytes:
+        """The values of all keys, concatenated."""
+        return b"".join(values for _, values in self._batches())
+
+    def _batches(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values, each concatenated."""
+        room = min(max(_BATCH_BYTES // self._size, 64), _BATCH)
+        batch, count = self._batch(room), ctypes.c_uint32()
         start: Any = None
         following = ctypes.create_string_buffer(max(self.key_bytes, 4))
         while True:
@@ -138,15 +150,14 @@ class BpfMap(Descriptor):
                     yield from self._items_one_by_one()
                     return
                 check(result, f"map {self.name}: look-up of a batch")
-            keys, values = (b.raw for b in batch)
-            for i in range(count.value):
-                key = keys[i * self.key_bytes : (i + 1) * self.key_bytes]
-                yield key, values[i * self._size : (i + 1) * self._size]
+            sizes = (count.value * self.key_bytes, count.value * self._size)
+            keys, values = (ctypes.string_at(b, size) for b, size in zip(batch, sizes, strict=True))
+            yield keys, values
             if result:
                 return
             start = ctypes.create_string_buffer(following.raw, len(following))
 
-    def _batch(self, room: int = _BATCH) -> tuple[Any, Any]:
+    def _batch(self, room: int) -> tuple[Any, Any]:
         return (
             ctypes.create_string_buffer(room * self.key_bytes),
             ctypes.create_string_buffer(room * self._size),

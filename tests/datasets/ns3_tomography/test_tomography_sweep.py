@@ -12,6 +12,7 @@ from n3ic.datasets.ns3_tomography.sweep import sweep
 from n3ic.errors import N3icError
 from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.training import train_use_case
+from n3ic.util import parallel
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +75,9 @@ def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_not_there_is_said(work, tmp_path):
+def test_a_scheduler_that_is_not_there_is_said(work, tmp_path, monkeypatch):
     pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr(parallel, "_WAIT_S", 0.1)  # Dask tries again all that time
     with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
         sweep(dask="tcp://127.0.0.1:9", **work)
     with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
