@@ -116,13 +116,12 @@ def parse(
     if isinstance(kind, str):
         return kind
     packet, behind = _ip(kind, frame, start, length, outside, time)
-    for _ in range(_MAX_TUNNELS if tunnels else 0):
-        if isinstance(packet, str) or packet.identification is not None:
+    for _ in range(_MAX_TUNNELS):
+        if isinstance(packet, str) or packet.tunnel not in tunnels:
             break
-        end = start + packet.ip_length
-        kind, at, end = _inner(
-            frame, behind, end, packet.tunnel if packet.tunnel in tunnels else None
-        )
+        if packet.identification is not None:  # a fragment holds a part alone
+            break
+        kind, at, end = _inner(frame, behind, start + packet.ip_length, packet.tunnel)
         header = 20 if kind == _IPV4 else 40
         if kind not in (_IPV4, _IPV6) or at > _MAX_DEPTH or end < at + header:
             break

@@ -16,7 +16,7 @@ def reference_rows(spec, link, frames):
             r.key.destination_port, r.number, r.first, r.last, r.packets, r.decided, r.registers,
             tuple(r.features.values()),
         )
-        for r in meter.run(parse(link, *frame, tunnels=spec.tunnels) for frame in frames)
+        for r in meter.run(parse(link, data, n, time, spec.tunnels) for data, n, time in frames)
     ]  # fmt: skip
     counters = {"late": meter.late, "evicted": meter.evicted, "tunnelled": meter.tunnelled}
     counters |= {name: getattr(meter.clock, name) for name in STAMPS}

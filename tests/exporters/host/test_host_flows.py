@@ -36,7 +36,7 @@ from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.compiled import STAMPS
 from n3ic.meter.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
-from n3ic.meter.packet import LINK_EACH
+from n3ic.meter.packet import LINK_EACH, parse
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
@@ -183,6 +183,21 @@ def test_a_schedule_decides_as_every_other_way(compiler: build.CCompiler, tmp_pa
         found |= {(row["decided"], row["packets"]) for row in rows}
     assert {n for why, n in found if why == "packets"} == {"3", "4"}
     assert {n for why, n in found if why == "after"} == {"2"}
+
+
+@pytest.mark.parametrize("sanitized", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_tunnels_are_opened_by_every_way(
+    compiler: build.CCompiler, sanitize: tuple[str, ...], tmp_path: Path, sanitized: bool
+) -> None:
+    model = metered_network(small_spec(tunnels=("gre", "vxlan", "gtp")))
+    flags = sanitize if sanitized else ("-std=c11", "-O0")
+    program = compiled_flows(compiler, model, tmp_path / "out", *flags)
+    for made in fuzz_captures(model.meter, 2, 600):
+        (tmp_path / made.name).write_bytes(made.data)
+        check_capture(program, model, tmp_path / made.name, tmp_path)
+        closed = [parse(made.link, *frame) for frame in made.frames]
+        opened = [parse(made.link, *frame, model.meter.tunnels) for frame in made.frames]
+        assert sum(a != b for a, b in zip(opened, closed, strict=True)) > 100
 
 
 @pytest.mark.slow

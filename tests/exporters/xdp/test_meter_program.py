@@ -37,6 +37,7 @@ from n3ic.targets.base import exporter as target
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4
 STANDARD = standard_spec(packets=8)
+TUNNELS = ("gre", "vxlan", "gtp")
 
 pytestmark = pytest.mark.usefixtures("clang", "kernel")
 
@@ -80,6 +81,33 @@ def test_flows_are_the_reference_meters_and_scores_the_models(seed, table):
     model = network(spec, seed)
     with load(model, table=table) as programs:
         assert len(replayed(programs, model, random_frames(r, 200))) > 10
+
+
+@pytest.mark.parametrize(
+    ("tunnels", "table"),
+    [
+        (TUNNELS, "buckets"),
+        pytest.param(TUNNELS, "lru", marks=pytest.mark.slow),
+        *(pytest.param((one,), "lru", marks=pytest.mark.slow) for one in TUNNELS),
+    ],
+)
+def test_tunnels_are_opened_as_by_the_reference_meter(tunnels, table):
+    r = random.Random(1)
+    spec = replace(random_spec(r), cache_flows=4000, tunnels=tunnels)
+    model = network(spec)
+    frames = random_frames(r, 300, tunnels=TUNNELS)
+    with load(model, table=table) as programs:
+        assert len(replayed(programs, model, frames)) > 10
+    assert sum(parse(1, *frame, tunnels) != parse(1, *frame) for frame in frames) > 10
+
+
+@pytest.mark.slow
+def test_the_largest_specification_opens_tunnels_within_the_verifiers_limit():
+    r = random.Random(2)
+    spec = large_spec(r, "five-tuple", registers=64, features=52, windows=204, flows=100)
+    model = network(replace(spec, tunnels=TUNNELS))
+    with load(model, table="buckets") as programs:
+        assert len(replayed(programs, model, random_frames(r, 300, tunnels=TUNNELS))) > 10
 
 
 @pytest.mark.parametrize("key", ["host-pair", long("five-tuple"), long("source-host")])
