@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 import struct
 import sys
@@ -28,9 +29,9 @@ METER, END, PASS = "n3ic_meter", "n3ic_end", "n3ic_pass"
 # Maps without data of the networks, which a successor can share. The kernel prefixes the names of
 # global data with the object's.
 _INHERITED = (
-    "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
-    "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed", "listed",
-    "uses", "config", "guards", "sources",
+    "flows", "tags", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus",
+    "events", "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed",
+    "listed", "uses", "config", "guards", "sources",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows
@@ -38,6 +39,11 @@ _DIGEST_BYTES = 32  # a network's value begins with its digest
 SHORTEST = 14  # minimum bytes of a frame and of a test run's input
 
 Verdict = int | Literal["shunted", "undecided", "aside", "excess"]
+
+
+def lock_of(machine: str) -> int:
+    """How CPUs give a flow back: 2 is by a plain store, for those whose stores keep their order."""
+    return 2 if machine == "x86_64" else 1
 
 
 class MeterPrograms(libbpf.Closing):
@@ -102,12 +108,16 @@ class MeterPrograms(libbpf.Closing):
                 if m.name == _OPTIONS:  # what is hashed stays where it is
                     last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
                     words, entries = last["secret"], int(last["buckets"])
-            chosen = (CLOCKS.index(clock), events, locked, entries, words)
+            lock = lock_of(platform.machine()) if locked else 0
+            chosen = (CLOCKS.index(clock), events, lock, entries, words)
+            sizes = {"flows": entries, "tuples": verdicts, "hosts": verdicts}
+            if table == "buckets":
+                sizes["tags"] = entries
             options = np.array([chosen], dtype=layout.OPTIONS)
             self.object = libbpf.BpfObject(
                 image,
                 name,
-                entries={} if before else {"flows": entries, "tuples": verdicts, "hosts": verdicts},
+                entries={} if before else sizes,
                 values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
                 without=(METER, PASS, *(() if ending else (END,))) if attached else (),
@@ -212,7 +222,8 @@ class MeterPrograms(libbpf.Closing):
         if self.table == "buckets":
             kind = layout.bucket_type(self.spec)
             buckets = np.frombuffer(b"".join(v for _, v in items), dtype=kind)
-            slots = buckets["slot"][buckets["tag"] != 0]
+            slots = buckets["slot"]
+            slots = slots[slots["key"]["address_bytes"] != 0]
             return slots["key"], slots["flow"]
         slots = np.frombuffer(b"".join(v for _, v in items), dtype=layout.slot_type(self.spec))
         return slots["key"], slots["flow"]

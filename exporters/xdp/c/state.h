@@ -31,6 +31,9 @@ enum end {
 
 enum { SHUNTED = -1, NO_MODEL = -2 }; /* verdicts that are no class */
 
+/* Values of `locked` below: not, for any processor, for one whose stores keep their order (x86). */
+enum locked { NOT_LOCKED, LOCKED, LOCKED_IN_ORDER };
+
 /* Chosen when the program is loaded. */
 struct options {
     uint32_t clock;
@@ -80,11 +83,18 @@ struct slot {
 #define SLOTS_PER_FLOW 2
 
 struct bucket {
-    uint32_t busy; /* a CPU is at it */
+    struct slot slot[WAYS]; /* free where the key is of no address */
+};
+
+/*
+ * What is looked at first in a bucket, in the map `tags`: a cache line each, so that those of a
+ * large table are near when its flows are not.
+ */
+struct tags {
+    uint32_t busy; /* a CPU is at the bucket */
     uint32_t pad;
     uint32_t tag[WAYS]; /* of the flows' hashes; 0 is free */
     uint64_t rest[3];   /* of the cache line */
-    struct slot slot[WAYS];
 };
 
 /* What user space asks of n3ic_end by a test run: to end flows. Their canonical keys follow. */
