@@ -56,7 +56,7 @@ struct trailer {
 struct flow {
     uint32_t busy;   /* a CPU is at it */
     int32_t verdict; /* class, SHUNTED or NO_MODEL; once it is decided */
-    uint64_t first, last, packets;
+    uint64_t first, last, packets, decided_packets;
     uint8_t turned; /* its first packet went against the canonical direction */
     uint8_t fins, closed, decided;
     uint8_t slot; /* of the model that decided it */
@@ -64,7 +64,7 @@ struct flow {
     uint16_t vlan; /* of its first packet, and so is the interface */
     struct flow_state state;
     /* What few packets need stands behind. */
-    uint64_t decided_packets, decided_time, number;
+    uint64_t decided_time, number;
     uint64_t touched; /* in replay: number of its last packet, for packets of one time */
     uint32_t interface, margin;
 } __attribute__((aligned(8)));
