@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from n3ic.exporters.xdp.bench import spread_model
+from n3ic.exporters.xdp.bench import FLOWS, spread_model
 from n3ic.exporters.xdp.libbpf import BpfObject
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
@@ -100,12 +100,12 @@ def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: 
     A run of a program costs the kernel some milliseconds, however few packets it has.
     """
     name, table, flows, new_flows = way
-    generator = compiled(test_program("flood_bench.c"), "flood_bench.c")
+    generator = compiled(test_program(FLOWS), FLOWS)
     end_ns = int(seconds * 1e9)
     flood_frame, honest = tcp(0, 0, 0x02), 0
     of_flow: dict[bytes, int] = {}
     with (
-        BpfObject(generator, "flood_bench.c") as flood,
+        BpfObject(generator, FLOWS) as flood,
         MeterPrograms(
             image, METER, SPEC, structure, clock="trailer", events=False, flows=flows,  # type: ignore[arg-type]
             table=table, limits=Limits(new_flows=new_flows),

@@ -17,7 +17,7 @@ from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
 from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
-from n3ic.exporters.xdp.layout import KEY, WAYS, bucket_type, flow_type, table_entries
+from n3ic.exporters.xdp.layout import KEY, TAGS, WAYS, bucket_type, flow_type, table_entries
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, VerifierError
 from n3ic.exporters.xdp.network.host import HostNetwork, HostVerdicts
 from n3ic.exporters.xdp.network.kernel import PROGRAM as HARNESS
@@ -232,9 +232,11 @@ class XdpExporter(Exporter):
         if model.meter is not None:
             table = table_of(options)
             if table == "buckets":
-                item, name = bucket_type(model.meter).itemsize, f"buckets of {WAYS} flows"
+                item = bucket_type(model.meter).itemsize + TAGS.itemsize
+                name = f"buckets of {WAYS} flows"
             else:
-                item, name = 2 * KEY.itemsize + flow_type(model.meter).itemsize, "flows, with keys"
+                item = 2 * KEY.itemsize + flow_type(model.meter).itemsize
+                name = "flows, with keys"
             entries = table_entries(table, model.meter.cache_flows)
             told = f"{item:,} bytes for each of {entries:,} {name}"
             figures.append(Figure("memory.flows", item * entries, "byte", "measured", told))

@@ -74,6 +74,13 @@ CONFIG = np.dtype(
         *((name, np.uint64) for name in ("max_blocked", "flow_interval_ns", "flow_burst_ns")),
     ]
 )
+TAGS = np.dtype(
+    [
+        *((name, np.uint32) for name in ("busy", "pad")),
+        ("tag", np.uint32, WAYS),
+        ("rest", np.uint64, 3),
+    ]
+)
 OPTIONS = np.dtype(
     [
         *((name, np.uint32) for name in ("clock", "events", "locked", "buckets")),
@@ -122,11 +129,11 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
         [
             ("busy", np.uint32),
             ("verdict", np.int32),
-            *((name, u64) for name in ("first", "last", "packets")),
+            *((name, u64) for name in ("first", "last", "packets", "decided_packets")),
             *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "pad")),
             ("vlan", np.uint16),
             ("state", np.dtype(state, align=True)),
-            *((name, u64) for name in ("decided_packets", "decided_time", "number", "touched")),
+            *((name, u64) for name in ("decided_time", "number", "touched")),
             ("interface", np.uint32),
             ("margin", np.uint32),
         ],
@@ -141,8 +148,7 @@ def slot_type(spec: MeterSpec) -> np.dtype[np.void]:
 
 def bucket_type(spec: MeterSpec) -> np.dtype[np.void]:
     """Type of a bucket, which holds flows with the same hash index: ``struct bucket``."""
-    header = [("busy", np.uint32), ("pad", np.uint32), ("tag", np.uint32, WAYS)]
-    return np.dtype([*header, ("rest", np.uint64, 3), ("slot", slot_type(spec), WAYS)])
+    return np.dtype([("slot", slot_type(spec), WAYS)])
 
 
 def table_entries(table: str, flows: int) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 import struct
 import sys
@@ -29,9 +30,9 @@ Hook = Literal["xdp", "tcx"]
 # Maps without data of the networks, which a successor can share. The kernel prefixes the names of
 # global data with the object's.
 _INHERITED = (
-    "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
-    "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed", "listed",
-    "uses", "config", "guards", "sources",
+    "flows", "tags", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus",
+    "events", "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed",
+    "listed", "uses", "config", "guards", "sources",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows
@@ -39,6 +40,11 @@ _DIGEST_BYTES = 32  # a network's value begins with its digest
 SHORTEST = 14  # minimum bytes of a frame and of a test run's input
 
 Verdict = int | Literal["shunted", "undecided", "aside", "excess"]
+
+
+def lock_of(machine: str) -> int:
+    """How CPUs give a flow back: 2 is by a plain store, for those whose stores keep their order."""
+    return 2 if machine == "x86_64" else 1
 
 
 class MeterPrograms(libbpf.Closing):
@@ -107,12 +113,16 @@ class MeterPrograms(libbpf.Closing):
                 if m.name == _OPTIONS:  # what is hashed stays where it is
                     last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
                     words, entries = last["secret"], int(last["buckets"])
-            chosen = (CLOCKS.index(clock), events, locked, entries, words)
+            lock = lock_of(platform.machine()) if locked else 0
+            chosen = (CLOCKS.index(clock), events, lock, entries, words)
+            sizes = {"flows": entries, "tuples": verdicts, "hosts": verdicts}
+            if table == "buckets":
+                sizes["tags"] = entries
             options = np.array([chosen], dtype=layout.OPTIONS)
             self.object = libbpf.BpfObject(
                 image,
                 name,
-                entries={} if before else {"flows": entries, "tuples": verdicts, "hosts": verdicts},
+                entries={} if before else sizes,
                 values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
                 without=(METER, METER_TC, PASS, *(() if ending else (END,)))
@@ -218,8 +228,8 @@ class MeterPrograms(libbpf.Closing):
         """The table's flows and their keys, which are equal for both directions of a flow."""
         values = self.maps["flows"].values()
         if self.table == "buckets":
-            buckets = np.frombuffer(values, dtype=layout.bucket_type(self.spec))
-            slots = buckets["slot"][buckets["tag"] != 0]
+            slots = np.frombuffer(values, dtype=layout.bucket_type(self.spec))["slot"]
+            slots = slots[slots["key"]["address_bytes"] != 0]
             return slots["key"], slots["flow"]
         slots = np.frombuffer(values, dtype=layout.slot_type(self.spec))
         return slots["key"], slots["flow"]

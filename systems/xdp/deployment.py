@@ -14,7 +14,7 @@ from pathlib import Path
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import policy_parser, source, verdicts
 from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, read_value, table_of
-from n3ic.exporters.xdp.layout import KEY, SLOTS_PER_FLOW, WAYS, bucket_type, slot_type
+from n3ic.exporters.xdp.layout import KEY, SLOTS_PER_FLOW, TAGS, WAYS, bucket_type, slot_type
 from n3ic.exporters.xdp.libbpf import (
     AttachedProgram,
     AttachMode,
@@ -215,9 +215,10 @@ def flows_in(memory: int, spec: MeterSpec, table: source.Table) -> int:
     Raises:
         UsageError: there is no room for one.
     """
-    kind = bucket_type(spec) if table == "buckets" else slot_type(spec)
-    # The kernel's hash map has 48 bytes of links, and the key, beside each entry.
-    item = kind.itemsize if table == "buckets" else kind.itemsize + KEY.itemsize + _HASH_LINKS
+    if table == "buckets":
+        item = bucket_type(spec).itemsize + TAGS.itemsize
+    else:  # the kernel's hash map has 48 bytes of links, and the key, beside each entry
+        item = slot_type(spec).itemsize + KEY.itemsize + _HASH_LINKS
     flows = memory // item * (WAYS // SLOTS_PER_FLOW if table == "buckets" else 1)
     if not flows:
         raise UsageError(f"--memory: {memory:,} bytes, the smallest table has {item:,}")

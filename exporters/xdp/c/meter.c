@@ -142,8 +142,12 @@ static inline int seize(uint32_t *busy) {
 }
 
 static inline void release(uint32_t *busy) {
-    if (options.locked)
+    if (options.locked == LOCKED_IN_ORDER) {
+        __asm__ volatile("" : : : "memory");
+        *(volatile uint32_t *)busy = 0;
+    } else if (options.locked) {
         __sync_lock_test_and_set(busy, 0);
+    }
 }
 
 #include "verdicts.h"

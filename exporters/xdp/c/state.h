@@ -31,6 +31,9 @@ enum end {
 
 enum { SHUNTED = -1, NO_MODEL = -2 }; /* verdicts that are no class */
 
+/* Values of `locked` below: not, for any processor, for one whose stores keep their order (x86). */
+enum locked { NOT_LOCKED, LOCKED, LOCKED_IN_ORDER };
+
 /* Chosen when the program is loaded. */
 struct options {
     uint32_t clock;
@@ -53,7 +56,7 @@ struct trailer {
 struct flow {
     uint32_t busy;   /* a CPU is at it */
     int32_t verdict; /* class, SHUNTED or NO_MODEL; once it is decided */
-    uint64_t first, last, packets;
+    uint64_t first, last, packets, decided_packets;
     uint8_t turned; /* its first packet went against the canonical direction */
     uint8_t fins, closed, decided;
     uint8_t slot; /* of the model that decided it */
@@ -61,7 +64,7 @@ struct flow {
     uint16_t vlan; /* of its first packet, and so is the interface */
     struct flow_state state;
     /* What few packets need stands behind. */
-    uint64_t decided_packets, decided_time, number;
+    uint64_t decided_time, number;
     uint64_t touched; /* in replay: number of its last packet, for packets of one time */
     uint32_t interface, margin;
 } __attribute__((aligned(8)));
@@ -80,11 +83,18 @@ struct slot {
 #define SLOTS_PER_FLOW 2
 
 struct bucket {
-    uint32_t busy; /* a CPU is at it */
+    struct slot slot[WAYS]; /* free where the key is of no address */
+};
+
+/*
+ * What is looked at first in a bucket, in the map `tags`: a cache line each, so that those of a
+ * large table are near when its flows are not.
+ */
+struct tags {
+    uint32_t busy; /* a CPU is at the bucket */
     uint32_t pad;
     uint32_t tag[WAYS]; /* of the flows' hashes; 0 is free */
     uint64_t rest[3];   /* of the cache line */
-    struct slot slot[WAYS];
 };
 
 /* What user space asks of n3ic_end by a test run: to end flows. Their canonical keys follow. */

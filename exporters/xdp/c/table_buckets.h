@@ -9,17 +9,27 @@
 #ifndef N3IC_TABLE_H
 #define N3IC_TABLE_H
 
+#define BUCKETS ((SLOTS_PER_FLOW * METER_CACHE_FLOWS + WAYS - 1) / WAYS)
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, (SLOTS_PER_FLOW * METER_CACHE_FLOWS + WAYS - 1) / WAYS);
+    __uint(max_entries, BUCKETS);
     __uint(key_size, sizeof(__u32));
     __uint(value_size, sizeof(struct bucket));
 } flows SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, BUCKETS);
+    __type(key, __u32);
+    __type(value, struct tags);
+} tags SEC(".maps");
 
 /* A flow of a bucket that this CPU took. */
 struct place {
     struct flow *flow;
     struct bucket *bucket;
+    struct tags *tags;
     uint32_t tag, slot;
 };
 
@@ -27,13 +37,12 @@ struct place {
  * The slot of a key; WAYS where it has none. By way of memory, so that the verifier does not follow
  * all that comes behind once for each slot.
  */
-static inline uint32_t slot_of_key(const struct bucket *b, const struct key *k, uint32_t tag,
-                                   struct scratch *s) {
+static inline uint32_t slot_of_key(const struct place *at, const struct key *k, struct scratch *s) {
     uint32_t found = WAYS;
 
 #pragma unroll
     for (int i = 0; i < WAYS; i++) {
-        if (b->tag[i] == tag && same_key(&b->slot[i].key, k)) {
+        if (at->tags->tag[i] == at->tag && same_key(&at->bucket->slot[i].key, k)) {
             found = i;
             break;
         }
@@ -43,17 +52,17 @@ static inline uint32_t slot_of_key(const struct bucket *b, const struct key *k, 
 }
 
 /* A free slot, or else that of the flow that was seen longest ago. */
-__attribute__((noinline)) int slot_for_new(const struct bucket *b) {
+__attribute__((noinline)) int slot_for_new(const struct bucket *b, const struct tags *t) {
     uint64_t last = ~0ull, touched = ~0ull;
     int oldest = 0;
 
-    if (!b)
+    if (!b || !t)
         return 0;
 #pragma clang loop unroll(disable)
     for (int i = 0; i < WAYS; i++) {
         const struct flow *f = &b->slot[i].flow;
 
-        if (!b->tag[i])
+        if (!t->tag[i])
             return i;
         if (f->last < last || (f->last == last && f->touched < touched)) {
             last = f->last;
@@ -71,11 +80,12 @@ static inline int take_bucket(const struct key *k, struct place *at) {
 
     at->tag = (uint32_t)hash | 1;
     at->bucket = bpf_map_lookup_elem(&flows, &index);
-    return at->bucket && (!options.locked || seize(&at->bucket->busy));
+    at->tags = bpf_map_lookup_elem(&tags, &index);
+    return at->bucket && at->tags && (!options.locked || seize(&at->tags->busy));
 }
 
 static inline void leave(struct place *at) {
-    release(&at->bucket->busy);
+    release(&at->tags->busy);
 }
 
 static inline void put(struct place *at, uint32_t slot) {
@@ -89,7 +99,7 @@ static inline int find(const struct key *k, struct scratch *s, struct place *at)
 
     if (!take_bucket(k, at))
         return 0;
-    slot = slot_of_key(at->bucket, k, at->tag, s);
+    slot = slot_of_key(at, k, s);
     if (slot >= WAYS) {
         leave(at);
         return 0;
@@ -101,7 +111,8 @@ static inline int find(const struct key *k, struct scratch *s, struct place *at)
 /* Takes a flow out, and leaves its bucket. */
 static inline int forget(struct place *at, const struct key *k) {
     (void)k;
-    at->bucket->tag[at->slot] = 0;
+    at->tags->tag[at->slot] = 0;
+    at->bucket->slot[at->slot].key.address_bytes = 0;
     leave(at);
     return 1;
 }
@@ -113,7 +124,7 @@ static inline enum entered enter(const struct arrival *a, const struct key *k, s
 
     if (!take_bucket(k, at))
         return CONTENDED;
-    slot = slot_of_key(at->bucket, k, at->tag, s);
+    slot = slot_of_key(at, k, s);
     if (slot < WAYS) {
         put(at, slot);
         return ENTERED;
@@ -122,8 +133,8 @@ static inline enum entered enter(const struct arrival *a, const struct key *k, s
         leave(at);
         return EXCESS;
     }
-    put(at, slot_for_new(at->bucket));
-    if (at->bucket->tag[at->slot]) {
+    put(at, slot_for_new(at->bucket, at->tags));
+    if (at->tags->tag[at->slot]) {
         int idle = a->now > at->flow->last && a->now - at->flow->last > METER_IDLE_TIMEOUT;
         struct key other = at->bucket->slot[at->slot].key;
 
@@ -138,7 +149,7 @@ static inline enum entered enter(const struct arrival *a, const struct key *k, s
     begin(at->flow, a, c);
     c->inserted++;
     at->bucket->slot[at->slot].key = *k;
-    at->bucket->tag[at->slot] = at->tag;
+    at->tags->tag[at->slot] = at->tag;
     return ENTERED;
 }
 

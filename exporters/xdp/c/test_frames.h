@@ -14,7 +14,9 @@ struct ipv4_frame {
     struct iphdr ip;
 } __attribute__((packed));
 
-__u32 flow, flows = 1000; /* the last, and how many take turns */
+struct {
+    __u32 flow, flows; /* the last, and how many take turns */
+} turn SEC(".data.turn") = {0, 1000};
 
 /* 0 where the packet is too short. */
 static __always_inline int next_source(struct xdp_md *ctx) {
@@ -23,8 +25,8 @@ static __always_inline int next_source(struct xdp_md *ctx) {
 
     if ((void *)(frame + 1) > (void *)(long)ctx->data_end)
         return 0;
-    flow = flow + 1 < flows ? flow + 1 : 0;
-    *source = flow; /* in one store: a load of four bytes waits for stores of one */
+    turn.flow = turn.flow + 1 < turn.flows ? turn.flow + 1 : 0;
+    *source = turn.flow; /* in one store: a load of four bytes waits for stores of one */
     return 1;
 }
 

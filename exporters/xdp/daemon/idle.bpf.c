@@ -66,7 +66,7 @@ static long look(void *map, const void *key, void *value, struct idle_search *se
     const struct bucket *b = value;
 
     for (int i = 0; i < WAYS; i++)
-        if (b->tag[i] && note(out, &b->slot[i], search->now))
+        if (b->slot[i].key.address_bytes && note(out, &b->slot[i], search->now))
             return 1;
     return 0;
 #else

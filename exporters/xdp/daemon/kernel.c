@@ -356,6 +356,9 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
     const char *wanted = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
     const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
 
+#ifdef __x86_64__
+    options.locked = options.locked ? LOCKED_IN_ORDER : NOT_LOCKED;
+#endif
     if (getrandom(options.secret, sizeof options.secret, 0) != (ssize_t)sizeof options.secret) {
         say("no random key: %s", strerror(errno));
         return 0;
@@ -370,6 +373,11 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
             say("the object has no map %s", maps[sized[i]].name);
             return 0;
         }
+    }
+    map = bpf_object__find_map_by_name(object, "tags");
+    if (map && bpf_map__set_max_entries(map, p->entries[0])) {
+        say("the object's tags take no entry for each bucket");
+        return 0;
     }
     map = bpf_object__find_map_by_name(object, "recent_of_cpus");
     if (map && bpf_map__set_max_entries(map, (uint32_t)libbpf_num_possible_cpus())) {

@@ -32,13 +32,17 @@ def test_every_network_is_checked_and_timed():
     assert "measured" in title and all(len(row) == len(columns) for row in rows)
     _, columns, rows = shown.tables[1]
     assert all(len(row) == len(columns) for row in rows)
-    assert [row[6] or row[9] for row in rows] == 6 * ["20"] + 6 * ["10"]
+    aims = [3 * [few] + ["5"] for few in ("20", "20", "12", "12")]
+    assert [row[7] or row[11] for row in rows] == list(itertools.chain(*aims))
     assert shown.data["timings"][1]["shape"] == "256-32-16-2"
     assert (len(found.wire) == 6) != bool(found.skipped)
     assert len(shown.tables) == 3 + bool(found.wire)
     assert found.verdicts[0].median == 0 < len(found.verdicts) == 5
-    ways = [(m.decides, m.table, (m.clock, m.locked)) for m in found.meters]
-    clocks = (("kernel", True), ("coarse", True), ("coarse", False))
+    ways = [(m.decides, m.table, (m.clock, m.locked, m.flows)) for m in found.meters]
+    clocks = (
+        *(("kernel", True, 1000), ("coarse", True, 1000), ("coarse", False, 1000)),
+        ("coarse", True, 60_000),
+    )
     assert ways == list(itertools.product((False, True), ("lru", "buckets"), clocks))
 
 

@@ -25,6 +25,7 @@ def types(structure):
         "flow": layout.flow_type(SPEC),
         "slot": layout.slot_type(SPEC),
         "bucket": layout.bucket_type(SPEC),
+        "tags": layout.TAGS,
         "event": layout.event_type(SPEC, structure),
         "counters": layout.COUNTERS,
         "policy": layout.POLICY,

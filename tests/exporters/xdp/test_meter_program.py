@@ -19,7 +19,7 @@ from siphash import message_of, siphash
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import source
-from n3ic.exporters.xdp.layout import KEY, OPTIONS, SLOTS_PER_FLOW, WAYS, bucket_type
+from n3ic.exporters.xdp.layout import KEY, OPTIONS, SLOTS_PER_FLOW, TAGS, WAYS, bucket_type
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
@@ -354,8 +354,10 @@ def held_in_buckets(programs):
     items = list(programs.maps["flows"].items())
     kind = bucket_type(programs.spec)
     out = {}
+    tags = np.frombuffer(b"".join(v for _, v in programs.maps["tags"].items()), TAGS)
     for number, bucket in enumerate(np.frombuffer(b"".join(v for _, v in items), kind)):
-        for tag, key in zip(bucket["tag"], bucket["slot"]["key"], strict=True):
+        for tag, key in zip(tags[number]["tag"], bucket["slot"]["key"], strict=True):
+            assert bool(tag) == bool(key["address_bytes"])
             if tag:
                 size = int(key["address_bytes"])
                 ends = (bytes(key[name][:size]) for name in ("source", "destination"))
@@ -399,12 +401,14 @@ def test_the_kernel_finds_a_key_where_the_published_vector_says(standard, size):
     key["protocol"], key["address_bytes"] = message[-1], size
     value = siphash(secret, message)
     bucket = np.zeros((), dtype=bucket_type(STANDARD))
-    bucket["tag"][3], bucket["slot"]["key"][3] = value & 0xFFFFFFFF | 1, key
+    tags = np.zeros((), dtype=TAGS)
+    tags["tag"][3], bucket["slot"]["key"][3] = value & 0xFFFFFFFF | 1, key
     bucket["slot"]["flow"]["closed"][3] = 1
     ask = struct.pack("=QII", 0, ENDS.index("capture"), 1) + key.tobytes()
     with load(model, image=image, table=table, flows=4096, secret=secret) as programs:
         place = (value >> 32) * (programs.room // WAYS) >> 32
         programs.maps["flows"].update(place, bucket.tobytes())
+        programs.maps["tags"].update(place, tags.tobytes())
         end = programs.object.programs[END]
         assert [end.test_run(ask).result for _ in range(2)] == [1, 0]
 
