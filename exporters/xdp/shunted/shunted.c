@@ -7,8 +7,8 @@
  *
  * Records go to standard output, one after the other: struct record, then the frame. With a PLACE,
  * whoever connects to that UNIX socket gets them; one reader at a time. What a reader is too slow
- * for is dropped and counted, and so are frames while there is none. A PLACE that ends in .pcap gets
- * frames alone.
+ * for is dropped and counted, and so are frames while there is none. A PLACE that ends in .pcap
+ * gets frames alone.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

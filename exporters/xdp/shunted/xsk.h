@@ -11,7 +11,7 @@
 
 #include "state.h"
 
-#define XSK_CHUNK 4096   /* of the shared memory; a larger frame lies in several */
+#define XSK_CHUNK 4096    /* of the shared memory; a larger frame lies in several */
 #define XSK_LARGEST 65536 /* bytes of a frame */
 
 struct xsk_frame {
@@ -41,8 +41,8 @@ struct xsk {
 };
 
 /*
- * Opens a socket for a queue with room for so many chunks, a power of 2; 0 where the kernel refuses,
- * with errno. It takes nothing before it stands in the program's map `sockets`.
+ * Opens a socket for a queue with room for so many chunks, a power of 2; 0 where the kernel
+ * refuses, with errno. It takes nothing before it stands in the program's map `sockets`.
  */
 int xsk_open(struct xsk *x, uint32_t interface, uint32_t queue, uint32_t chunks);
 
