@@ -286,9 +286,9 @@ struct arrival {
     uint64_t now;
     uint32_t interface;
     uint16_t vlan;
-    int turned;  /* against the canonical direction */
-    int allowed; /* its source may begin as many flows as it likes */
-    int handed;  /* the scratch tells of its flow */
+    int turned;                  /* against the canonical direction */
+    int allowed;                 /* its source may begin as many flows as it likes */
+    const struct policy *policy; /* of its flow, once it was counted */
 };
 
 static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
@@ -378,7 +378,6 @@ static inline void note(struct scratch *s, const struct flow *f, const struct ke
 /* Counts a packet to its flow; the policy for it. */
 static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s,
                              struct counters *c) {
-    const struct policy *policy;
     struct place at;
     struct flow *f;
     uint32_t verdict;
@@ -413,11 +412,9 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
         decide(f, k, a->packet, forward, a->now);
     }
     verdict = policy_of(f);
-    policy = bpf_map_lookup_elem(&policies, &verdict);
-    if (policy && policy->action == ACT_SOCKET) {
+    a->policy = bpf_map_lookup_elem(&policies, &verdict);
+    if (a->policy && a->policy->action == ACT_SOCKET)
         note(s, f, k, a);
-        a->handed = 1;
-    }
     leave(&at);
     return verdict;
 }
@@ -472,8 +469,10 @@ static inline struct order treat(struct arrival *a, enum aside reason, const str
         return (struct order){ACT_PASS, 0};
     if (judged == TREATED)
         return (struct order){s->action, s->argument};
+    if (a->policy)
+        return (struct order){a->policy->action, a->policy->argument};
     policy = bpf_map_lookup_elem(&policies, &index);
-    if (policy && policy->action == ACT_SOCKET && !a->handed) {
+    if (policy && policy->action == ACT_SOCKET) {
         memset(&s->handed, 0, sizeof s->handed);
         s->handed.verdict = NO_MODEL;
         s->handed.vlan = a->vlan;
