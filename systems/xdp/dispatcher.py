@@ -116,7 +116,7 @@ def dispatched(interface: int) -> Dispatched | None:
     try:
         if library.xdp_multiprog__is_legacy(found):
             return None
-        mode = _MODES[library.xdp_multiprog__attach_mode(found)] or "native"
+        mode = _MODES[int(library.xdp_multiprog__attach_mode(found))]
         programs = {}
         one = library.xdp_multiprog__next_prog(None, found)
         while one:
@@ -124,7 +124,7 @@ def dispatched(interface: int) -> Dispatched | None:
             name = library.xdp_program__name(place).decode(errors="replace")
             programs[int(library.xdp_program__id(place))] = name
             one = library.xdp_multiprog__next_prog(place, found)
-        return Dispatched(mode, programs)
+        return Dispatched(mode or "native", programs)
     finally:
         library.xdp_multiprog__close(found)
 
