@@ -62,7 +62,9 @@ class XdpExporter(Exporter):
         "sum-product-network": "its restricted C is written for popcounts and has no tables of "
         "leaves; flow-exec of the host target takes the same packets in user space"
     }
-    products: ClassVar[tuple[str, ...]] = ("*/*.o", "daemon/n3icd", "n3icd.tar.gz")
+    products: ClassVar[tuple[str, ...]] = (
+        "*/*.o", "daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"
+    )  # fmt: skip
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     evicts: ClassVar[bool] = False  # the kernel or a bucket chooses the victim, not the oldest

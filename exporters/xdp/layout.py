@@ -130,7 +130,7 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
             ("busy", np.uint32),
             ("verdict", np.int32),
             *((name, u64) for name in ("first", "last", "packets", "decided_packets")),
-            *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "pad")),
+            *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "class")),
             ("vlan", np.uint16),
             ("state", np.dtype(state, align=True)),
             *((name, u64) for name in ("decided_time", "number", "touched")),

@@ -26,6 +26,7 @@ from n3ic.targets.identifiers import c_string
 from n3ic.util.files import read_regular
 
 FOLDER = Path(__file__).resolve().parent / "daemon"
+SHUNTED = FOLDER.parent / "shunted"  # takes packets that a policy hands to sockets
 PACK = "n3icd.pack"
 _IDLE = ("idle.bpf.c", "idle.h")
 _MAX_BYTES = 16 << 20
@@ -34,7 +35,7 @@ _RULES_FROM = 8  # bytes of a rule table before its rules
 
 
 def write_daemon(out: Path, model: BinaryModel, table: Table, value: bytes) -> None:
-    """Write the daemon's folder of an export: sources, configuration, unit, and a default pack.
+    """Write what runs beside the program: n3icd with configuration, unit and pack, and ``shunted``.
 
     Args:
         out: the export's directory, with its folder ``meter``.
@@ -43,9 +44,10 @@ def write_daemon(out: Path, model: BinaryModel, table: Table, value: bytes) -> N
         value: the network's map value.
     """
     place = out / "daemon"
-    place.mkdir()
-    for path in sorted(FOLDER.iterdir()):
-        (place / path.name).write_bytes(path.read_bytes())
+    for folder in (FOLDER, SHUNTED):
+        (out / folder.name).mkdir()
+        for path in sorted(folder.iterdir()):
+            (out / folder.name / path.name).write_bytes(path.read_bytes())
     lines = (
         "/* What the sources of n3icd need to know of the program; generated. */",
         f'#define N3ICD_LAYOUT "{layout_id(out)}"',

@@ -16,7 +16,15 @@ from functools import cache
 from typing import Any
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, BpfObject, BpfProgram, libbpf
+from n3ic.exporters.xdp.libbpf import (
+    AttachMode,
+    BpfError,
+    BpfObject,
+    BpfProgram,
+    libbpf,
+    program_by_id,
+    query,
+)
 from n3ic.exporters.xdp.program import END, METER, METER_TC, PASS
 
 NAME = "xdp_dispatcher"  # of libxdp's program, to which the others are linked
@@ -81,7 +89,6 @@ def libxdp() -> Any | None:
         ("xdp_program__name", ctypes.c_char_p, [pointer]),
         ("xdp_multiprog__get_from_ifindex", pointer, [number]),
         ("xdp_multiprog__close", None, [pointer]),
-        ("xdp_multiprog__is_legacy", ctypes.c_bool, [pointer]),
         ("xdp_multiprog__attach_mode", number, [pointer]),
         ("xdp_multiprog__next_prog", pointer, [pointer, pointer]),
     ):
@@ -107,16 +114,17 @@ def needed() -> Any:
 
 def dispatched(interface: int) -> Dispatched | None:
     """What a dispatcher on an interface runs; None if there is none, or libxdp is missing."""
-    library = libxdp()
-    if library is None:
+    library, there = libxdp(), query(interface)
+    if library is None or there is None:
         return None
+    with program_by_id(there.program_id) as program:
+        if program.name != NAME:  # libxdp 1.3 keeps a program open that it is asked about
+            return None
     found = ctypes.c_void_p(library.xdp_multiprog__get_from_ifindex(interface))
     if library.libxdp_get_error(found):
         return None
     try:
-        if library.xdp_multiprog__is_legacy(found):
-            return None
-        mode = _MODES[library.xdp_multiprog__attach_mode(found)] or "native"
+        mode = _MODES[int(library.xdp_multiprog__attach_mode(found))]
         programs = {}
         one = library.xdp_multiprog__next_prog(None, found)
         while one:
@@ -124,7 +132,7 @@ def dispatched(interface: int) -> Dispatched | None:
             name = library.xdp_program__name(place).decode(errors="replace")
             programs[int(library.xdp_program__id(place))] = name
             one = library.xdp_multiprog__next_prog(place, found)
-        return Dispatched(mode, programs)
+        return Dispatched(mode or "native", programs)
     finally:
         library.xdp_multiprog__close(found)
 

@@ -44,11 +44,11 @@ static inline uint32_t copy_head(struct __sk_buff *skb, uint32_t size, struct he
     uint32_t n = size < HEAD ? size : HEAD;
 
     if (!skb->vlan_present) {
-        if (n < 1 || bpf_skb_load_bytes(skb, 0, h->bytes, n))
+        if (n < SHORTEST || bpf_skb_load_bytes(skb, 0, h->bytes, n))
             return 0;
         return n;
     }
-    if (n < 14 + TAG || bpf_skb_load_bytes(skb, 0, h->bytes, 12) ||
+    if (n < SHORTEST + TAG || bpf_skb_load_bytes(skb, 0, h->bytes, 12) ||
         bpf_skb_load_bytes(skb, 12, h->bytes + 12 + TAG, n - 12 - TAG))
         return 0;
     *(uint16_t *)(h->bytes + 12) = (uint16_t)skb->vlan_proto;

@@ -3,9 +3,29 @@
 #ifndef N3IC_HOOK_XDP_H
 #define N3IC_HOOK_XDP_H
 
-static inline int act_xdp(struct xdp_md *ctx, struct counters *c, struct order o) {
+/* Hands a packet to the AF_XDP socket of its queue, behind what is known of its flow. */
+static inline int hand(struct xdp_md *ctx, struct scratch *s, struct counters *c, uint32_t at) {
+    struct handed *h;
+
+    if (!bpf_map_lookup_elem(&sockets, &at)) {
+        c->no_socket++;
+        return XDP_PASS;
+    }
+    if (bpf_xdp_adjust_meta(ctx, -(int)sizeof *h) == 0) {
+        h = (void *)(long)ctx->data_meta;
+        if ((void *)(h + 1) <= (void *)(long)ctx->data) {
+            *h = s->handed;
+            h->known = HANDED;
+        }
+    } else {
+        c->not_marked++;
+    }
+    return bpf_redirect_map(&sockets, at, XDP_PASS);
+}
+
+static inline int act_xdp(struct xdp_md *ctx, struct scratch *s, struct counters *c,
+                          struct order o) {
     uint32_t *mark;
-    int done;
 
     if (passes(o, c))
         return XDP_PASS;
@@ -18,9 +38,7 @@ static inline int act_xdp(struct xdp_md *ctx, struct counters *c, struct order o
     case ACT_INTERFACE:
         return bpf_redirect_map(&interfaces, o.argument, XDP_PASS);
     case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */
-        done = bpf_redirect_map(&sockets, o.argument + ctx->rx_queue_index, XDP_PASS);
-        c->no_socket += done == XDP_PASS;
-        return done;
+        return hand(ctx, s, c, o.argument + ctx->rx_queue_index);
     case ACT_CPU:
         return bpf_redirect_map(&cpus, o.argument, XDP_PASS);
     case ACT_MARK: /* metadata before the packet, for a program of the stack behind */
@@ -49,7 +67,7 @@ static inline enum aside read_xdp(struct xdp_md *ctx, uint32_t size, uint32_t le
     if (linear >= n)
         return read_frame(f, length, a);
     h = bpf_map_lookup_elem(&heads, &zeroth);
-    if (!h || n < 1 || bpf_xdp_load_bytes(ctx, 0, h->bytes, n))
+    if (!h || n < SHORTEST || bpf_xdp_load_bytes(ctx, 0, h->bytes, n))
         return ASIDE_LINK_SHORT;
     return read_frame((struct frame){h->bytes, h->bytes + n}, length, a);
 }
@@ -80,7 +98,7 @@ int n3ic_meter(struct xdp_md *ctx) {
     if (!s || !c)
         return XDP_PASS;
     reason = read_xdp(ctx, t.captured, t.length, &a);
-    return act_xdp(ctx, c, treat(&a, reason, &t, s, c));
+    return act_xdp(ctx, s, c, treat(&a, reason, &t, s, c));
 }
 
 #endif

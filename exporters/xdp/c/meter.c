@@ -26,6 +26,8 @@ uint64_t numbers; /* flows that were started, on all CPUs */
 
 static const uint32_t zeroth = 0;
 
+_Static_assert(NETWORK_CLASSES <= 256, "a flow keeps its class in a byte");
+
 #define ATTEMPTS 1024 /* at a flow that another CPU holds: it is done in some 100 ns */
 
 /* --- keys ------------------------------------------------------------------------------------ */
@@ -189,6 +191,7 @@ __attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
     f->verdict = e->verdict = s->result.verdict;
     e->class = s->result.class;
     f->margin = e->margin = s->result.margin;
+    f->class = (uint8_t)e->class;
     memcpy(e->score, s->result.score, sizeof e->score);
     memcpy(e->model, network->model, sizeof e->model);
     tell(tally, &s->result);
@@ -289,8 +292,9 @@ struct arrival {
     uint64_t now;
     uint32_t interface;
     uint16_t vlan;
-    int turned;  /* against the canonical direction */
-    int allowed; /* its source may begin as many flows as it likes */
+    int turned;                  /* against the canonical direction */
+    int allowed;                 /* its source may begin as many flows as it likes */
+    const struct policy *policy; /* of its flow, once it was counted */
 };
 
 static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
@@ -359,6 +363,24 @@ static inline int admits(const struct arrival *a) {
 
 #include "table.h"
 
+/* Notes what is told with a packet that a socket takes. */
+static inline void note(struct scratch *s, const struct flow *f, const struct key *k,
+                        const struct arrival *a) {
+    struct handed *h = &s->handed;
+
+    h->key = *k;
+    if (f->turned)
+        turn(&h->key);
+    h->number = f->number;
+    h->packets = f->packets;
+    h->verdict = f->decided ? f->verdict : NO_MODEL;
+    h->class = f->class;
+    h->margin = f->margin;
+    h->vlan = a->vlan;
+    h->slot = f->slot;
+    h->reverse = a->turned != f->turned;
+}
+
 /* Counts a packet to its flow; the policy for it. */
 static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s,
                              struct counters *c) {
@@ -396,6 +418,9 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
         decide(f, k, a->packet, forward, a->now);
     }
     verdict = policy_of(f);
+    a->policy = bpf_map_lookup_elem(&policies, &verdict);
+    if (a->policy && a->policy->action == ACT_SOCKET)
+        note(s, f, k, a);
     leave(&at);
     return verdict;
 }
@@ -403,6 +428,7 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
 /* --- packets ---------------------------------------------------------------------------------- */
 
 #define HEAD 512 /* bytes in which headers are looked for where a packet lies in several pieces */
+#define SHORTEST 14 /* bytes of a header of Ethernet */
 
 /* Reads a frame that is not a usual one. */
 static inline enum aside read_frame(struct frame f, uint32_t length, struct arrival *a) {
@@ -449,7 +475,14 @@ static inline struct order treat(struct arrival *a, enum aside reason, const str
         return (struct order){ACT_PASS, 0};
     if (judged == TREATED)
         return (struct order){s->action, s->argument};
+    if (a->policy)
+        return (struct order){a->policy->action, a->policy->argument};
     policy = bpf_map_lookup_elem(&policies, &index);
+    if (policy && policy->action == ACT_SOCKET) {
+        memset(&s->handed, 0, sizeof s->handed);
+        s->handed.verdict = NO_MODEL;
+        s->handed.vlan = a->vlan;
+    }
     return policy ? (struct order){policy->action, policy->argument} : (struct order){ACT_PASS, 0};
 }
 

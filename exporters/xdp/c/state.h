@@ -59,8 +59,8 @@ struct flow {
     uint64_t first, last, packets, decided_packets;
     uint8_t turned; /* its first packet went against the canonical direction */
     uint8_t fins, closed, decided;
-    uint8_t slot; /* of the model that decided it */
-    uint8_t pad;
+    uint8_t slot;  /* of the model that decided it */
+    uint8_t class; /* also where the verdict is SHUNTED */
     uint16_t vlan; /* of its first packet, and so is the interface */
     struct flow_state state;
     /* What few packets need stands behind. */
@@ -95,6 +95,26 @@ struct tags {
     uint32_t pad;
     uint32_t tag[WAYS]; /* of the flows' hashes; 0 is free */
     uint64_t rest[3];   /* of the cache line */
+};
+
+/*
+ * What stands before each packet that a socket takes (AF_XDP), as metadata: its flow, and what is
+ * known of it. The last member is right before the packet. It needs Linux 6.9; older kernels have
+ * no room for it, and whoever reads HANDED there finds something else.
+ */
+#define HANDED 0x6369336e /* "n3ic" */
+
+struct handed {
+    struct key key;   /* in the direction of the flow's first packet; zeros: a packet of no flow */
+    uint64_t number;  /* of the flow */
+    uint64_t packets; /* of the flow so far, with this one */
+    int32_t verdict;  /* a class, SHUNTED or NO_MODEL */
+    uint32_t class, margin;
+    uint16_t vlan; /* 4096: none */
+    uint8_t slot;  /* of the model that decided */
+    uint8_t reverse;
+    uint32_t pad;
+    uint32_t known; /* HANDED */
 };
 
 /* What user space asks of n3ic_end by a test run: to end flows. Their canonical keys follow. */

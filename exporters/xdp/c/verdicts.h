@@ -152,7 +152,9 @@ __attribute__((noinline)) int judge(const struct packet *p, const struct key *k,
     if (!p || !k || !s || !c || !g)
         return NOT_JUDGED;
     if (used(USE_TUPLES, now)) {
-        tuple = bpf_map_lookup_elem(&tuples, k);
+        struct key own = *k; /* kernels before 6.2 look up what lies on the stack */
+
+        tuple = bpf_map_lookup_elem(&tuples, &own);
         if (!holds_now(tuple, now))
             tuple = NULL;
     }
@@ -255,7 +257,8 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
     v->by = s->event.verdict;
     v->bits = 8 * e->address_bytes;
     if (p->scope == SCOPE_FLOW) {
-        const struct verdict *old = bpf_map_lookup_elem(&tuples, k);
+        struct key own = *k; /* as in judge */
+        const struct verdict *old = bpf_map_lookup_elem(&tuples, &own);
 
         if (holds_now(old, v->since)) {
             if (old->by == BY_OPERATOR)
@@ -263,7 +266,7 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
             v->packets = old->packets;
         }
         which = USE_TUPLES;
-        done = bpf_map_update_elem(&tuples, k, v, BPF_ANY) == 0;
+        done = bpf_map_update_elem(&tuples, &own, v, BPF_ANY) == 0;
     } else {
         if (used(USE_ALLOWED, v->since) && longest(&allowed, e->source, e->address_bytes, v->since))
             return 0;

@@ -199,10 +199,12 @@ static int attach(struct kernel *k, enum mode mode) {
         return attach_tcx(k);
     if (mode != MODE_GENERIC)
         k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-    if (mode == MODE_GENERIC || (mode == MODE_AUTO && (k->link[0] == -EOPNOTSUPP ||
-                                                       k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
+    if (mode == MODE_GENERIC ||
+        (mode == MODE_AUTO &&
+         (k->link[0] == -EOPNOTSUPP || k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
         if (mode == MODE_AUTO)
-            say("%s has no native XDP (%s): generic, and slower", k->interface, strerror(-k->link[0]));
+            say("%s has no native XDP (%s): generic, and slower", k->interface,
+                strerror(-k->link[0]));
         options.flags = XDP_FLAGS_SKB_MODE;
         k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
         k->state.generic = 1;

@@ -43,7 +43,7 @@ enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC, MODE_TCX };
 /* What a successor must know: the value of the map `state`. */
 struct state {
     char layout[64];
-    uint32_t generic, tcx; /* where the program stands */
+    uint32_t generic, tcx;     /* where the program stands */
     uint8_t digest[SLOTS][32]; /* of the resident networks */
 };
 

@@ -108,7 +108,9 @@ def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) 
         program: program that must be attached; None for any at XDP.
     """
     if mode == "tcx":
-        for direction in _DIRECTIONS if program else ():
+        if program is None:
+            raise ValueError("several programs may stand at tcx: name the one to detach")
+        for direction in _DIRECTIONS:
             result = libbpf().bpf_prog_detach2(program.fd, interface, direction)
             if result != -errno.ENOENT:
                 check(result, f"detaching from {_interface(interface)}, tcx")

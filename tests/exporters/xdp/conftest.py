@@ -44,6 +44,7 @@ def built(daemon_model, tmp_path_factory, clang):
         str(out),
         f"HOST_FLAGS={CHECKED}",
         "daemon/n3icd",
+        "shunted/shunted",
         "meter/meter.o",
     ]
     subprocess.run(command, check=True)

@@ -416,7 +416,7 @@ def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
         ("colour = red", "no such key"),
         ("queue = 1", "expected a number from 65536"),
         ("queue = 99999999999999999999", "expected a number"),
-        ("mode = fast", "expected auto, native or generic"),
+        ("mode = fast", "expected auto, native, generic or tcx"),
         ("json = " + "x" * 300, "too long a value"),
         ("x" * 2000, "too long a line"),
         ("prometheus = 192.0.2.1:80", "for this machine alone"),
