@@ -8,15 +8,19 @@ A pack holds all that Python decides when it loads a program: models, rules, pol
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp import layout, policy_parser
+from n3ic.exporters.xdp.network.rows import bit_rows, compared
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan
@@ -32,6 +36,7 @@ FOLDER = Path(__file__).resolve().parent / "daemon"
 PACK = "n3icd.pack"
 _IDLE = ("idle.bpf.c", "idle.h")
 _MAX_BYTES = 16 << 20
+_DIGEST_BYTES = 32  # at the beginning of a network's value
 _RULES_FROM = 8  # bytes of a rule table before its rules
 
 
@@ -89,9 +94,18 @@ def pack(export: Path, given: Plan) -> bytes:
     spec, choices, structure = given.spec, given.choices, structure_of([given.compiled])
     entries = layout.table_entries(given.table, choices.flows or spec.cache_flows)
     options = np.array([(CLOCKS.index(choices.clock), 1, 1, entries, 0)], dtype=layout.OPTIONS)
+    files = dict.fromkeys([given.compiled, *given.models.values()])
+    about = {
+        "clock": choices.clock,
+        "otherwise": choices.otherwise,
+        "policies": choices.policies,
+        "rules": choices.rules,
+        "table": given.table,
+    }
     lines = [
-        "n3ic-pack 1",
+        "n3ic-pack 2",
         f"layout {layout_id(export)}",
+        f"about {json.dumps(about, sort_keys=True).encode().hex()}",
         f"options {options.tobytes().hex()}",
         *(f"entries {n} {count}" for n, count in
           (("flows", entries), ("tuples", choices.room), ("hosts", choices.room))),
@@ -102,6 +116,7 @@ def pack(export: Path, given: Plan) -> bytes:
           for line in _network(structure, slot, model)),
         *(f"feature {i} {_name(name)}" for i, name in enumerate(spec.feature_names)),
         *(f"register {i} {_name(r.name)}" for i, r in enumerate(spec.registers)),
+        *(f"file {model.to_bytes().hex()}" for model in files),
     ]  # fmt: skip
     return _closed(lines)
 
@@ -117,6 +132,75 @@ def _network(structure: Structure, slot: int, model: BinaryModel) -> Iterator[st
     yield f"model {slot} {_name(model.name)}"
     for i, name in enumerate(model.classes):
         yield f"class {slot} {i} {_name(name)}"
+    rows = bit_rows(structure, model)
+    for feature, _, groups in compared(model.input):
+        words = []
+        for group in groups:
+            words.append(len(group))
+            for rate, bit in group:
+                words += [rate, len(rows[bit]), *(edge for ends in rows[bit] for edge in ends)]
+        yield f"drift {slot} {_name(feature)} {np.array(words, dtype='<u4').tobytes().hex()}"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What Python needs of a pack.
+
+    Attributes:
+        about: clock, table, policies and rules as typed, and the slot of other flows.
+        compiled: network for whose structure the program is.
+        networks: networks of the pack, by digest.
+    """
+
+    about: Mapping[str, Any]
+    compiled: BinaryModel
+    networks: Mapping[str, BinaryModel]
+
+
+def unpack(data: bytes) -> Packed:
+    """Read a pack.
+
+    Raises:
+        ValueError: it is none, or it is damaged.
+        ModelError: a network in it is damaged.
+    """
+    lines = _lines(data)
+    about = json.loads(bytes.fromhex(next(r for k, _, r in lines if k == "about")))
+    files = [bytes.fromhex(rest) for kind, _, rest in lines if kind == "file"]
+    models = [BinaryModel.from_bytes(file, "a pack") for file in files]
+    return Packed(about, models[0], {model.digest: model for model in models})
+
+
+def repack(data: bytes, slot: int, model: BinaryModel) -> bytes:
+    """A pack with another network in a slot.
+
+    Raises:
+        ValueError: the data are no pack.
+        ExportError: the network does not fit the program.
+    """
+    old, lines = unpack(data), _lines(data)
+    structure = structure_of([old.compiled])
+    gone = {("model", str(slot)), ("class", str(slot)), ("drift", str(slot))}
+    kept, resident = [], set()
+    for kind, line, rest in lines:
+        number, _, value = rest.partition(" ")
+        if kind == "file" or (kind, number) in gone or rest.startswith(f"models {slot} "):
+            continue
+        if kind == "inner" and number == "models":
+            resident.add(value.partition(" ")[2][: 2 * _DIGEST_BYTES])
+        kept.append(line)
+    files = [old.compiled, *(m for d, m in old.networks.items() if d in resident), model]
+    kept += _network(structure, slot, model)
+    return _closed([*kept, *(f"file {m.to_bytes().hex()}" for m in dict.fromkeys(files))])
+
+
+def _lines(data: bytes) -> list[tuple[str, str, str]]:
+    """Lines of a pack but for the last: kind, the whole line, and what stands behind the kind."""
+    body, _, end = data.rpartition(b"\nend ")
+    if not body.startswith(b"n3ic-pack 2\n") or end != b"%08x\n" % zlib.crc32(body + b"\n"):
+        raise ValueError("no pack of this version, or damaged")
+    lines = body.decode("ascii").split("\n")
+    return [(line.partition(" ")[0], line, line.partition(" ")[2]) for line in lines]
 
 
 def _policies(given: Plan) -> Iterator[str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json as text
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -16,8 +15,8 @@ from n3ic.errors import UsageError
 from n3ic.exporters.xdp import packing
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.model.network import BinaryModel
-from n3ic.systems.xdp.deployment import exported
-from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.deployment import attached_record, exported
+from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.terminal import line_of
 from n3ic.util.files import free_path, write_atomic
 
@@ -48,7 +47,7 @@ def write_pack(export: Path, out: Path, choices: Choices) -> BinaryModel:
 def follow_daemon(
     interface: Interface, *, seconds: float | None, most: int | None, json: bool
 ) -> bool:
-    """Show the flows that ``n3icd`` tells; False where none runs on the interface.
+    """Show the flows that ``n3icd`` tells; False where the interface's program is not its.
 
     Args:
         interface: interface of the daemon.
@@ -60,18 +59,24 @@ def follow_daemon(
         UsageError: the daemon ended, or says what is no flow.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    path = Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / f"n3icd-{interface.name}.sock"
+    record = attached_record(interface)
+    if not isinstance(record, DaemonRecord):
+        return False
+    path = Path(record.socket)
     with socket.socket(socket.AF_UNIX) as reader:
         reader.settimeout(seconds)
         try:
             reader.connect(str(path))
-        except OSError:
-            return False
+        except OSError as error:
+            raise UsageError(
+                f"{path}: {error.strerror or error}: n3icd does not run, and tells no flows: "
+                f"systemctl start n3icd@{interface.name}"
+            ) from error
         told = _lines(reader, path, end)
         hello = next(told, {})
         space = Path("/proc/self/ns/net").stat().st_ino
         if (hello.get("index"), hello.get("namespace")) != (interface.index, space):
-            return False
+            raise UsageError(f"{path}: the n3icd of another interface")
         for flow in told:
             if "lost" in flow:
                 print_note(f"{interface.name}: {flow['lost']:,} flows were told too fast for this")

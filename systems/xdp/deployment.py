@@ -30,7 +30,9 @@ from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.verdicts import SECOND_NS, Action
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.systems.xdp import daemon_requests
 from n3ic.systems.xdp.program_record import (
+    DaemonRecord,
     Interface,
     ProgramRecord,
     changing,
@@ -221,6 +223,15 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
     return found
 
 
+def attached_record(interface: Interface) -> ProgramRecord:
+    """The record of an interface's program.
+
+    Raises:
+        UsageError: n3ic has loaded no program there, or it was replaced since.
+    """
+    return _attached(interface)[0]
+
+
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = _query(interface), recorded_programs(interface)
@@ -291,6 +302,9 @@ def update(
             )
         chosen = record.otherwise if slot is None else slot
         check_slot(chosen)
+        if isinstance(record, DaemonRecord):
+            daemon_requests.update(interface, record, chosen, model)
+            return ModelUpdate(chosen)
         write_model(interface, model)
         models[chosen], attached = model, record.program_id
         try:
@@ -391,6 +405,12 @@ def unload(interface: Interface) -> bool:
                         f"{interface.name}: program {found.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
+                if found.program_id in recorded_programs(interface):
+                    record = read_record(interface, found.program_id)[0]
+                    if isinstance(record, DaemonRecord):
+                        daemon_requests.unload(record)
+                        remove_record(interface)
+                        return True
                 try:
                     detach(interface.index, found.mode or "native", program)
                 except BpfError as error:
@@ -512,9 +532,9 @@ def _name_of(program_id: int) -> str:
 
 def _of_daemon(interface: Interface, program_id: int) -> str:
     return (
-        f"{interface.name}: program {program_id} there is n3icd's, which n3ic xdp watch reads; to "
-        "change it, write a pack (n3ic xdp pack) and send n3icd a SIGHUP; to take it away, "
-        "n3icd --remove CONFIGURATION"
+        f"{interface.name}: program {program_id} there is n3icd's, and there is no record of it: "
+        "is n3icd older, or are its records elsewhere (records = in its configuration; N3IC_RUN "
+        "names the folder above)? n3icd list, status and unload work there"
     )
 
 

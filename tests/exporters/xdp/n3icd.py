@@ -62,6 +62,9 @@ class Daemon:
             "pack": self.built / "daemon" / "n3icd.pack",
             "pins": Path(pins) / "n3ic",
             "socket": self.socket,
+            "control": self.folder / "n3icd.control",
+            "updates": self.folder / "updates",
+            "records": self.folder / "xdp",
             **{key.replace("_", "-"): value for key, value in settings.items()},
         }
         self.settings = given

@@ -295,7 +295,7 @@ def test_damaged_packs_are_refused(daemon, built, tmp_path):
         (b"feature 0 ", b"feature 9999 ", "not a line"),
         (b"options 00", b"options 02", "no live program"),
         (b"model 0 ", b"model 0 a b c d e f g h ", "not a line"),
-        (b"n3ic-pack 1", b"n3ic-pack 2", "another version"),
+        (b"n3ic-pack 2", b"n3ic-pack 9", "another version"),
     ):
         assert old in body
         check(summed(body.replace(old, new, 1)), why)
