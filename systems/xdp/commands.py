@@ -243,7 +243,13 @@ def pack(
     export: Annotated[
         Path, typer.Argument(metavar="EXPORT", help="Written by `n3ic export --target xdp`.")
     ],
-    out: Annotated[Path, typer.Option(help="The pack to write, which n3icd reads.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The pack to write, which n3icd reads; or FILE.deb, a Debian package of n3icd "
+            "with it."
+        ),
+    ],
     model: Models = None,
     clock: Clock = "kernel",
     policy: Policies = None,

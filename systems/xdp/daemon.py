@@ -15,6 +15,7 @@ from n3ic.errors import UsageError
 from n3ic.exporters.xdp import packing
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.model.network import BinaryModel
+from n3ic.systems.xdp.debian_package import package
 from n3ic.systems.xdp.deployment import attached_record, exported
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.terminal import line_of
@@ -28,7 +29,8 @@ def write_pack(export: Path, out: Path, choices: Choices) -> BinaryModel:
 
     Args:
         export: written by ``n3ic export --target xdp``, of a network with a meter.
-        out: file to write; an older pack is replaced.
+        out: file to write; an older one is replaced. A name that ends in ``.deb`` is that of a
+            Debian package of the daemon with the pack, for which the export must be built.
         choices: policies, rules, limits, sizes and networks.
 
     Returns:
@@ -40,7 +42,10 @@ def write_pack(export: Path, out: Path, choices: Choices) -> BinaryModel:
     """
     model, _, table = exported(export)
     made = plan(model, table, choices)
-    write_atomic(free_path(out, replace=True), packing.pack(export, made))
+    data = packing.pack(export, made)
+    if out.suffix == ".deb":
+        data = package(export, data)
+    write_atomic(free_path(out, replace=True), data)
     return made.models[choices.otherwise]
 
 

@@ -81,6 +81,23 @@ static int expand(char *value, const char *interface, const char *what) {
     return 1;
 }
 
+/* A path as from the configuration's folder, where it is not absolute. */
+static int from_folder(char *value, const char *path, const char *what) {
+    const char *slash = strrchr(path, '/');
+    char out[SETTING];
+    int made;
+
+    if (*value == '/' || !slash)
+        return 1;
+    made = snprintf(out, sizeof out, "%.*s/%s", (int)(slash - path), path, value);
+    if (made < 0 || made >= (int)sizeof out) {
+        say("%s: too long a path", what);
+        return 0;
+    }
+    strcpy(value, out);
+    return 1;
+}
+
 static int check(const struct settings *s, const char *path) {
     const char *mode = s->mode, *end = s->on_exit;
 
@@ -176,5 +193,6 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
     for (const struct key *k = keys + 1; k->name; k++)
         if (k->text && !expand(k->text, s->interface, k->name))
             return 0;
-    return 1;
+    return from_folder(s->object, path, "object") && from_folder(s->idle, path, "idle-object") &&
+           from_folder(s->pack, path, "pack");
 }
