@@ -165,8 +165,11 @@ def unpack(data: bytes) -> Packed:
         ModelError: a network in it is damaged.
     """
     lines = _lines(data)
-    about = json.loads(bytes.fromhex(next(r for k, _, r in lines if k == "about")))
-    files = [bytes.fromhex(rest) for kind, _, rest in lines if kind == "file"]
+    found = {kind: [r for k, _, r in lines if k == kind] for kind in ("about", "file")}
+    if not all(found.values()):
+        raise ValueError("no pack of a whole program")
+    about = json.loads(bytes.fromhex(found["about"][0]))
+    files = [bytes.fromhex(rest) for rest in found["file"]]
     models = [BinaryModel.from_bytes(file, "a pack") for file in files]
     return Packed(about, models[0], {model.digest: model for model in models})
 

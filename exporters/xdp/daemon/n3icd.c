@@ -243,22 +243,30 @@ static int answer(struct daemon *d, int i) {
     }
 }
 
-/* One n3icd for an interface: a lock beside its socket, which a kill releases. */
-static int lock(struct daemon *d) {
-    char path[sizeof d->settings.socket + 8], *slash;
+/* Makes the folder of a socket; 0 where it cannot, which it says. */
+static int make_folder_of(const char *socket) {
+    char path[SETTING], *slash;
 
-    snprintf(path, sizeof path, "%s", d->settings.socket);
+    snprintf(path, sizeof path, "%s", socket);
     slash = strrchr(path, '/');
     if (!slash || slash == path) {
-        say("socket = %s: expected an absolute path", d->settings.socket);
+        say("%s: expected an absolute path of a socket", socket);
         return 0;
     }
     *slash = 0;
-    if (mkdir(path, 0755) && errno != EEXIST) {
-        say("%s: %s", path, strerror(errno));
+    if (!mkdir(path, 0755) || errno == EEXIST)
+        return 1;
+    say("%s: %s", path, strerror(errno));
+    return 0;
+}
+
+/* One n3icd for an interface: a lock beside its socket, which a kill releases. */
+static int lock(struct daemon *d) {
+    char path[sizeof d->settings.socket + 8];
+
+    if (!make_folder_of(d->settings.socket))
         return 0;
-    }
-    *slash = '/';
+    snprintf(path, sizeof path, "%s", d->settings.socket);
     strcat(path, ".lock");
     d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (d->lock >= 0 && !flock(d->lock, LOCK_EX | LOCK_NB))
@@ -313,6 +321,7 @@ static int open_all(struct daemon *d) {
     }
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
         !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096) ||
+        !make_folder_of(s->control) ||
         !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, 1024))
         return 0;
     if ((*s->json && !file_open(&d->file, s->json)) ||

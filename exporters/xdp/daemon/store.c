@@ -230,8 +230,15 @@ static int write_all(const struct settings *s, const struct kernel *k, const str
 }
 
 int record_write(const struct settings *s, const struct kernel *k, const struct pack *p) {
+    char parent[SETTING], *slash;
     int held, done;
 
+    snprintf(parent, sizeof parent, "%s", s->records);
+    slash = strrchr(parent, '/');
+    if (slash && slash != parent) {
+        *slash = 0;
+        mkdir(parent, 0755);
+    }
     if (mkdir(s->records, 0700) && errno != EEXIST)
         return failed(s->records);
     held = lock(s->records);

@@ -50,7 +50,9 @@ def saved(model, path):
     return path
 
 
-def test_status_is_that_of_a_program_that_python_loaded(running, veth, built):
+def test_status_is_that_of_a_program_that_python_loaded(
+    running, veth, built, daemon_model, tmp_path
+):
     one = running()
     reader = one.reader()
     send(veth[1], [*flows(range(1000, 1020)), b"\xff" * 60])
@@ -65,12 +67,16 @@ def test_status_is_that_of_a_program_that_python_loaded(running, veth, built):
     assert "packets 81 " in people
     n3ic("unload", veth[0])
     assert one.wait() == 0
-    n3ic("load", veth[0], built)
+    second = saved(again(daemon_model), tmp_path / "second.n3ic")
+    n3ic("load", veth[0], built, "--model", f"{second}=slot:2")
     try:
         own = json.loads(n3ic("status", veth[0], "--json"))
     finally:
         n3ic("unload", veth[0])
     assert own.keys() == found.keys()
+    assert {slot: one["model"] for slot, one in own["slots"].items()} == {
+        "0": 'net "0"', "2": "net 5"
+    }  # fmt: skip
     assert own["slots"]["0"].keys() == found["slots"]["0"].keys()
     assert own["room"] == found["room"]
 

@@ -142,6 +142,7 @@ def test_the_tarball_runs_with_the_unit_s_rights(tarball, veth, pins, tmp_path):
     )
     with (place / "n3icd.conf").open("a") as conf:
         conf.write(f"pins = {pins}/n3ic\nsocket = {tmp_path}/n3icd.sock\non-exit = detach\n")
+        conf.write(f"control = {tmp_path}/c\nupdates = {tmp_path}/u\nrecords = {tmp_path}/xdp\n")
     unit = (place / "n3icd@.service").read_text()
     rights = re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.M)[1].lower().split()
     start = re.search(r"^ExecStart=/opt/n3icd/(.*)$", unit, re.M)[1].replace("%I", veth[0])
