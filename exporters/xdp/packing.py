@@ -55,6 +55,7 @@ def write_daemon(out: Path, model: BinaryModel, table: Table) -> None:
     lines = (
         "/* What the sources of n3icd need to know of the program; generated. */",
         f'#define N3ICD_LAYOUT "{layout_id(out)}"',
+        f"#define N3ICD_RECORD {layout.VERSION}",
         f"#define N3ICD_BUCKETS {int(table == 'buckets')}",
         f"#define N3ICD_ENDS {', '.join(map(c_string, ENDS))}",
         f"#define N3ICD_ASIDE {', '.join(map(c_string, ASIDE))}",

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
+from n3ic.exporters.xdp.layout import VERSION
 from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
 from n3ic.exporters.xdp.packing import PACK, unpack
 from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
-VERSION = 3  # of records; maps of programs of another version have other layouts
 _RECORD, _DAEMON, _OBJECT, _WATCH = "record.json", "n3icd.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 

@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "build.h"
 #include "text.h"
 
 #define PATH 768
-#define RECORD_VERSION 3 /* of n3ic/systems/xdp/program_record.py */
-#define TRIES 50         /* at the lock of the records */
+#define TRIES 50 /* at the lock of the records */
 #define OBJECT_BYTES (16 << 20)
 
 static int join(char out[PATH], const char *folder, const char *name) {
@@ -216,7 +216,7 @@ static int write_all(const struct settings *s, const struct kernel *k, const str
     remove_tree(folder, place, 1);
     if ((mkdir(folder, 0700) && errno != EEXIST) || (mkdir(place, 0700) && errno != EEXIST))
         return failed(place);
-    text_format(&t, "{\"version\": %d", RECORD_VERSION);
+    text_format(&t, "{\"version\": %d", N3ICD_RECORD);
     for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_format(&t, ", \"%s\": ", texts[i].name);
         text_json(&t, texts[i].value);
