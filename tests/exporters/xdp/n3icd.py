@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -12,6 +13,10 @@ from typer.testing import CliRunner
 from n3ic.cli.main import command_line
 
 CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
+N3IC = (
+    sys.executable, "-u", "-c",
+    "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()",
+)  # fmt: skip
 WAIT_S = 20  # for a loaded machine; nothing waits for that long unless it fails
 
 

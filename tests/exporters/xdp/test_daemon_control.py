@@ -2,6 +2,7 @@
 """Commands on a program that n3icd loaded: those of n3ic xdp, and those of n3icd itself."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -16,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from n3icd import CLASSES, WAIT_S, flows, frame, free_port, n3ic, send
+from n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, frame, free_port, n3ic, send
+from wires import ip
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.xdp import libbpf
@@ -556,3 +558,57 @@ def test_figures_are_those_of_python_with_drift_and_alarms(
     assert "ALARM 10 packets of flows that their source began too fast" in shown
     assert "ALARM 58 verdicts were refused" in shown
     assert one.end() == 0
+
+
+@pytest.fixture
+def namespace(kernel):
+    """A network namespace with an end of a link in it, and the names of both ends."""
+    name, ends = f"ctl{os.getpid()}", (f"ctl{os.getpid()}a", f"ctl{os.getpid()}b")
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"needs the right to make network namespaces: {made.stderr.decode()}")
+    try:
+        ip("add", ends[1], "type", "veth", "peer", "name", ends[0], "netns", name)
+        Path(f"/proc/sys/net/ipv6/conf/{ends[1]}/disable_ipv6").write_text("1")
+        ip("set", ends[1], "up")
+        subprocess.run(["ip", "-n", name, "link", "set", ends[0], "up"], check=True)
+        yield name, ends
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def test_an_update_in_a_namespace(namespace, built, pins, daemon_model, tmp_path, monkeypatch):
+    """Commands reach the n3icd of their own network namespace, and no other one."""
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+    name, (inner, outer) = namespace
+    inside = ["ip", "netns", "exec", name]
+    one = Daemon(built, inner, tmp_path, pins)
+    alone = one.command
+    one.command = lambda *options: [*inside, *alone(*options)]
+
+    def there(*words):
+        command = [*inside, *N3IC, "xdp", *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    try:
+        one.start()
+        reader = one.reader()
+        there("block", inner, "192.0.2.9", "--ttl", 600)
+        send(outer, flows(range(1000, 1010)))
+        assert {flow["model"] for flow in reader.lines(10)} == {daemon_model.digest[:16]}
+        second = again(daemon_model)
+        there("update", inner, saved(second, tmp_path / "second.n3ic"))
+        one.end(signal.SIGKILL)
+        send(outer, [frame(9, source=9)] * 4)
+        one.start()
+        reader = one.reader()
+        send(outer, flows(range(2000, 2010)))
+        assert {flow["model"] for flow in reader.lines(10)} == {second.digest[:16]}
+        found = json.loads(there("status", inner, "--json"))
+        assert (found["started"], found["blocked"]) == (20, 4)
+        with pytest.raises(UsageError, match="there is no interface"):
+            n3ic("status", inner)
+        there("unload", inner)
+        assert one.wait() == 0
+    finally:
+        one.remove()

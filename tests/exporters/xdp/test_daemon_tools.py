@@ -5,21 +5,16 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from n3icd import CLASSES, WAIT_S, Daemon, flows, free_port, n3ic, send
+from n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, free_port, n3ic, send
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.meter.standard import standard_spec
 
-N3IC = (
-    sys.executable, "-u", "-c",
-    "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()",
-)  # fmt: skip
 UNIT = Path(__file__).parents[3] / "exporters/xdp/daemon/n3icd@.service"
 
 
