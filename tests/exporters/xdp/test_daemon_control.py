@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -325,13 +326,19 @@ def test_many_slow_clients_take_neither_memory_nor_readers(running, veth):
     assert one.wait() == 0
 
 
-def test_others_than_root_may_not_ask(running, veth):
-    one = running()
-    path = Path(one.settings["control"])
+@pytest.fixture
+def public():
+    """A folder that everybody may enter, unlike those of tests."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
+def test_others_than_root_may_not_ask(running, veth, public):
+    one = running(control=public / "control")
+    path = public / "control"
     assert oct(path.stat().st_mode)[-3:] == "600"
     path.chmod(0o777)
-    for folder in [path.parent, *path.parent.parents][:4]:
-        folder.chmod(folder.stat().st_mode | 0o011)
     ask = (
         "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
         "s.sendall(b'unload\\n'); print(s.makefile().read())"
