@@ -11,6 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 
+VERSION = 4  # of records of programs; raised where a structure below changes
 SLOTS = 64
 RULES = 64
 MARGINS = 256
