@@ -352,8 +352,9 @@ def _meters(
                 ]
             passed, parsed, metered = zip(*taken, strict=True)
             parsers += [parse - nothing for nothing, parse in zip(passed, parsed, strict=True)]
-            way = (metering.decides, metering.table, clock, locked, count)
-            timings.append(MeterTiming(*Timing.figures(metered, parsed), *way))
+            figures = Timing.figures(metered, parsed)
+            way = (metering.table, clock, locked, count)
+            timings.append(MeterTiming(*figures, metering.decides, *way))
     return tuple(timings), statistics.median(parsers)
 
 
