@@ -122,7 +122,7 @@ class XdpExporter(Exporter):
             files = source.meter_program(model.meter, structure, per_cpu=not shared, table=table)
             value = value_bytes(structure, model)
             _write_program(out / "meter", files, value)
-            write_daemon(out, model, table, value)
+            write_daemon(out, model, table)
         templates = self.folder / "templates"
         (out / "Makefile").write_bytes((templates / "Makefile").read_bytes())
         values = {

@@ -8,18 +8,25 @@ A pack holds all that Python decides when it loads a program: models, rules, pol
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
-from n3ic.errors import UsageError, VerifyError
+from n3ic.errors import VerifyError
 from n3ic.exporters.xdp import layout, policy_parser
+from n3ic.exporters.xdp.network.rows import bit_rows, compared
+from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan
+from n3ic.exporters.xdp.program import CLOCKS
 from n3ic.exporters.xdp.resident import rule_table
 from n3ic.exporters.xdp.source import Table
-from n3ic.exporters.xdp.verdicts import ACTIONS, NEW_FLOWS, SCOPES, SECOND_NS, VERDICTS, Limits
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
@@ -29,18 +36,17 @@ FOLDER = Path(__file__).resolve().parent / "daemon"
 PACK = "n3icd.pack"
 _IDLE = ("idle.bpf.c", "idle.h")
 _MAX_BYTES = 16 << 20
-_CPU_QUEUE = 2048  # maximum packets queued for another CPU, as in deployment.py
+_DIGEST_BYTES = 32  # at the beginning of a network's value
 _RULES_FROM = 8  # bytes of a rule table before its rules
 
 
-def write_daemon(out: Path, model: BinaryModel, table: Table, value: bytes) -> None:
+def write_daemon(out: Path, model: BinaryModel, table: Table) -> None:
     """Write the daemon's folder of an export: sources, configuration, unit, and a default pack.
 
     Args:
         out: the export's directory, with its folder ``meter``.
         model: the exported network.
         table: flow table of the program.
-        value: the network's map value.
     """
     place = out / "daemon"
     place.mkdir()
@@ -54,7 +60,7 @@ def write_daemon(out: Path, model: BinaryModel, table: Table, value: bytes) -> N
         f"#define N3ICD_ASIDE {', '.join(map(c_string, ASIDE))}",
     )
     (place / "build.h").write_text("\n".join(lines) + "\n", encoding="ascii", newline="\n")
-    (place / PACK).write_bytes(pack(out, model, table, value))
+    (place / PACK).write_bytes(pack(out, plan(model, table, Choices())))
 
 
 def layout_id(export: Path) -> str:
@@ -74,81 +80,142 @@ def layout_id(export: Path) -> str:
     return found.hexdigest()
 
 
-def pack(
-    export: Path,
-    model: BinaryModel,
-    table: Table,
-    value: bytes,
-    *,
-    clock: int = 0,
-    policies: Sequence[str] = (),
-    rules: Sequence[str] = (),
-    otherwise: int = 0,
-    limits: Limits = Limits(new_flows=NEW_FLOWS),  # noqa: B008 - frozen
-    room: int = VERDICTS,
-    flows: int | None = None,
-) -> bytes:
+def pack(export: Path, given: Plan) -> bytes:
     """Serialise what a daemon writes into the maps of an export's metering program.
 
     Args:
         export: the export, whose daemon takes the pack.
-        model: network in the slot ``otherwise``.
-        table: flow table of the program.
-        value: map value of the network, for the program's structure.
-        clock: index in :data:`~.program.CLOCKS`.
-        policies: actions by verdict as typed.
-        rules: rules as typed; interfaces are looked up when the daemon loads the pack.
-        otherwise: slot of flows without a matching rule.
-        limits: what bounds verdicts and new flows.
-        room: room for verdicts by decisions.
-        flows: flows that the table is made for; None for the cache of the specification.
+        given: what is loaded. Interfaces in it are looked up when the daemon loads the pack.
 
     Raises:
-        UsageError: a policy or rule is malformed, or can never act.
+        UsageError: a rule is malformed.
+        ExportError: a network does not fit the program.
     """
-    spec = model.meter
-    if spec is None:
-        raise UsageError(f"{model.name} has no meter, so no packets decide flows")
-    entries = layout.table_entries(table, flows or spec.cache_flows)
-    options = np.array([(clock, 1, 1, entries, 0)], dtype=layout.OPTIONS).tobytes()
+    spec, choices, structure = given.spec, given.choices, structure_of([given.compiled])
+    entries = layout.table_entries(given.table, choices.flows or spec.cache_flows)
+    options = np.array([(CLOCKS.index(choices.clock), 1, 1, entries, 0)], dtype=layout.OPTIONS)
+    files = dict.fromkeys([given.compiled, *given.models.values()])
+    about = {
+        "clock": choices.clock,
+        "otherwise": choices.otherwise,
+        "policies": choices.policies,
+        "rules": choices.rules,
+        "table": given.table,
+    }
     lines = [
-        "n3ic-pack 1",
+        "n3ic-pack 2",
         f"layout {layout_id(export)}",
-        f"options {options.hex()}",
+        f"about {json.dumps(about, sort_keys=True).encode().hex()}",
+        f"options {options.tobytes().hex()}",
         *(f"entries {n} {count}" for n, count in
-          (("flows", entries), ("tuples", room), ("hosts", room))),
-        f"value config 0 {limits.value().hex()}",
-        *_rules(rules, otherwise),
-        *_policies(model, policies, spec.tick_ns),
-        f"inner models {otherwise} {value.hex()}",
-        f"model {otherwise} {_name(model.name)}",
-        *(f"class {otherwise} {i} {_name(name)}" for i, name in enumerate(model.classes)),
+          (("flows", entries), ("tuples", choices.room), ("hosts", choices.room))),
+        f"value config 0 {choices.limits.value().hex()}",
+        *_rules(choices.rules, choices.otherwise),
+        *_policies(given),
+        *(line for slot, model in given.models.items()
+          for line in _network(structure, slot, model)),
         *(f"feature {i} {_name(name)}" for i, name in enumerate(spec.feature_names)),
         *(f"register {i} {_name(r.name)}" for i, r in enumerate(spec.registers)),
+        *(f"file {model.to_bytes().hex()}" for model in files),
     ]  # fmt: skip
+    return _closed(lines)
+
+
+def _closed(lines: Sequence[str]) -> bytes:
     body = "".join(f"{line}\n" for line in lines).encode("ascii")
     return body + f"end {zlib.crc32(body):08x}\n".encode()
 
 
-def _policies(model: BinaryModel, texts: Sequence[str], tick_ns: int) -> Iterator[str]:
-    """Lines of all policies: the given ones, and ``pass`` for all other verdicts."""
-    others = ("shunted", "undecided", "aside", "excess")
-    count = len(model.classes)
-    rows: dict[int, tuple[int, ...]] = dict.fromkeys(range(count + len(others)), (0, 0, 0, 0, 0))
-    for i, one in enumerate(policy_parser.policies(texts, model.classes)):
-        argument = one.argument
-        if isinstance(argument, str):
-            yield f"value interfaces {i} {bytes(4).hex()}"
-            yield f"interface interfaces {i} 0 {_name(argument)}"
-            argument = i
-        elif one.action == "cpu":
-            yield f"value cpus {argument} {_CPU_QUEUE.to_bytes(4, 'little').hex()}"
-        verdict = one.verdict
-        index = verdict if isinstance(verdict, int) else count + others.index(verdict)
-        ttl = int(one.ttl_s * SECOND_NS) // tick_ns
-        rows[index] = (ACTIONS.index(one.action), argument, SCOPES.index(one.scope), 0, ttl)
-    for index, row in rows.items():
-        yield f"value policies {index} {np.array([row], dtype=layout.POLICY).tobytes().hex()}"
+def _network(structure: Structure, slot: int, model: BinaryModel) -> Iterator[str]:
+    """Lines of a network in a slot."""
+    yield f"inner models {slot} {value_bytes(structure, model).hex()}"
+    yield f"model {slot} {_name(model.name)}"
+    for i, name in enumerate(model.classes):
+        yield f"class {slot} {i} {_name(name)}"
+    rows = bit_rows(structure, model)
+    for feature, _, groups in compared(model.input):
+        words = []
+        for group in groups:
+            words.append(len(group))
+            for rate, bit in group:
+                words += [rate, len(rows[bit]), *(edge for ends in rows[bit] for edge in ends)]
+        yield f"drift {slot} {_name(feature)} {np.array(words, dtype='<u4').tobytes().hex()}"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What Python needs of a pack.
+
+    Attributes:
+        about: clock, table, policies and rules as typed, and the slot of other flows.
+        compiled: network for whose structure the program is.
+        networks: networks of the pack, by digest.
+    """
+
+    about: Mapping[str, Any]
+    compiled: BinaryModel
+    networks: Mapping[str, BinaryModel]
+
+
+def unpack(data: bytes) -> Packed:
+    """Read a pack.
+
+    Raises:
+        ValueError: it is none, or it is damaged.
+        ModelError: a network in it is damaged.
+    """
+    lines = _lines(data)
+    found = {kind: [r for k, _, r in lines if k == kind] for kind in ("about", "file")}
+    if not all(found.values()):
+        raise ValueError("no pack of a whole program")
+    about = json.loads(bytes.fromhex(found["about"][0]))
+    files = [bytes.fromhex(rest) for rest in found["file"]]
+    models = [BinaryModel.from_bytes(file, "a pack") for file in files]
+    return Packed(about, models[0], {model.digest: model for model in models})
+
+
+def repack(data: bytes, slot: int, model: BinaryModel) -> bytes:
+    """A pack with another network in a slot.
+
+    Raises:
+        ValueError: the data are no pack.
+        ExportError: the network does not fit the program.
+    """
+    old, lines = unpack(data), _lines(data)
+    structure = structure_of([old.compiled])
+    gone = {("model", str(slot)), ("class", str(slot)), ("drift", str(slot))}
+    kept, resident = [], set()
+    for kind, line, rest in lines:
+        number, _, value = rest.partition(" ")
+        if kind == "file" or (kind, number) in gone or rest.startswith(f"models {slot} "):
+            continue
+        if kind == "inner" and number == "models":
+            resident.add(value.partition(" ")[2][: 2 * _DIGEST_BYTES])
+        kept.append(line)
+    files = [old.compiled, *(m for d, m in old.networks.items() if d in resident), model]
+    kept += _network(structure, slot, model)
+    return _closed([*kept, *(f"file {m.to_bytes().hex()}" for m in dict.fromkeys(files))])
+
+
+def _lines(data: bytes) -> list[tuple[str, str, str]]:
+    """Lines of a pack but for the last: kind, the whole line, and what stands behind the kind."""
+    body, _, end = data.rpartition(b"\nend ")
+    if not body.startswith(b"n3ic-pack 2\n") or end != b"%08x\n" % zlib.crc32(body + b"\n"):
+        raise ValueError("no pack of this version, or damaged")
+    lines = body.decode("ascii").split("\n")
+    return [(line.partition(" ")[0], line, line.partition(" ")[2]) for line in lines]
+
+
+def _policies(given: Plan) -> Iterator[str]:
+    """Lines of all policies, and of what they name."""
+    rows, interfaces = given.policies()
+    for i, name in interfaces.items():
+        yield f"value interfaces {i} {bytes(4).hex()}"
+        yield f"interface interfaces {i} 0 {_name(name)}"
+    for cpu in given.cpus:
+        yield f"value cpus {cpu} {CPU_QUEUE.to_bytes(4, 'little').hex()}"
+    for i, row in rows.items():
+        yield f"value policies {i} {row.hex()}"
 
 
 def _rules(texts: Sequence[str], otherwise: int) -> Iterator[str]:

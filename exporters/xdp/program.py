@@ -40,6 +40,19 @@ SHORTEST = 14  # minimum bytes of a frame and of a test run's input
 Verdict = int | Literal["shunted", "undecided", "aside", "excess"]
 
 
+def policy_index(verdict: Verdict, classes: int) -> int:
+    """Index of a verdict's policy, with so many classes."""
+    if isinstance(verdict, int):
+        return verdict
+    return classes + ("shunted", "undecided", "aside", "excess").index(verdict)
+
+
+def policy_value(action: Action, argument: int = 0, scope: Scope = "none", ttl: int = 0) -> bytes:
+    """Value of a policy: ``struct policy``."""
+    row = (ACTIONS.index(action), argument, SCOPES.index(scope), 0, ttl)
+    return np.array([row], dtype=layout.POLICY).tobytes()
+
+
 class MeterPrograms(libbpf.Closing):
     """The programs of an object file, loaded into the kernel until they are closed.
 
@@ -182,11 +195,8 @@ class MeterPrograms(libbpf.Closing):
                 ``flow`` later on, of its source (``host``) or of its source's ``prefix``.
             ttl: time for which it does, in units of the specification.
         """
-        classes = self.structure.classes
-        others = ("shunted", "undecided", "aside", "excess")
-        index = verdict if isinstance(verdict, int) else classes + others.index(verdict)
-        row = (ACTIONS.index(action), argument, SCOPES.index(scope), 0, ttl)
-        self.maps["policies"].update(index, np.array([row], dtype=layout.POLICY).tobytes())
+        index = policy_index(verdict, self.structure.classes)
+        self.maps["policies"].update(index, policy_value(action, argument, scope, ttl))
 
     def config(self) -> np.void:
         """What bounds verdicts and new flows now: ``struct config``."""

@@ -31,6 +31,8 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 SECOND_NS = 10**9
 MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
 PREFIX_BITS = (24, 64)
+_TRIES = 8  # at words that the program changes, too
+_MARGIN = SECOND_NS  # at least a second in units of any meter
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
 _FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
@@ -293,17 +295,21 @@ def settle(maps: Mapping[str, BpfMap]) -> None:
     """Set until when each map may hold a verdict, from what is there.
 
     The program raises these after it has put a verdict there. What is written here may overwrite
-    that, so that the maps are read again until nothing in them holds for longer.
+    that, so that the maps are read again until nothing in them holds for longer. Where decisions
+    put verdicts all the time, the last try adds a margin.
     """
-    kinds = layout.USES[1:]
-    while True:
-        latest = _latest(maps)
-        for i, kind in enumerate(kinds, 1):
+    latest = _latest(maps)
+    for attempt in range(_TRIES):
+        if attempt == _TRIES - 1:
+            latest = {kind: until and min(until + _MARGIN, layout.FOR_EVER)
+                      for kind, until in latest.items()}  # fmt: skip
+        for i, kind in enumerate(layout.USES[1:], 1):
             maps["uses"].update(i, latest[kind].to_bytes(8, "little"))
         maps["uses"].update(0, max(latest.values()).to_bytes(8, "little"))
         again = _latest(maps)
-        if all(again[kind] <= latest[kind] for kind in kinds):
+        if all(again[kind] <= latest[kind] for kind in latest):
             return
+        latest = again
 
 
 def _latest(maps: Mapping[str, BpfMap]) -> dict[str, int]:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from n3ic.exporters.xdp.plan import Choices
+    from n3ic.exporters.xdp.verdicts import Limits
+    from n3ic.model.network import BinaryModel
 
 COMMANDS = typer.Typer(
     help="Meter, network and verdict in the Linux kernel: load, watch, block, update, unload.",
@@ -40,6 +45,13 @@ Rules = Annotated[
 ]
 OtherwiseSlot = Annotated[
     int, typer.Option(help="Slot of this model; flows without a rule use it.")
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Model file or run of the same structure, in place of the export's; PATH=slot:N for "
+        "another slot."
+    ),
 ]
 Flows = Annotated[
     int | None, typer.Option(help="Flows that the table is made for.", min=1, max=1 << 26)
@@ -77,6 +89,7 @@ def load(
     mode: Annotated[
         str, typer.Option(help="auto, native (in the driver), generic (in the stack) or offload.")
     ] = "auto",
+    model: Models = None,
     clock: Clock = "kernel",
     policy: Policies = None,
     rule: Rules = None,
@@ -103,23 +116,11 @@ def load(
     modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
     if mode not in modes:
         raise UsageError(f"--mode {mode!r}: expected one of {', '.join(modes)}")
-    if clock not in ("kernel", "coarse"):
-        raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
-    if memory and flows is not None:
-        raise UsageError("--flows and --memory both give the table's size: expected one of them")
-    loaded = attach(
-        Interface.named(interface),
-        export,
-        mode=modes[mode],
-        clock="coarse" if clock == "coarse" else "kernel",
-        policies=policy or (),
-        rules=rule or (),
-        otherwise=slot,
-        limits=Limits(dry_run, max_blocked, new_flows=new_flows),
-        room=verdicts,
-        flows=flows,
-        memory=_bytes(memory) if memory else None,
-    )
+    chosen = _choices(
+        clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
+        flows, memory, model,
+    )  # fmt: skip
+    loaded = attach(Interface.named(interface), export, chosen, mode=modes[mode])
     if loaded.note:
         print_note(loaded.note)
     if dry_run:
@@ -136,6 +137,57 @@ def load(
             f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
             "without, at their next packet"
         )
+
+
+def _choices(
+    clock: str,
+    policy: list[str] | None,
+    rule: list[str] | None,
+    slot: int,
+    limits: Limits,
+    verdicts: int,
+    flows: int | None,
+    memory: str,
+    model: list[str] | None,
+) -> Choices:
+    """What the options of ``load`` and ``pack`` say."""
+    from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.plan import Choices
+
+    if clock not in ("kernel", "coarse"):
+        raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
+    if memory and flows is not None:
+        raise UsageError("--flows and --memory both give the table's size: expected one of them")
+    models: dict[int, BinaryModel] = {}
+    for text in model or ():
+        path, equals, number = text.rpartition("=slot:")
+        at = int(number) if equals and number.isdecimal() else slot
+        if at in models:
+            raise UsageError(f"--model {text}: a second model of slot {at}")
+        models[at] = _model(Path(path if equals and number.isdecimal() else text))
+    return Choices(
+        clock="coarse" if clock == "coarse" else "kernel",
+        policies=tuple(policy or ()),
+        rules=tuple(rule or ()),
+        otherwise=slot,
+        limits=limits,
+        room=verdicts,
+        flows=flows,
+        memory=_bytes(memory) if memory else None,
+        models=models,
+    )
+
+
+def _model(path: Path) -> BinaryModel:
+    """The model of a file or a run."""
+    from n3ic.errors import UsageError
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of
+
+    found = models_of(path)
+    if len(found) != 1:
+        raise UsageError(f"{path} holds {len(found)} models; name one's file")
+    return BinaryModel.load(next(iter(found.values())))
 
 
 def _bytes(text: str) -> int:
@@ -191,11 +243,14 @@ def pack(
     export: Annotated[
         Path, typer.Argument(metavar="EXPORT", help="Written by `n3ic export --target xdp`.")
     ],
-    out: Annotated[Path, typer.Option(help="The pack to write, which n3icd reads.")],
-    model: Annotated[
-        Path | None,
-        typer.Option(help="Model file or run in place of the export's, of the same structure."),
-    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The pack to write, which n3icd reads; or FILE.deb, a Debian package of n3icd "
+            "with it."
+        ),
+    ],
+    model: Models = None,
     clock: Clock = "kernel",
     policy: Policies = None,
     rule: Rules = None,
@@ -209,32 +264,14 @@ def pack(
 ) -> None:
     """Write what n3icd, the daemon in C, loads: model, rules and policies as bytes of maps."""
     from n3ic.cli.console import print_result
-    from n3ic.errors import UsageError
     from n3ic.exporters.xdp.verdicts import Limits
-    from n3ic.model.network import BinaryModel
-    from n3ic.runs.folder import models_of
     from n3ic.systems.xdp.daemon import write_pack
 
-    if clock not in ("kernel", "coarse"):
-        raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
-    if memory and flows is not None:
-        raise UsageError("--flows and --memory both give the table's size: expected one of them")
-    found = models_of(model) if model else {}
-    if len(found) > 1:
-        raise UsageError(f"{model} holds {len(found)} models; name one's file")
-    network = write_pack(
-        export,
-        out,
-        model=BinaryModel.load(next(iter(found.values()))) if found else None,
-        clock="coarse" if clock == "coarse" else "kernel",
-        policies=policy or (),
-        rules=rule or (),
-        otherwise=slot,
-        limits=Limits(dry_run, max_blocked, new_flows=new_flows),
-        room=verdicts,
-        flows=flows,
-        memory=_bytes(memory) if memory else None,
-    )
+    chosen = _choices(
+        clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
+        flows, memory, model,
+    )  # fmt: skip
+    network = write_pack(export, out, chosen)
     print_result(f"{out}: {network.name} {network.digest[:12]} in slot {slot}")
 
 
@@ -250,19 +287,13 @@ def update(
 ) -> None:
     """Replace a model while traffic flows; every packet sees one whole model."""
     from n3ic.cli.console import print_note, print_result
-    from n3ic.errors import UsageError
-    from n3ic.model.network import BinaryModel
-    from n3ic.runs.folder import models_of
     from n3ic.systems.xdp.deployment import exported
     from n3ic.systems.xdp.deployment import update as swap
     from n3ic.systems.xdp.program_record import Interface
     from n3ic.targets.manifest import MANIFEST, read_manifest
 
-    found = models_of(model)
-    if len(found) != 1:
-        raise UsageError(f"{model} holds {len(found)} models; name one's file")
     is_export = (model / MANIFEST).is_file() and read_manifest(model)["target"] == "xdp"
-    network = exported(model)[0] if is_export else BinaryModel.load(next(iter(found.values())))
+    network = exported(model)[0] if is_export else _model(model)
     done = swap(Interface.named(interface), network, slot, export=model if is_export else None)
     if done.note:
         print_note(f"{interface}: {done.note}")

@@ -4,99 +4,55 @@
 from __future__ import annotations
 
 import json as text
-import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from n3ic.cli.console import print_note, print_result
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp import packing, policy_parser
-from n3ic.exporters.xdp.network.structure import structure_of
-from n3ic.exporters.xdp.network.values import value_bytes
-from n3ic.exporters.xdp.program import CLOCKS, Clock
-from n3ic.exporters.xdp.verdicts import PREFIX_BITS, Limits
+from n3ic.exporters.xdp import packing
+from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.model.network import BinaryModel
-from n3ic.systems.xdp.deployment import exported, flows_in
-from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.debian_package import package
+from n3ic.systems.xdp.deployment import attached_record, exported
+from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.terminal import line_of
 from n3ic.util.files import free_path, write_atomic
 
 _LINE = 1 << 24  # maximum bytes of a line
 
 
-def write_pack(
-    export: Path,
-    out: Path,
-    *,
-    model: BinaryModel | None = None,
-    clock: Clock = "kernel",
-    policies: Sequence[str] = (),
-    rules: Sequence[str] = (),
-    otherwise: int = 0,
-    limits: Limits,
-    room: int,
-    flows: int | None = None,
-    memory: int | None = None,
-) -> BinaryModel:
-    """Write a pack for the daemon of an export; see :func:`~..packing.pack` and ``load``.
+def write_pack(export: Path, out: Path, choices: Choices) -> BinaryModel:
+    """Write a pack for the daemon of an export.
 
     Args:
         export: written by ``n3ic export --target xdp``, of a network with a meter.
-        out: file to write; an older pack is replaced.
-        model: network in place of the export's; it must fit the export's structure.
-        clock: clock of the program.
-        policies: actions by verdict.
-        rules: rules for a flow's slot; other flows use ``otherwise``.
-        otherwise: slot of the network.
-        limits: what bounds verdicts and new flows; the policies give the sizes of prefixes.
-        room: room for verdicts by decisions.
-        flows: flows that the table is made for; None for the cache of the specification.
-        memory: maximum bytes of the flow table, in place of ``flows``.
+        out: file to write; an older one is replaced. A name that ends in ``.deb`` is that of a
+            Debian package of the daemon with the pack, for which the export must be built.
+        choices: policies, rules, limits, sizes and networks.
 
     Returns:
-        The network of the pack.
+        The network for flows without a matching rule.
 
     Raises:
         UsageError: a policy or rule is malformed, or can never act.
-        ExportError: the directory is no such export, or the network does not fit it.
+        ExportError: the directory is no such export, or a network does not fit it.
     """
-    own, _, table = exported(export)
-    network = model or own
-    if own.meter is None or network.meter != own.meter:
-        raise UsageError(f"{network.name}: its meter is not that of {export}")
-    acts = policy_parser.policies(policies, network.classes)
-    policy_parser.check_policies(policies, network)
-    if limits.max_blocked > room:
-        raise UsageError(
-            f"--max-blocked {limits.max_blocked:,} hosts, but there is room for {room:,}: give "
-            "more --verdicts"
-        )
-    bits = next((one.prefix_bits for one in acts if one.scope == "prefix"), PREFIX_BITS)
-    data = packing.pack(
-        export,
-        network,
-        table,
-        value_bytes(structure_of([own]), network),
-        clock=CLOCKS.index(clock),
-        policies=policies,
-        rules=rules,
-        otherwise=otherwise,
-        limits=replace(limits, prefix_bits=bits),
-        room=room,
-        flows=flows if memory is None else flows_in(memory, own.meter, table),
-    )
+    model, _, table = exported(export)
+    made = plan(model, table, choices)
+    data = packing.pack(export, made)
+    if out.suffix == ".deb":
+        data = package(export, data)
     write_atomic(free_path(out, replace=True), data)
-    return network
+    return made.models[choices.otherwise]
 
 
 def follow_daemon(
     interface: Interface, *, seconds: float | None, most: int | None, json: bool
 ) -> bool:
-    """Show the flows that ``n3icd`` tells; False where none runs on the interface.
+    """Show the flows that ``n3icd`` tells; False where the interface's program is not its.
 
     Args:
         interface: interface of the daemon.
@@ -108,18 +64,24 @@ def follow_daemon(
         UsageError: the daemon ended, or says what is no flow.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    path = Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / f"n3icd-{interface.name}.sock"
+    record = attached_record(interface)
+    if not isinstance(record, DaemonRecord):
+        return False
+    path = Path(record.socket)
     with socket.socket(socket.AF_UNIX) as reader:
         reader.settimeout(seconds)
         try:
             reader.connect(str(path))
-        except OSError:
-            return False
+        except OSError as error:
+            raise UsageError(
+                f"{path}: {error.strerror or error}: n3icd does not run, and tells no flows: "
+                f"systemctl start n3icd@{interface.name}"
+            ) from error
         told = _lines(reader, path, end)
         hello = next(told, {})
         space = Path("/proc/self/ns/net").stat().st_ino
         if (hello.get("index"), hello.get("namespace")) != (interface.index, space):
-            return False
+            raise UsageError(f"{path}: the n3icd of another interface")
         for flow in told:
             if "lost" in flow:
                 print_note(f"{interface.name}: {flow['lost']:,} flows were told too fast for this")

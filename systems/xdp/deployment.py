@@ -6,15 +6,14 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import policy_parser, source, verdicts
-from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, read_value, table_of
-from n3ic.exporters.xdp.layout import KEY, SLOTS_PER_FLOW, WAYS, bucket_type, slot_type
+from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, table_of
 from n3ic.exporters.xdp.libbpf import (
     AttachedProgram,
     AttachMode,
@@ -26,19 +25,14 @@ from n3ic.exporters.xdp.libbpf import (
 )
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, plan
 from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
-from n3ic.exporters.xdp.verdicts import (
-    NEW_FLOWS,
-    PREFIX_BITS,
-    SECOND_NS,
-    VERDICTS,
-    Action,
-    Limits,
-)
-from n3ic.model.metering import MeterSpec
+from n3ic.exporters.xdp.verdicts import SECOND_NS, Action
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.systems.xdp import daemon_requests
 from n3ic.systems.xdp.program_record import (
+    DaemonRecord,
     Interface,
     ProgramRecord,
     changing,
@@ -55,8 +49,6 @@ from n3ic.util.files import read_regular
 
 OBJECT = "meter.o"
 _TRIES = 3
-_HASH_LINKS = 48  # bytes that the kernel's hash map keeps beside key and value
-_CPU_QUEUE = 2048  # maximum packets queued for another CPU
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
 """A driver that has no XDP, or not for this set-up, or not at this MTU (veth)."""
 
@@ -79,57 +71,27 @@ class Deployment:
 def load(
     interface: Interface,
     export: Path,
+    choices: Choices = Choices(),  # noqa: B008 - frozen
     *,
     mode: AttachMode | None = None,
-    clock: Clock = "kernel",
-    policies: Sequence[str] = (),
-    rules: Sequence[str] = (),
-    otherwise: int = 0,
-    limits: Limits = Limits(new_flows=NEW_FLOWS),  # noqa: B008 - frozen
-    room: int = VERDICTS,
-    flows: int | None = None,
-    memory: int | None = None,
 ) -> Deployment:
     """Attach the metering program of an export directory to an interface.
 
     Args:
         interface: interface to attach to.
         export: written by ``n3ic export --target xdp``, of a network with a meter.
+        choices: policies, rules, limits and sizes.
         mode: attach mode; None for native if the driver supports it, else generic.
-        clock: clock of the programs.
-        policies: actions by verdict, see :mod:`~n3ic.exporters.xdp.policy_parser`; other packets
-            pass.
-        rules: rules for a flow's slot; other flows use ``otherwise``.
-        otherwise: slot of flows without a matching rule; the exported model goes there.
-        limits: what bounds verdicts and new flows; the policies give the sizes of prefixes.
-        room: room for verdicts by decisions on flows, and for those on hosts and prefixes.
-        flows: flows that the table is made for; None for the cache of the specification.
-        memory: maximum bytes of the flow table, in place of ``flows``.
 
     Raises:
-        UsageError: a program is already attached, a policy or rule is malformed, a policy can never
-            act, two policies name the same verdict, or a size is none.
-        ExportError: the directory is not an XDP export of a network with a meter.
+        UsageError: a program is already attached, or see :func:`~n3ic.exporters.xdp.plan.plan`.
+        ExportError: the directory is not an XDP export, or a network does not fit its program.
         BpfError: the kernel refuses the program.
     """
     model, per_cpu, table = exported(export)
-    spec = model.meter
-    if spec is None:
-        raise ExportError(
-            f"{export}: its network has no meter: train it on a table of `n3ic data extract`"
-        )
-    acts = policy_parser.policies(policies, model.classes)
-    policy_parser.check_policies(policies, model)
-    bits = next((one.prefix_bits for one in acts if one.scope == "prefix"), PREFIX_BITS)
-    limits = replace(limits, prefix_bits=bits)
-    if limits.max_blocked > room:
-        raise UsageError(
-            f"--max-blocked {limits.max_blocked:,} hosts, but there is room for {room:,}: give "
-            "more --verdicts"
-        )
-    if memory is not None:
-        flows = flows_in(memory, spec, table)
-    chosen = [policy_parser.rule(text) for text in rules]
+    made = plan(model, table, choices)
+    choices = made.choices
+    chosen = [policy_parser.rule(text) for text in choices.rules]
     place, structure = export / "meter", structure_of([model])
     _check_free(interface)
     image = _image(place)
@@ -138,42 +100,42 @@ def load(
         MeterPrograms(
             image,
             str(place / OBJECT),
-            spec,
+            made.spec,
             structure,
-            clock=clock,
+            clock=choices.clock,
             table=table,
-            flows=flows,
-            limits=limits,
-            verdicts=room,
+            flows=choices.flows,
+            limits=choices.limits,
+            verdicts=choices.room,
         ) as programs,
     ):
         _check_free(interface)
         remove_record(interface)  # of a program that was detached by other means
-        programs.set_model(otherwise, read_value(place))
-        programs.set_rules(chosen, otherwise)
-        for i, one in enumerate(acts):
-            argument = one.argument
-            if isinstance(argument, str):
-                programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
-                argument = i
-            elif one.action == "cpu":
-                programs.maps["cpus"].update(argument, _CPU_QUEUE)
-            ttl = int(one.ttl_s * SECOND_NS) // spec.tick_ns
-            programs.set_policy(one.verdict, one.action, argument, scope=one.scope, ttl=ttl)
+        for slot, network in made.models.items():
+            programs.set_model(slot, value_bytes(structure, network))
+        programs.set_rules(chosen, choices.otherwise)
+        rows, interfaces = made.policies()
+        for i, name in interfaces.items():
+            programs.maps["interfaces"].update(i, policy_parser.index_of(name))
+        for cpu in made.cpus:
+            programs.maps["cpus"].update(cpu, CPU_QUEUE)
+        for i, row in rows.items():
+            programs.maps["policies"].update(i, row)
         held = programs.room
         record = ProgramRecord(
             programs.program.id,
             mode or "native",
             str(export.resolve()),
-            clock,
+            choices.clock,
             per_cpu,
-            tuple(policies),
-            tuple(rules),
-            otherwise,
+            choices.policies,
+            choices.rules,
+            choices.otherwise,
             table,
         )
         try:
-            write_model(interface, model)
+            for network in made.models.values():
+                write_model(interface, network)
             write_record(interface, record, image, [model])
             used, note = _attach(interface, programs, mode)
         except BaseException:
@@ -183,21 +145,6 @@ def load(
             remove_record(interface)
             raise
     return Deployment(replace(record, mode=used), note, held)
-
-
-def flows_in(memory: int, spec: MeterSpec, table: source.Table) -> int:
-    """Flows that a table of so many bytes is made for.
-
-    Raises:
-        UsageError: there is no room for one.
-    """
-    kind = bucket_type(spec) if table == "buckets" else slot_type(spec)
-    # The kernel's hash map has 48 bytes of links, and the key, beside each entry.
-    item = kind.itemsize if table == "buckets" else kind.itemsize + KEY.itemsize + _HASH_LINKS
-    flows = memory // item * (WAYS // SLOTS_PER_FLOW if table == "buckets" else 1)
-    if not flows:
-        raise UsageError(f"--memory: {memory:,} bytes, the smallest table has {item:,}")
-    return flows
 
 
 @contextmanager
@@ -276,6 +223,15 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
     return found
 
 
+def attached_record(interface: Interface) -> ProgramRecord:
+    """The record of an interface's program.
+
+    Raises:
+        UsageError: n3ic has loaded no program there, or it was replaced since.
+    """
+    return _attached(interface)[0]
+
+
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = _query(interface), recorded_programs(interface)
@@ -346,6 +302,9 @@ def update(
             )
         chosen = record.otherwise if slot is None else slot
         check_slot(chosen)
+        if isinstance(record, DaemonRecord):
+            daemon_requests.update(interface, record, chosen, model)
+            return ModelUpdate(chosen)
         write_model(interface, model)
         models[chosen], attached = model, record.program_id
         try:
@@ -446,6 +405,12 @@ def unload(interface: Interface) -> bool:
                         f"{interface.name}: program {found.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
+                if found.program_id in recorded_programs(interface):
+                    record = read_record(interface, found.program_id)[0]
+                    if isinstance(record, DaemonRecord):
+                        daemon_requests.unload(record)
+                        remove_record(interface)
+                        return True
                 try:
                     detach(interface.index, found.mode or "native", program)
                 except BpfError as error:
@@ -567,9 +532,9 @@ def _name_of(program_id: int) -> str:
 
 def _of_daemon(interface: Interface, program_id: int) -> str:
     return (
-        f"{interface.name}: program {program_id} there is n3icd's, which n3ic xdp watch reads; to "
-        "change it, write a pack (n3ic xdp pack) and send n3icd a SIGHUP; to take it away, "
-        "n3icd --remove CONFIGURATION"
+        f"{interface.name}: program {program_id} there is n3icd's, and there is no record of it: "
+        "is n3icd older, or are its records elsewhere (records = in its configuration; N3IC_RUN "
+        "names the folder above)? n3icd list, status and unload work there"
     )
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from n3ic.exporters.xdp.network.rows import compared
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 
 Level = Literal["none", "moderate", "large"]
@@ -68,30 +69,16 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
     if rows < 1:
         return []
     out = []
-    for feature in spec.features:
-        cells: list[tuple[list[float], list[float]]] = []
-        bits: list[tuple[float, float, int]] = []  # trained, live frequency, number
-        cuts: dict[int, tuple[float, float]] = {}
-        for start, field in zip(spec.offsets, spec.fields, strict=True):
-            if field.feature != feature or not field.rates:
-                continue
-            trained = [r / RATE_UNIT for r in field.rates]
-            seen = [float(c) / rows for c in live[start : start + field.width]]
-            bits += zip(trained, seen, range(start, start + field.width), strict=True)
-            if field.kind == "thermometer":
-                cuts |= dict(zip(field.cuts, zip(trained, seen, strict=True), strict=True))
-            else:
-                cells += [([1 - p, p], [1 - q, q]) for p, q in zip(trained, seen, strict=True)]
-        if cuts:
-            # Thermometers of one feature share one axis: merge their cuts to form intervals.
-            steps = [cuts[c] for c in sorted(cuts)]
-            cells.append((_intervals([p for p, _ in steps]), _intervals([q for _, q in steps])))
-        if not cells:
-            continue
+    for feature, bits, groups in compared(spec):
+        cells = [
+            (_intervals([r / RATE_UNIT for r, _ in g]), _intervals([live[b] / rows for _, b in g]))
+            for g in groups
+        ]
         psi = sum(_psi(np.array(p), np.array(q), rows) for p, q in cells)
         # Chance alone moves shares of few rows: rows * PSI is nearly chi-squared then.
         bound = _quantile(sum(len(p) - 1 for p, _ in cells)) / rows
-        p, q, bit = max(bits, key=lambda b: (abs(b[0] - b[1]), -b[2]))
+        shares = [(rate / RATE_UNIT, float(live[b]) / rows, b) for rate, b in bits]
+        p, q, bit = max(shares, key=lambda b: (abs(b[0] - b[1]), -b[2]))
         out.append(Drift(feature, psi, bound, _level(psi, bound), bit, p, q))
     return sorted(out, key=lambda d: (-d.psi, d.feature))
 

@@ -7,8 +7,9 @@ import time
 
 from n3ic.cli.console import print_note
 from n3ic.errors import UsageError
+from n3ic.systems.xdp.daemon_requests import runs
 from n3ic.systems.xdp.deployment import is_attached, opened
-from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.prometheus import registry
 from n3ic.systems.xdp.status import status, sweep
 
@@ -43,7 +44,8 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
         while end is None or time.monotonic() < end:
             with opened(interface, ending=True) as (record, programs, _):
                 while is_attached(interface, record) and (end is None or time.monotonic() < end):
-                    sweep(record, programs)
+                    if not (isinstance(record, DaemonRecord) and runs(record)):
+                        sweep(record, programs)
                     time.sleep(SWEEP_S)
     finally:
         server.shutdown()

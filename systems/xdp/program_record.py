@@ -18,17 +18,19 @@ import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
+from n3ic.exporters.xdp.packing import PACK, unpack
 from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
 VERSION = 3  # of records; maps of programs of another version have other layouts
-_RECORD, _OBJECT, _WATCH = "record.json", "program.o", "watch"
+_RECORD, _DAEMON, _OBJECT, _WATCH = "record.json", "n3icd.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
 
@@ -90,6 +92,23 @@ class ProgramRecord:
     table: Table = "lru"
 
 
+@dataclass(frozen=True)
+class DaemonRecord(ProgramRecord):
+    """A program that ``n3icd`` loaded, or took over.
+
+    Attributes:
+        pins: folder of its pins.
+        socket: socket on which n3icd tells decided flows.
+        control: socket on which n3icd takes requests.
+        pack: the pack that it holds now.
+    """
+
+    pins: str = ""
+    socket: str = ""
+    control: str = ""
+    pack: bytes = b""
+
+
 def _root() -> Path:
     return Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / "xdp"
 
@@ -119,6 +138,8 @@ def read_record(
     """
     folder = _of_program(interface, program_id)
     try:
+        if (folder / _DAEMON).exists():
+            return _of_daemon(folder, program_id)
         data = json.loads((folder / _RECORD).read_bytes())
         record, image = _record(data), (folder / _OBJECT).read_bytes()
         compiled = [BinaryModel.load(p) for p in _numbered(folder, _COMPILED).values()]
@@ -132,6 +153,33 @@ def read_record(
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{folder / _RECORD}: damaged: {error}; unload and load again") from error
+
+
+def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list[BinaryModel]]:
+    """What ``n3icd`` wrote: see ``record_write`` in ``exporters/xdp/daemon/store.c``."""
+    given, pack = json.loads((folder / _DAEMON).read_bytes()), (folder / PACK).read_bytes()
+    found = _unpacked(pack)
+    about = found.about
+    if given["version"] != VERSION:
+        raise ValueError(f"version {given['version']!r}, this n3ic reads {VERSION}")
+    record = DaemonRecord(
+        program_id,
+        given["mode"],
+        given["pack"],
+        about["clock"],
+        policies=tuple(about["policies"]),
+        rules=tuple(about["rules"]),
+        otherwise=about["otherwise"],
+        table=about["table"],
+        pins=given["pins"],
+        socket=given["socket"],
+        control=given["control"],
+        pack=pack,
+    )
+    return record, (folder / _OBJECT).read_bytes(), [found.compiled]
+
+
+_unpacked = lru_cache(maxsize=2)(unpack)  # of the same bytes, once
 
 
 def _record(data: Mapping[str, Any]) -> ProgramRecord:
@@ -155,6 +203,9 @@ def read_model(interface: Interface, digest: str) -> BinaryModel:
     Raises:
         FileNotFoundError: the model is not stored, or not any more.
     """
+    for pack in interface.folder.glob(f"*/{PACK}"):
+        if digest in (found := _unpacked(pack.read_bytes()).networks):
+            return found[digest]
     path = interface.folder / f"{digest}.n3ic"
     path.stat()
     return BinaryModel.load(path)

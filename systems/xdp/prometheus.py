@@ -44,6 +44,14 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
     )
 
     where = [status.interface]
+
+    def single(
+        kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, value: float
+    ) -> Metric:
+        found = kind(f"n3ic_xdp_{name}", text, labels=["interface"])
+        found.add_metric(where, value)
+        return found
+
     for name, text, value in (
         ("packets", "Packets that the program saw", status.packets),
         ("bytes", "Bytes of these packets", status.bytes),
@@ -64,9 +72,7 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         ("verdicts_put", "Verdicts that decisions put into the maps", status.verdicts),
         ("verdicts_refused", "Verdicts over the limit of blocked hosts", status.refused),
     ):
-        counter = CounterMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface"])
-        counter.add_metric(where, value)
-        yield counter
+        yield single(CounterMetricFamily, name, text, value)
     for name, text, value in (
         ("flows", "Flows in the table", status.flows),
         ("flows_limit", "Flows that the table holds", status.room),
@@ -74,9 +80,7 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         ("blocked_hosts_limit", "Maximum number of these", status.max_blocked),
         ("dry_run", "Whether every packet passes", status.dry_run),
     ):
-        figure = GaugeMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface"])
-        figure.add_metric(where, value)
-        yield figure
+        yield single(GaugeMetricFamily, name, text, value)
     alarm = GaugeMetricFamily(
         "n3ic_xdp_alarm", "Whether it needs attention", labels=["interface", "alarm"]
     )

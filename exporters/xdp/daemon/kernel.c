@@ -190,21 +190,26 @@ static int attach(struct kernel *k, enum mode mode) {
     return 0;
 }
 
-/* Opens what is pinned; attaches it anew where its interface went and came back. */
-static int take_over(struct kernel *k, enum mode mode) {
-    char path[512];
-    uint32_t index;
-
+static int open_pins(struct kernel *k) {
     for (int m = 0; m < MAPS; m++)
         if ((k->map[m] = pinned(k->pins, maps[m].pin)) < 0)
             return 0;
     if ((k->program = pinned(k->pins, "program")) < 0 || (k->end = pinned(k->pins, "end")) < 0 ||
         (k->idle = pinned(k->pins, "idle")) < 0 || !check_maps(k))
         return 0;
-    if (memcmp(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout)) {
-        say("%s is of another program: start its n3icd, or forget its flows (--remove)", k->pins);
+    if (!memcmp(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout))
+        return 1;
+    say("%s is of another program: start its n3icd, or forget its flows (--remove)", k->pins);
+    return 0;
+}
+
+/* Opens what is pinned; attaches it anew where its interface went and came back. */
+static int take_over(struct kernel *k, enum mode mode) {
+    char path[512];
+    uint32_t index;
+
+    if (!open_pins(k))
         return 0;
-    }
     k->taken_over = 1;
     if (!path_of(path, sizeof path, k->pins, "link"))
         return 0;
@@ -345,7 +350,9 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
 
 /* Opens an object file, loads it, and closes it. */
 static int load(struct kernel *k, const char *path, const struct pack *p) {
-    struct bpf_object *object = bpf_object__open_file(path, NULL);
+    /* Global data get the name that `n3ic xdp` knows. */
+    LIBBPF_OPTS(bpf_object_open_opts, named, .object_name = "n3ic");
+    struct bpf_object *object = bpf_object__open_file(path, &named);
     int done;
 
     if (!object) {
@@ -390,12 +397,11 @@ static void prepare(struct kernel *k) {
         k->map[m] = -1;
 }
 
-int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p) {
+/* What is known of an interface before its program is open. */
+static int describe(struct kernel *k, const char *interface, const char *pins) {
     size_t largest = sizeof(struct tally) > sizeof(struct counters) ? sizeof(struct tally)
                                                                     : sizeof(struct counters);
     int cpus = libbpf_num_possible_cpus();
-    char path[512];
 
     prepare(k);
     libbpf_set_print(quiet);
@@ -409,14 +415,24 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
         return 0;
     }
     k->cpus = (uint32_t)cpus;
+    return folder_of(k->pins, sizeof k->pins, pins, interface, "");
+}
+
+int kernel_view(struct kernel *k, const char *interface, const char *pins) {
+    return describe(k, interface, pins) && open_pins(k);
+}
+
+int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
+                const char *object, const char *idle, const struct pack *p) {
+    char path[512];
+
+    if (!describe(k, interface, pins) || !path_of(path, sizeof path, k->pins, "program"))
+        return 0;
     if (mkdir(pins, 0700) && errno != EEXIST) {
         say("%s: %s: is a BPF file system mounted there (mount -t bpf bpf /sys/fs/bpf)?", pins,
             strerror(errno));
         return 0;
     }
-    if (!folder_of(k->pins, sizeof k->pins, pins, interface, "") ||
-        !path_of(path, sizeof path, k->pins, "program"))
-        return 0;
     if (access(path, F_OK) == 0 ? !take_over(k, mode) : !begin(k, mode, object, idle, pins, p))
         return 0;
     k->found = mmap(NULL, sizeof *k->found, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
@@ -441,6 +457,14 @@ void kernel_close(struct kernel *k) {
             close(k->map[m]);
     free(k->values);
     prepare(k);
+}
+
+int kernel_unload(struct kernel *k, const char *pins) {
+    if (bpf_link_detach(k->link)) {
+        say("%s: detaching: %s", k->interface, strerror(errno));
+        return 0;
+    }
+    return kernel_remove(k->interface, pins);
 }
 
 int kernel_is_attached(const struct kernel *k) {
@@ -570,6 +594,50 @@ int kernel_tally(struct kernel *k, uint32_t slot, struct tally *out) {
     return 1;
 }
 
+/* Flows in the table, and the counters of that time. */
+static int count_flows(struct kernel *k, const struct counters *now, struct counters *then,
+                       uint64_t *flows) {
+    *then = *now;
+#if N3ICD_BUCKETS
+    (void)k;
+    *flows = now->inserted - now->removed - now->replaced;
+    return 1;
+#else
+    struct key key, next;
+
+    if (k->swept.packets || k->swept.inserted) {
+        *then = k->swept;
+        *flows = k->flows;
+        return 1;
+    }
+    for (*flows = 0; *flows < k->room; ++*flows, key = next)
+        if (bpf_map_get_next_key(k->map[MAP_FLOWS], *flows ? &key : NULL, &next))
+            break;
+    return 1;
+#endif
+}
+
+static uint64_t beyond(uint64_t all, uint64_t some) {
+    return all > some ? all - some : 0;
+}
+
+int kernel_figures(struct kernel *k, struct figures *out) {
+    const uint32_t first = 0;
+    struct counters then;
+    struct guard guard;
+
+    if (!kernel_counters(k, &out->counters) ||
+        !count_flows(k, &out->counters, &then, &out->flows) ||
+        bpf_map_lookup_elem(k->map[MAP_GUARDS], &first, &guard) ||
+        bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &out->config))
+        return 0;
+    out->blocked_hosts = guard.blocked;
+    out->evicted = beyond(then.inserted, then.removed + out->flows);
+    /* Flows in the table may be undecided as yet, so that more may have left undecided. */
+    out->undecided = beyond(then.started, then.flows_decided + out->flows);
+    return 1;
+}
+
 uint64_t kernel_now(const struct kernel *k) {
     struct timespec now;
 
@@ -639,5 +707,5 @@ int kernel_sweep(struct kernel *k) {
     }
     k->ended += total;
     k->flows -= total < k->flows ? total : k->flows;
-    return (int)total;
+    return kernel_counters(k, &k->swept) ? (int)total : -1;
 }

@@ -56,7 +56,15 @@ struct kernel {
     struct options options;
     struct state state;
     struct idle_found *found;
-    void *values; /* room for those of all CPUs */
+    struct counters swept; /* at the last sweep */
+    void *values;          /* room for those of all CPUs */
+};
+
+/* What follows from counters and maps. */
+struct figures {
+    struct counters counters;
+    uint64_t flows, evicted, undecided, blocked_hosts;
+    struct config config;
 };
 
 /*
@@ -65,6 +73,12 @@ struct kernel {
  */
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
                 const char *object, const char *idle, const struct pack *p);
+
+/* Opens what is pinned for an interface, and changes nothing; 0 where it cannot, which it says. */
+int kernel_view(struct kernel *k, const char *interface, const char *pins);
+
+/* Detaches the program at once, and removes its pins; 0 where it fails, which it says. */
+int kernel_unload(struct kernel *k, const char *pins);
 
 /* Writes the values of a pack: models, rules, policies. 0 where the kernel refuses, which it says.
  */
@@ -85,6 +99,9 @@ int kernel_remove(const char *interface, const char *pins);
 /* Sums of all CPUs; 0 where the kernel refuses. */
 int kernel_counters(struct kernel *k, struct counters *out);
 int kernel_tally(struct kernel *k, uint32_t slot, struct tally *out);
+
+/* All figures but those of the models; 0 where the kernel refuses. */
+int kernel_figures(struct kernel *k, struct figures *out);
 
 /* The present time of the program's clock. */
 uint64_t kernel_now(const struct kernel *k);

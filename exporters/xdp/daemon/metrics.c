@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "build.h"
+#include "drift.h"
 #include "told.h"
 
 static const char *const aside[ASIDE_REASONS] = {N3ICD_ASIDE};
@@ -85,11 +86,46 @@ static void margins(struct text *out, const struct kernel *k, const struct pack 
     text_format(out, "} %" PRIu64 "\n", sum);
 }
 
+/* Flows that the model of a slot decided or shunted. */
+static uint64_t decided(const struct tally *t) {
+    uint64_t total = t->shunted;
+
+    for (int i = 0; i < NETWORK_CLASSES; i++)
+        total += t->class[i];
+    return total;
+}
+
+static void drifts(struct text *out, const struct kernel *k, const struct pack *p, uint32_t slot,
+                   const struct tally *t) {
+    uint64_t flows = decided(t);
+
+    for (uint32_t i = 0; flows && i < p->drifts; i++) {
+        const struct pack_drift *d = &p->drift[i];
+
+        if (d->slot != slot)
+            continue;
+        slot_labels(out, "drift", k, p, slot);
+        text_bytes(out, ",", 1);
+        label(out, "feature", d->feature);
+        text_format(out, "} %.17g\n", drift_index(d, t->row, flows));
+    }
+}
+
 /* Figures of the models, each family in one piece. */
 static int models(struct text *out, struct kernel *k, const struct pack *p) {
-    for (int what = 0; what < 2; what++) {
-        family(out, what ? "margin" : "verdicts_total", what ? "histogram" : "counter",
-               what ? "Margin of the scores" : "Flows by verdict");
+    static const struct {
+        const char *name, *kind, *help;
+        void (*write)(struct text *, const struct kernel *, const struct pack *, uint32_t,
+                      const struct tally *);
+    } families[] = {
+        {"verdicts_total", "counter", "Flows by verdict", verdicts},
+        {"margin", "histogram", "Margin of the scores", margins},
+        {"drift", "gauge", "Population stability index against the training rows; 0.25 is a change",
+         drifts},
+    };
+
+    for (unsigned i = 0; i < sizeof families / sizeof *families; i++) {
+        family(out, families[i].name, families[i].kind, families[i].help);
         for (uint32_t slot = 0; slot < SLOTS; slot++) {
             struct tally t;
 
@@ -97,20 +133,42 @@ static int models(struct text *out, struct kernel *k, const struct pack *p) {
                 continue;
             if (!kernel_tally(k, slot, &t))
                 return 0;
-            (what ? margins : verdicts)(out, k, p, slot, &t);
+            families[i].write(out, k, p, slot, &t);
         }
     }
     return 1;
 }
 
+enum { ALARM_UNDECIDED, ALARM_FULL, ALARM_EXCESS, ALARM_REFUSED, ALARMS };
+
+/* What needs attention, as in n3ic/systems/xdp/status.py: how much of it there is. */
+static const char *const alarms[ALARMS] = {"undecided", "full", "excess", "refused"};
+
+static void alarm_of(const struct figures *f, uint64_t out[ALARMS]) {
+    out[ALARM_UNDECIDED] = f->undecided;
+    out[ALARM_FULL] = f->counters.aside[ASIDE_CACHE_FULL];
+    out[ALARM_EXCESS] = f->counters.excess;
+    out[ALARM_REFUSED] = f->counters.refused;
+}
+
+static void write_alarms(struct text *out, const struct kernel *k, const struct figures *f) {
+    uint64_t found[ALARMS];
+
+    alarm_of(f, found);
+    family(out, "alarm", "gauge", "Whether it needs attention");
+    for (int i = 0; i < ALARMS; i++) {
+        sample(out, "alarm", k->interface);
+        text_format(out, ",alarm=\"%s\"} %d\n", alarms[i], found[i] > 0);
+    }
+}
+
 int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
                   const struct own_figures *own) {
-    const struct config *config =
-        (const struct config *)(const void *)pack_value(p, PACK_CONFIG, 0)->bytes;
-    struct counters c;
+    struct figures f;
 
-    if (!kernel_counters(k, &c))
+    if (!kernel_figures(k, &f))
         return 0;
+#define c f.counters
 #define COUNTER(name, help, value) single(out, k, name "_total", "counter", help, value)
 #define GAUGE(name, help, value) single(out, k, name, "gauge", help, value)
     COUNTER("packets", "Packets that the program saw", c.packets);
@@ -129,10 +187,14 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("packets_excess", "Packets of flows begun too fast, put aside", c.excess);
     COUNTER("verdicts_put", "Verdicts that decisions put into the maps", c.verdicts);
     COUNTER("verdicts_refused", "Verdicts over the limit of blocked hosts", c.refused);
-    GAUGE("flows", "Flows in the table at the last sweep", k->flows);
+    COUNTER("flows_evicted", "Flows that the full table forgot", f.evicted);
+    COUNTER("flows_undecided", "Flows that left the table undecided, at least", f.undecided);
+    GAUGE("flows", "Flows in the table", f.flows);
     GAUGE("flows_limit", "Flows that the table holds", k->room);
-    GAUGE("blocked_hosts_limit", "Maximum number of blocked hosts", config->max_blocked);
-    GAUGE("dry_run", "Whether every packet passes", config->dry_run);
+    GAUGE("blocked_hosts", "Hosts that decisions keep away", f.blocked_hosts);
+    GAUGE("blocked_hosts_limit", "Maximum number of these", f.config.max_blocked);
+    GAUGE("dry_run", "Whether every packet passes", f.config.dry_run);
+    write_alarms(out, k, &f);
     by_reason(out, k, "packets_aside_total", "Packets of no flow, by reason", aside, c.aside,
               ASIDE_REASONS);
     by_reason(out, k, "decisions_total", "Decisions, by what brought them", told_ends, c.decided,
@@ -145,7 +207,68 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("n3icd_ipfix_lost", "IPFIX records that were not sent", own->ipfix_lost);
     COUNTER("n3icd_idle_ended", "Idle flows that n3icd ended", k->ended);
     GAUGE("n3icd_readers", "Readers that are connected", own->readers);
+#undef c
     return models(out, k, p) && !out->cut;
+}
+
+static void listed(struct text *out, const char *const *names, const uint64_t *counts, int count) {
+    int any = 0;
+
+    for (int i = 0; i < count; i++)
+        if (names[i] && counts[i])
+            text_format(out, "%s%s %" PRIu64, any++ ? ", " : "", names[i], counts[i]);
+    text_format(out, any ? "\n" : "none\n");
+}
+
+int metrics_people(struct text *out, struct kernel *k, const struct pack *p) {
+    static const char *const texts[ALARMS] = {
+        "flows at least left the full table undecided: give it more room (--flows)",
+        "packets found no room in the flow table: give it more room (--flows)",
+        "packets of flows that their source began too fast were put aside (--new-flows)",
+        "verdicts were refused, as many hosts are blocked as may be (--max-blocked): look at n3icd "
+        "list, is the model right?",
+    };
+    struct figures f;
+    const struct counters *c = &f.counters;
+    uint64_t found[ALARMS];
+    struct tally t;
+
+    if (!kernel_figures(k, &f))
+        return 0;
+    text_format(out, "%s: %s XDP\n", k->interface, k->state.generic ? "generic" : "native");
+    text_format(out, "packets %" PRIu64 " (%" PRIu64 " bytes), aside ", c->packets, c->bytes);
+    listed(out, aside, c->aside, ASIDE_REASONS);
+    text_format(
+        out, "flows %" PRIu64 " of %" PRIu32 ", started %" PRIu64 ", evicted %" PRIu64 ", decided ",
+        f.flows, k->room, c->started, f.evicted);
+    listed(out, told_ends, c->decided, ENDS);
+    text_format(out,
+                "verdicts by decisions %" PRIu64 ", hosts blocked %" PRIu64 " of %" PRIu64
+                "; packets allowed %" PRIu64 ", blocked %" PRIu64 ", over a rate %" PRIu64
+                ", dropped by policy %" PRIu64 "\n",
+                c->verdicts, f.blocked_hosts, f.config.max_blocked, c->allowed, c->blocked,
+                c->limited, c->dropped);
+    text_format(out,
+                "late %" PRIu64 ", contended %" PRIu64 ", not marked %" PRIu64
+                ", events lost %" PRIu64 ", without a model %" PRIu64 "\n",
+                c->late, c->contended, c->not_marked, c->events_lost, c->no_model);
+    if (f.config.dry_run)
+        text_format(out, "dry run: every packet passes, %" PRIu64 " would not have\n", c->spared);
+    alarm_of(&f, found);
+    for (int i = 0; i < ALARMS; i++)
+        if (found[i])
+            text_format(out, "ALARM %" PRIu64 " %s\n", found[i], texts[i]);
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        if (!pack_network(p, slot))
+            continue;
+        if (!kernel_tally(k, slot, &t))
+            return 0;
+        text_format(out, "slot %" PRIu32 ": %s, ", slot, p->model[slot]);
+        listed(out, p->class[slot], t.class, NETWORK_CLASSES);
+        if (t.shunted)
+            text_format(out, "  shunt %" PRIu64 "\n", t.shunted);
+    }
+    return !out->cut;
 }
 
 void metrics_answer(struct server *s, struct client *c, struct text *out, struct kernel *k,

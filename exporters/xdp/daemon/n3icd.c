@@ -22,24 +22,36 @@
 #include <unistd.h>
 
 #include "build.h"
+#include "control.h"
 #include "ipfix.h"
 #include "kernel.h"
 #include "logs.h"
 #include "metrics.h"
+#include "operator.h"
 #include "server.h"
 #include "settings.h"
+#include "store.h"
 #include "told.h"
 
 #define EVENTS 64
-#define PATIENCE_S 10 /* with a client that asks for figures */
+#define PATIENCE_S 10 /* with a client that asks for something */
 
-enum { TAG_RING, TAG_TIMER, TAG_SIGNAL, TAG_SYSLOG, TAG_READERS = 100, TAG_FIGURES = 200 };
+enum {
+    TAG_RING,
+    TAG_TIMER,
+    TAG_SIGNAL,
+    TAG_SYSLOG,
+    TAG_READERS = 100,
+    TAG_FIGURES = 200,
+    TAG_CONTROL = 300
+};
 
 struct daemon {
     struct settings settings;
     struct kernel kernel;
     struct pack *pack, *before; /* the one that was replaced last */
     struct server readers, figures;
+    struct control control;
     struct log_file file;
     struct syslog syslog;
     struct ipfix ipfix;
@@ -47,6 +59,7 @@ struct daemon {
     struct ring_buffer *ring;
     int epoll, timer, signals, lock;
     uint64_t events, damaged;
+    uint32_t configured; /* sum of the configured pack */
     int sweeps_failed;
 };
 
@@ -136,45 +149,124 @@ static void hear(struct daemon *d, struct client *c) {
 
 /* --- settings and packs ---------------------------------------------------------------------- */
 
+/* Says where a pack wants what only a new program gives. */
+static void compare(const struct daemon *d, const struct pack *p) {
+    const struct options *had = &d->kernel.options, *wanted = &p->options;
+
+    if (had->buckets != wanted->buckets || had->clock != wanted->clock)
+        say("%s: the pack wants another room or clock; those of the program hold until it is "
+            "loaded anew (--remove)",
+            d->kernel.interface);
+}
+
+/* Puts the values of a pack into the maps; the old ones stay where that fails. */
+static int put(struct daemon *d, struct pack *p) {
+    struct text line = {0};
+
+    if (!pack_resolve(p) || !text_make(&line, told_room(p)) || !kernel_apply(&d->kernel, p)) {
+        free(line.bytes);
+        return 0;
+    }
+    drain(d); /* by the names that they were decided under */
+    pack_free(d->before);
+    free(d->line.bytes);
+    d->before = d->pack;
+    d->pack = p;
+    d->line = line;
+    d->ipfix.told_s = 0;
+    record_pack(&d->settings, &d->kernel, p);
+    return 1;
+}
+
 /* Reads the pack again and puts its values into the maps; the old ones stay where it is bad. */
 static void reload(struct daemon *d) {
-    struct pack *p = pack_read(d->settings.pack);
-    struct text line = {0};
+    uint32_t configured;
+    struct pack *p = store_read(&d->settings, &configured);
 
     if (*d->settings.json)
         file_open(&d->file, d->settings.json);
-    if (p && pack_resolve(p) && text_make(&line, told_room(p)) && kernel_apply(&d->kernel, p)) {
-        drain(d); /* by the names that they were decided under */
-        pack_free(d->before);
-        free(d->line.bytes);
-        d->before = d->pack;
-        d->pack = p;
-        d->line = line;
-        d->ipfix.told_s = 0;
+    if (p && put(d, p)) {
+        compare(d, p);
+        d->configured = configured;
+        store_tidy(&d->settings, configured);
         say("%s: %s is loaded", d->kernel.interface, d->settings.pack);
         return;
     }
-    free(line.bytes);
     pack_free(p);
     say("%s: %s is not loaded, the old values hold", d->kernel.interface, d->settings.pack);
 }
 
-/* One n3icd for an interface: a lock beside its socket, which a kill releases. */
-static int lock(struct daemon *d) {
-    char path[sizeof d->settings.socket + 8], *slash;
+/* Takes a pack that a client sent; it holds over restarts. */
+static int update(struct daemon *d, struct request *r) {
+    char *bytes = r->bytes;
+    struct pack *p;
 
-    snprintf(path, sizeof path, "%s", d->settings.socket);
+    r->bytes = NULL;
+    if (!r->any && r->made_of != d->pack->sum) {
+        free(bytes);
+        say("the pack was made of another one than holds now: do it again");
+        return 0;
+    }
+    p = pack_take(bytes, r->size, "the pack");
+    if (!p || !pack_resolve(p) || !store_keep(&d->settings, d->configured, p)) {
+        pack_free(p);
+        return 0;
+    }
+    if (!put(d, p)) {
+        store_keep(&d->settings, d->configured, d->pack);
+        pack_free(p);
+        return 0;
+    }
+    compare(d, p);
+    return 1;
+}
+
+/* 0 where the loop is to end. */
+static int answer(struct daemon *d, int i) {
+    int done;
+
+    switch (control_read(&d->control, i)) {
+    case ASKED_UPDATE:
+        done = update(d, &d->control.request[i]);
+        control_answer(&d->control, i, done);
+        return 1;
+    case ASKED_UNLOAD:
+        drain(d);
+        done = kernel_unload(&d->kernel, d->settings.pins);
+        if (done)
+            record_remove(&d->settings);
+        control_answer(&d->control, i, done);
+        return !done;
+    default:
+        server_flush(&d->control.server, &d->control.server.client[i]);
+        return 1;
+    }
+}
+
+/* Makes the folder of a socket; 0 where it cannot, which it says. */
+static int make_folder_of(const char *socket) {
+    char path[SETTING], *slash;
+
+    snprintf(path, sizeof path, "%s", socket);
     slash = strrchr(path, '/');
     if (!slash || slash == path) {
-        say("socket = %s: expected an absolute path", d->settings.socket);
+        say("%s: expected an absolute path of a socket", socket);
         return 0;
     }
     *slash = 0;
-    if (mkdir(path, 0755) && errno != EEXIST) {
-        say("%s: %s", path, strerror(errno));
+    if (!mkdir(path, 0755) || errno == EEXIST)
+        return 1;
+    say("%s: %s", path, strerror(errno));
+    return 0;
+}
+
+/* One n3icd for an interface: a lock beside its socket, which a kill releases. */
+static int lock(struct daemon *d) {
+    char path[sizeof d->settings.socket + 8];
+
+    if (!make_folder_of(d->settings.socket))
         return 0;
-    }
-    *slash = '/';
+    snprintf(path, sizeof path, "%s", d->settings.socket);
     strcat(path, ".lock");
     d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (d->lock >= 0 && !flock(d->lock, LOCK_EX | LOCK_NB))
@@ -220,7 +312,7 @@ static enum mode mode_of(const struct settings *s) {
 static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
 
-    d->pack = pack_read(s->pack);
+    d->pack = store_read(s, &d->configured);
     if (!d->pack || !pack_resolve(d->pack) || !lock(d) || !open_loop(d))
         return 0;
     if (!text_make(&d->line, told_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
@@ -228,7 +320,9 @@ static int open_all(struct daemon *d) {
         return 0;
     }
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
-        !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096))
+        !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096) ||
+        !make_folder_of(s->control) ||
+        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, 1024))
         return 0;
     if ((*s->json && !file_open(&d->file, s->json)) ||
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
@@ -239,15 +333,13 @@ static int open_all(struct daemon *d) {
     if (!kernel_open(&d->kernel, s->interface, s->pins, mode_of(s), s->object, s->idle, d->pack))
         return 0;
     if (d->kernel.taken_over) {
-        const struct options *had = &d->kernel.options, *wanted = &d->pack->options;
-
-        if (had->buckets != wanted->buckets || had->clock != wanted->clock)
-            say("%s: the pack wants another room or clock; those of the program hold until it is "
-                "loaded anew (--remove)",
-                s->interface);
+        compare(d, d->pack);
         if (!kernel_apply(&d->kernel, d->pack))
             return 0;
     }
+    store_tidy(s, d->configured);
+    if (!record_write(s, &d->kernel, d->pack))
+        say("%s: without a record, n3ic xdp does not find the program", s->interface);
     d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], take, d, NULL);
     if (!d->ring) {
         say("the ring of events: %s", strerror(errno));
@@ -281,6 +373,10 @@ static int tick(struct daemon *d) {
     for (int i = 0; i < CLIENTS; i++)
         if (d->figures.client[i].fd >= 0 && now > d->figures.client[i].since + PATIENCE_S)
             server_drop(&d->figures, &d->figures.client[i]);
+    for (int i = 0; i < CLIENTS; i++)
+        if (d->control.server.client[i].fd >= 0 &&
+            now > d->control.server.client[i].since + PATIENCE_S)
+            control_drop(&d->control, i);
     return 1;
 }
 
@@ -310,6 +406,11 @@ static int on_event(struct daemon *d, uint32_t tag, int *status) {
         greet(d);
     } else if (tag == TAG_FIGURES) {
         server_accept(&d->figures, NULL, now_s());
+    } else if (tag == TAG_CONTROL) {
+        control_accept(&d->control, now_s());
+    } else if (tag > TAG_CONTROL && tag <= TAG_CONTROL + CLIENTS) {
+        if (d->control.server.client[tag - TAG_CONTROL - 1].fd >= 0)
+            return answer(d, (int)(tag - TAG_CONTROL - 1));
     } else if (tag > TAG_FIGURES && tag <= TAG_FIGURES + CLIENTS) {
         struct client *c = &d->figures.client[tag - TAG_FIGURES - 1];
 
@@ -350,6 +451,9 @@ static void close_all(struct daemon *d) {
     ring_buffer__free(d->ring);
     server_close(&d->readers);
     server_close(&d->figures);
+    for (int i = 0; i < CLIENTS; i++)
+        control_drop(&d->control, i);
+    server_close(&d->control.server);
     ipfix_close(&d->ipfix);
     syslog_close(&d->syslog);
     kernel_close(&d->kernel);
@@ -362,13 +466,18 @@ static void close_all(struct daemon *d) {
             close(*all[i]);
 }
 
+static int detach(const struct settings *s) {
+    record_remove(s);
+    return kernel_remove(s->interface, s->pins);
+}
+
 static int serve(struct daemon *d) {
     int status = 1, opened;
 
     d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
-    d->readers.fd = d->figures.fd = -1;
+    d->readers.fd = d->figures.fd = d->control.server.fd = -1;
     for (int i = 0; i < CLIENTS; i++)
-        d->readers.client[i].fd = d->figures.client[i].fd = -1;
+        d->readers.client[i].fd = d->figures.client[i].fd = d->control.server.client[i].fd = -1;
     d->kernel.program = d->kernel.end = d->kernel.idle = d->kernel.link = -1;
     for (int m = 0; m < MAPS; m++)
         d->kernel.map[m] = -1;
@@ -379,7 +488,7 @@ static int serve(struct daemon *d) {
             d->kernel.state.generic ? "generic XDP" : "native XDP", d->kernel.room);
         status = run(d);
         if (!status && !strcmp(d->settings.on_exit, "detach"))
-            status = !kernel_remove(d->settings.interface, d->settings.pins);
+            status = !detach(&d->settings);
     }
     close_all(d);
     return status;
@@ -388,7 +497,7 @@ static int serve(struct daemon *d) {
 static int usage(void) {
     fputs("usage: n3icd [--check | --remove] CONFIGURATION [INTERFACE]\n"
           "  --check   reads the configuration and the pack, and changes nothing\n"
-          "  --remove  detaches the program and forgets its flows\n",
+          "  --remove  detaches the program and forgets its flows\n" OPERATOR_USAGE,
           stderr);
     return 2;
 }
@@ -399,12 +508,14 @@ int main(int argc, char **argv) {
     int remove = argc > 1 && !strcmp(argv[1], "--remove");
     int at = 1 + (check || remove);
 
+    if (argc > 1 && operator_has(argv[1]))
+        return operator_run(argc - 1, argv + 1);
     if (argc <= at || argc > at + 2 || argv[at][0] == '-')
         return usage();
     if (!settings_read(&d.settings, argv[at], argc > at + 1 ? argv[at + 1] : NULL))
         return 1;
     if (remove)
-        return !kernel_remove(d.settings.interface, d.settings.pins);
+        return !detach(&d.settings);
     if (check) {
         struct pack *p = pack_read(d.settings.pack);
 

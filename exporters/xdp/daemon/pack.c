@@ -13,7 +13,9 @@
 #include "build.h"
 #include "text.h"
 
-#define MOST_BYTES (64 << 20)
+#define MOST_BYTES PACK_BYTES
+#define MOST_DRIFTS (SLOTS * METER_VALUES)
+#define ROWS (sizeof((struct tally *)0)->row / sizeof(uint64_t))
 #define MOST_ENTRIES (1u << 27)
 #define WORDS 6
 
@@ -36,6 +38,7 @@ struct line {
     unsigned number;
     char *word[WORDS];
     unsigned words;
+    int about, files;
 };
 
 static int refuse(const struct line *l, const char *why) {
@@ -199,6 +202,52 @@ static int read_options(struct pack *p, struct line *l) {
     return 1;
 }
 
+/* Whether all groups, cuts and ranges of what drift compares are there, and name rows. */
+static int is_drift(const struct pack_drift *d) {
+    uint32_t at = 0;
+
+    while (at < d->words) {
+        uint32_t cuts = pack_word(d, at++);
+
+        for (uint32_t i = 0; i < cuts; i++) {
+            uint32_t ranges;
+
+            if (d->words - at < 2 || pack_word(d, at) > RATE_UNIT)
+                return 0;
+            ranges = pack_word(d, at + 1);
+            at += 2;
+            if (ranges > (d->words - at) / 2)
+                return 0;
+            for (; ranges; ranges--, at += 2)
+                if (pack_word(d, at) > pack_word(d, at + 1) || pack_word(d, at + 1) > ROWS)
+                    return 0;
+        }
+        if (!cuts)
+            return 0;
+    }
+    return 1;
+}
+
+static int read_drift(struct pack *p, struct line *l, uint32_t slot) {
+    struct pack_drift *d;
+    long size;
+
+    if (p->drifts == MOST_DRIFTS)
+        return refuse(l, "too many features");
+    if (!p->drift && !(p->drift = calloc(MOST_DRIFTS, sizeof *p->drift)))
+        return refuse(l, "no memory");
+    d = &p->drift[p->drifts];
+    size = unhex(l->word[3]);
+    *d = (struct pack_drift){slot, 0, unescape(l->word[2]), (const uint8_t *)l->word[3]};
+    if (size < 0 || size % 4 || !d->feature)
+        return refuse(l, "a damaged name, or no words");
+    d->words = (uint32_t)size / 4;
+    if (!is_drift(d))
+        return refuse(l, "rows that no network has");
+    p->drifts++;
+    return 1;
+}
+
 static int read_line(struct pack *p, struct line *l) {
     const char *kind = l->word[0];
     long n = l->words > 1 ? number(l->word[1], 1u << 16) : -1;
@@ -228,12 +277,18 @@ static int read_line(struct pack *p, struct line *l) {
         return read_name(l, &p->feature[n], l->word[2]);
     if (!strcmp(kind, "register") && l->words == 3 && n >= 0 && n < METER_REGISTERS)
         return read_name(l, &p->register_name[n], l->word[2]);
+    if (!strcmp(kind, "drift") && l->words == 4 && n >= 0 && n < SLOTS)
+        return read_drift(p, l, (uint32_t)n);
+    if (!strcmp(kind, "about") && l->words == 2 && !l->about++)
+        return 1;
+    if (!strcmp(kind, "file") && l->words == 2 && l->files++ <= SLOTS)
+        return 1;
     return refuse(l, "not a line of a pack");
 }
 
 /* Whether all is there that a program needs. */
-static int is_whole(const struct pack *p, const char *path) {
-    const char *missing = NULL;
+static int is_whole(const struct pack *p, const struct line *l) {
+    const char *missing = l->about ? l->files ? NULL : "file" : "about";
 
     for (unsigned i = 0; i < PACK_ENTRIES; i++)
         missing = p->entries[i] ? missing : entries[i];
@@ -256,7 +311,7 @@ static int is_whole(const struct pack *p, const char *path) {
         if (!pack_value(p, p->interface[i].map, p->interface[i].index))
             missing = "value of an interface";
     if (missing)
-        say("%s: %s is missing: make the pack again (n3ic xdp pack)", path, missing);
+        say("%s: %s is missing: make the pack again (n3ic xdp pack)", l->path, missing);
     return !missing;
 }
 
@@ -275,7 +330,7 @@ static int parse(struct pack *p, const char *path, size_t size) {
             return refuse(&l, "cut off");
         *end = 0;
         if (l.number == 1) {
-            if (strcmp(at, "n3ic-pack 1"))
+            if (strcmp(at, "n3ic-pack 2"))
                 return refuse(&l, "not a pack, or of another version");
             *end = '\n';
             continue;
@@ -286,6 +341,7 @@ static int parse(struct pack *p, const char *path, size_t size) {
 
             if (strlen(at) != 12 || strtoul(at + 4, &after, 16) != sum || *after)
                 return refuse(&l, "damaged: another checksum");
+            p->sum = (uint32_t)sum;
             return end + 1 == p->text + size ? 1 : refuse(&l, "bytes behind the end");
         }
         *end = '\n';
@@ -319,7 +375,7 @@ static int read_lines(struct pack *p, const char *path) {
         if (!read_line(p, &l))
             return 0;
     }
-    return is_whole(p, path);
+    return is_whole(p, &l);
 }
 
 /* The bytes of a regular file, with a zero behind them; NULL where it cannot be read. */
@@ -351,14 +407,29 @@ static char *read_file(const char *path, size_t *size) {
     return out;
 }
 
-struct pack *pack_read(const char *path) {
+struct pack *pack_take(char *text, size_t size, const char *path) {
     struct pack *p = calloc(1, sizeof *p);
-    size_t size = 0;
 
-    if (p && (p->text = read_file(path, &size)) && parse(p, path, size) && read_lines(p, path))
-        return p;
+    if (!p) {
+        free(text);
+        return NULL;
+    }
+    p->text = text;
+    p->size = size;
+    if ((p->read = malloc(size + 1))) {
+        memcpy(p->read, text, size);
+        if (parse(p, path, size) && read_lines(p, path))
+            return p;
+    }
     pack_free(p);
     return NULL;
+}
+
+struct pack *pack_read(const char *path) {
+    size_t size = 0;
+    char *text = read_file(path, &size);
+
+    return text ? pack_take(text, size, path) : NULL;
 }
 
 void pack_free(struct pack *p) {
@@ -366,6 +437,8 @@ void pack_free(struct pack *p) {
         return;
     for (uint32_t i = 0; i < p->values; i++)
         free(p->value[i].bytes);
+    free(p->drift);
+    free(p->read);
     free(p->text);
     free(p);
 }

@@ -81,6 +81,23 @@ static int expand(char *value, const char *interface, const char *what) {
     return 1;
 }
 
+/* A path as from the configuration's folder, where it is not absolute. */
+static int from_folder(char *value, const char *path, const char *what) {
+    const char *slash = strrchr(path, '/');
+    char out[SETTING];
+    int made;
+
+    if (*value == '/' || !slash)
+        return 1;
+    made = snprintf(out, sizeof out, "%.*s/%s", (int)(slash - path), path, value);
+    if (made < 0 || made >= (int)sizeof out) {
+        say("%s: too long a path", what);
+        return 0;
+    }
+    strcpy(value, out);
+    return 1;
+}
+
 static int check(const struct settings *s, const char *path) {
     const char *mode = s->mode, *end = s->on_exit;
 
@@ -109,6 +126,9 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         .mode = "auto",
         .on_exit = "keep",
         .socket = "/run/n3ic/n3icd-%i.sock",
+        .control = "/run/n3ic/n3icd-%i.control",
+        .updates = "/var/lib/n3icd",
+        .records = "/run/n3ic/xdp",
         .queue = 1 << 20,
         .enterprise = 32473,
         .templates_s = 60,
@@ -122,6 +142,9 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         {"mode", s->mode, SETTING, NULL, 0, 0},
         {"on-exit", s->on_exit, SETTING, NULL, 0, 0},
         {"socket", s->socket, SETTING, NULL, 0, 0},
+        {"control", s->control, SETTING, NULL, 0, 0},
+        {"updates", s->updates, SETTING, NULL, 0, 0},
+        {"records", s->records, SETTING, NULL, 0, 0},
         {"json", s->json, SETTING, NULL, 0, 0},
         {"syslog", s->syslog, SETTING, NULL, 0, 0},
         {"prometheus", s->prometheus, SETTING, NULL, 0, 0},
@@ -170,5 +193,6 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
     for (const struct key *k = keys + 1; k->name; k++)
         if (k->text && !expand(k->text, s->interface, k->name))
             return 0;
-    return 1;
+    return from_folder(s->object, path, "object") && from_folder(s->idle, path, "idle-object") &&
+           from_folder(s->pack, path, "pack");
 }

@@ -12,7 +12,7 @@ struct settings {
     char interface[IF_NAMESIZE];
     char object[SETTING], idle[SETTING], pack[SETTING], pins[SETTING], mode[SETTING];
     char on_exit[SETTING], socket[SETTING], json[SETTING], syslog[SETTING], prometheus[SETTING];
-    char ipfix[SETTING];
+    char ipfix[SETTING], control[SETTING], updates[SETTING], records[SETTING];
     uint32_t queue, domain, enterprise, templates_s;
 };
 

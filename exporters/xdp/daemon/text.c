@@ -63,9 +63,14 @@ void text_escaped(struct text *t, const char *string, const char *special) {
     }
 }
 
+char said[512];
+
 void say(const char *format, ...) {
     va_list given;
 
+    va_start(given, format);
+    vsnprintf(said, sizeof said, format, given);
+    va_end(given);
     va_start(given, format);
     fputs("n3icd: ", stderr);
     vfprintf(stderr, format, given);

@@ -22,7 +22,8 @@ void text_json(struct text *t, const char *string);
 /* With a backslash before each of `special`, and line ends as \n: labels and parameters. */
 void text_escaped(struct text *t, const char *string, const char *special);
 
-/* One line to the standard error. */
+/* One line to the standard error; `said` has it without its beginning. */
+extern char said[512];
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

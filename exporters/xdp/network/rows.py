@@ -6,11 +6,14 @@ A row of a group stands for a pattern of bits, so a program that keeps rows has 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, layer_groups
 from n3ic.model.bits import Bits
+from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
 
 
@@ -57,6 +60,52 @@ def bit_counts(
         seen = np.asarray(counts[start : start + len(patterns)], dtype=np.int64)
         out[list(bits)] = seen @ patterns
     return out
+
+
+def bit_rows(structure: Structure, model: BinaryModel) -> dict[int, list[tuple[int, int]]]:
+    """In which rows of all selectors each input bit is 1: ranges, without their ends.
+
+    Raises:
+        ExportError: the network does not fit the structure.
+    """
+    out = {}
+    for start, (bits, patterns) in zip(
+        row_starts(structure), _groups(structure, model), strict=True
+    ):
+        for column, bit in enumerate(bits):
+            edges = np.flatnonzero(
+                np.diff(patterns[:, column].astype(np.int8), prepend=0, append=0)
+            )
+            out[bit] = [(int(a), int(b)) for a, b in (start + edges).reshape(-1, 2)]
+    return out
+
+
+def compared(
+    spec: InputSpec,
+) -> Iterator[tuple[str, list[tuple[int, int]], list[list[tuple[int, int]]]]]:
+    """Yield what drift compares: a feature, its bits, and the groups of them that share an axis.
+
+    A bit is its rate in the training rows, over ``RATE_UNIT``, and its index; those of a group
+    stand in the order of their cuts. Features without such rates are left out.
+    """
+    for feature in spec.features:
+        bits: list[tuple[int, int]] = []
+        groups: list[list[tuple[int, int]]] = []
+        cuts: dict[int, tuple[int, int]] = {}
+        for start, field in zip(spec.offsets, spec.fields, strict=True):
+            if field.feature != feature or not field.rates:
+                continue
+            found = list(zip(field.rates, range(start, start + field.width), strict=True))
+            bits += found
+            if field.kind == "thermometer":
+                cuts |= dict(zip(field.cuts, found, strict=True))
+            else:
+                groups += [[one] for one in found]
+        if cuts:
+            # Thermometers of one feature share one axis: merge their cuts to form intervals.
+            groups.append([cuts[c] for c in sorted(cuts)])
+        if groups:
+            yield feature, bits, groups
 
 
 def _groups(structure: Structure, model: BinaryModel) -> list[tuple[tuple[int, ...], Bits]]:

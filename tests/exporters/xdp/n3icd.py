@@ -7,8 +7,22 @@ import socket
 import subprocess
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from n3ic.cli.main import command_line
+
 CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
 WAIT_S = 20  # for a loaded machine; nothing waits for that long unless it fails
+
+
+def n3ic(*arguments):
+    """What a command of ``n3ic xdp`` prints."""
+    typed = ["xdp", *map(str, arguments)]
+    done = CliRunner().invoke(command_line(typed), typed)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def frame(port, protocol=17, source=1):
@@ -62,6 +76,9 @@ class Daemon:
             "pack": self.built / "daemon" / "n3icd.pack",
             "pins": Path(pins) / "n3ic",
             "socket": self.socket,
+            "control": self.folder / "n3icd.control",
+            "updates": self.folder / "updates",
+            "records": self.folder / "xdp",
             **{key.replace("_", "-"): value for key, value in settings.items()},
         }
         self.settings = given

@@ -17,9 +17,8 @@ from n3icd import CLASSES, flows, frame, free_port, send
 from wires import ip
 
 from n3ic.exporters.xdp import libbpf
-from n3ic.exporters.xdp.network.structure import structure_of
-from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.packing import pack
+from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.verdicts import Limits
 from n3ic.model.random_models import random_model
 from n3ic.systems.xdp.deployment import exported
@@ -144,8 +143,8 @@ def test_idle_flows_end(daemon, veth):
 
 def repacked(built, model, path, **given):
     """Write a pack of a model for the program of an export."""
-    value = value_bytes(structure_of([network_of(built)]), model)
-    path.write_bytes(pack(built, model, "buckets", value, **given))
+    chosen = plan(network_of(built), "buckets", Choices(models={0: model}, **given))
+    path.write_bytes(pack(built, chosen))
     return path
 
 
@@ -296,7 +295,7 @@ def test_damaged_packs_are_refused(daemon, built, tmp_path):
         (b"feature 0 ", b"feature 9999 ", "not a line"),
         (b"options 00", b"options 02", "no live program"),
         (b"model 0 ", b"model 0 a b c d e f g h ", "not a line"),
-        (b"n3ic-pack 1", b"n3ic-pack 2", "another version"),
+        (b"n3ic-pack 2", b"n3ic-pack 9", "another version"),
     ):
         assert old in body
         check(summed(body.replace(old, new, 1)), why)

@@ -120,10 +120,7 @@ def test_prometheus_gets_what_python_serves(daemon, veth):
         for name in found
         if "slot=" not in name
     }
-    # What needs Python's model of the table, or the alarms that follow from the other figures.
-    missing = {"flows_evicted_total", "flows_undecided_total", "blocked_hosts", "alarm"}
-    left = {s.partition("[")[0].removeprefix("n3ic_xdp_") for s in served - ours}
-    assert left == missing
+    assert served <= ours
     with socket.create_connection(("127.0.0.1", port)) as other:
         other.settimeout(WAIT_S)
         other.sendall(b"\0" * 5000)

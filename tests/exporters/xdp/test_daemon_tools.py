@@ -11,10 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from n3icd import CLASSES, WAIT_S, Daemon, flows, free_port, send
-from typer.testing import CliRunner
+from n3icd import CLASSES, WAIT_S, Daemon, flows, free_port, n3ic, send
 
-from n3ic.cli.main import command_line
 from n3ic.errors import ExportError, UsageError
 from n3ic.meter.standard import standard_spec
 
@@ -23,15 +21,6 @@ N3IC = (
     "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()",
 )  # fmt: skip
 UNIT = Path(__file__).parents[3] / "exporters/xdp/daemon/n3icd@.service"
-
-
-def n3ic(*arguments):
-    typed = ["xdp", *map(str, arguments)]
-    done = CliRunner().invoke(command_line(typed), typed)
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def test_packs_of_the_command_are_loaded(daemon, veth, built, tmp_path):
@@ -97,28 +86,6 @@ def test_two_watches_see_every_flow(daemon, veth, tmp_path, monkeypatch):
     assert len(people) == 30
     assert people[0].startswith("192.0.2.1:1000 > 192.0.2.2:53 protocol 17, 4 packets, packets: ")
     assert running.end() == 0
-    with pytest.raises(UsageError, match="is n3icd's"):
-        n3ic("watch", veth[0], "--seconds", 1)
-
-
-def test_what_the_daemon_loaded_is_left_to_it(daemon, veth, built):
-    """Commands for programs that ``n3ic xdp load`` attached say whose this one is."""
-    running = daemon()
-    running.start()
-    for typed in (
-        ["load", veth[0], built],
-        ["status", veth[0]],
-        ["update", veth[0], built],
-        ["block", veth[0], "192.0.2.1"],
-        ["list", veth[0]],
-        ["unload", veth[0]],
-    ):
-        with pytest.raises(UsageError, match="is n3icd's"):
-            n3ic(*typed)
-    reader = running.reader()
-    send(veth[1], flows([1000]))
-    assert reader.line()["slot"] == 0
-    assert running.end() == 0
 
 
 def test_the_unit_is_one(tmp_path, built):
@@ -175,6 +142,7 @@ def test_the_tarball_runs_with_the_unit_s_rights(tarball, veth, pins, tmp_path):
     )
     with (place / "n3icd.conf").open("a") as conf:
         conf.write(f"pins = {pins}/n3ic\nsocket = {tmp_path}/n3icd.sock\non-exit = detach\n")
+        conf.write(f"control = {tmp_path}/c\nupdates = {tmp_path}/u\nrecords = {tmp_path}/xdp\n")
     unit = (place / "n3icd@.service").read_text()
     rights = re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.M)[1].lower().split()
     start = re.search(r"^ExecStart=/opt/n3icd/(.*)$", unit, re.M)[1].replace("%I", veth[0])

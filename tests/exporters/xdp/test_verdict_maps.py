@@ -13,7 +13,7 @@ from metering import load, network
 from verdict_model import Held, VerdictModel
 
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp import libbpf, source, verdicts
+from n3ic.exporters.xdp import layout, libbpf, source, verdicts
 from n3ic.exporters.xdp.layout import SUBJECT, VERDICT
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.replay import replay, replayable, traffic
@@ -337,3 +337,23 @@ def test_a_flow_s_end_without_packets_since_its_decision_blocks_nobody_anew():
         assert result(7 + idle) == DROP
         assert programs.counters()["verdicts"] == 2
         assert programs.counters()["dropped"] == 2
+
+
+def test_verdicts_settle_while_decisions_bring_more(monkeypatch):
+    """Each look finds a verdict that holds for longer, as in a flood of blocked sources."""
+    looks = []
+
+    def latest(maps):
+        looks.append(1)
+        return {**dict.fromkeys(layout.USES[1:], 0), "hosts": 1000 * len(looks)}
+
+    class Uses(dict):
+        update = dict.__setitem__
+
+    uses = Uses()
+    monkeypatch.setattr(verdicts, "_latest", latest)
+    verdicts.settle({"uses": uses})
+    assert len(looks) < 20
+    until = {layout.USES[i]: int.from_bytes(value, "little") for i, value in uses.items()}
+    assert until["any"] == until["hosts"] > 1000 * len(looks) + 10**6
+    assert until["tuples"] == until["listed"] == 0

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "pack.h"
+#include "text.h"
+
+void control_drop(struct control *c, int i) {
+    free(c->request[i].bytes);
+    c->request[i] = (struct request){0};
+    server_drop(&c->server, &c->server.client[i]);
+}
+
+void control_answer(struct control *c, int i, int done) {
+    struct client *client = &c->server.client[i];
+    char line[sizeof said + 16];
+    int size = snprintf(line, sizeof line, done ? "ok\n" : "error %s\n", said);
+
+    if (size > 0 && client_put(&c->server, client, line, (size_t)size))
+        server_flush(&c->server, client);
+    if (client->fd >= 0) /* so that its unread bytes do not take the answer away */
+        shutdown(client->fd, SHUT_WR);
+    client->asked = 1;
+    free(c->request[i].bytes);
+    c->request[i] = (struct request){0};
+}
+
+static enum asked refuse(struct control *c, int i, const char *why) {
+    say("a request: %s", why);
+    control_answer(c, i, 0);
+    return ASKED_NOTHING;
+}
+
+void control_accept(struct control *c, uint64_t now_s) {
+    int i = server_accept(&c->server, NULL, now_s);
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    if (i < 0)
+        return;
+    c->request[i] = (struct request){0};
+    if (getsockopt(c->server.client[i].fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||
+        (peer.uid && peer.uid != geteuid()))
+        refuse(c, i, "not permitted: root alone may ask");
+}
+
+/* A number of the line, with digits of a base alone; 0 where it is none. */
+static int number(const char *word, int base, uint32_t most, uint32_t *out) {
+    unsigned long value;
+
+    if (!*word || strlen(word) > 10 ||
+        strspn(word, base == 16 ? "0123456789abcdef" : "0123456789") != strlen(word))
+        return 0;
+    value = strtoul(word, NULL, base);
+    *out = (uint32_t)value;
+    return value <= most;
+}
+
+/* Reads the line of a request; 0 where it is none. */
+static int read_head(struct request *r) {
+    char *sum = r->head + 7, *size = strchr(sum, ' ');
+    uint32_t bytes;
+
+    if (!strcmp(r->head, "unload")) {
+        r->what = ASKED_UNLOAD;
+        return 1;
+    }
+    if (strncmp(r->head, "update ", 7) || !size)
+        return 0;
+    *size++ = 0;
+    r->any = !strcmp(sum, "-");
+    if ((!r->any && !number(sum, 16, UINT32_MAX, &r->made_of)) ||
+        !number(size, 10, PACK_BYTES, &bytes) || !bytes)
+        return 0;
+    r->what = ASKED_UPDATE;
+    r->size = bytes;
+    return 1;
+}
+
+/* Whether another client sends a pack: one has memory for it at a time. */
+static int is_busy(const struct control *c) {
+    for (int i = 0; i < CLIENTS; i++)
+        if (c->request[i].bytes)
+            return 1;
+    return 0;
+}
+
+/* Takes bytes of the line; how many, or -1 where the request is none. */
+static ssize_t take_head(struct control *c, int i, const char *bytes, size_t size) {
+    struct request *r = &c->request[i];
+
+    for (size_t at = 0; at < size; at++) {
+        if (bytes[at] != '\n') {
+            if (!bytes[at] || r->head_used == sizeof r->head - 1)
+                break;
+            r->head[r->head_used++] = bytes[at];
+            continue;
+        }
+        if (!read_head(r))
+            break;
+        if (r->size && is_busy(c)) {
+            refuse(c, i, "another one is under way");
+            return -1;
+        }
+        if (r->size && !(r->bytes = calloc(1, r->size + 1))) {
+            refuse(c, i, "no memory for its bytes");
+            return -1;
+        }
+        return (ssize_t)at + 1;
+    }
+    if (!r->what && r->head_used < sizeof r->head - 1 && !memchr(bytes, '\n', size) &&
+        !memchr(bytes, 0, size))
+        return (ssize_t)size;
+    refuse(c, i, "expected update SUM SIZE, or unload");
+    return -1;
+}
+
+enum asked control_read(struct control *c, int i) {
+    struct request *r = &c->request[i];
+    struct client *client = &c->server.client[i];
+    char bytes[4096];
+
+    while (client->fd >= 0) {
+        ssize_t got = recv(client->fd, bytes, sizeof bytes, MSG_DONTWAIT), head = 0;
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
+                control_drop(c, i);
+            return ASKED_NOTHING;
+        }
+        if (client->asked) /* and answered */
+            continue;
+        if (!r->what && (head = take_head(c, i, bytes, (size_t)got)) < 0)
+            continue;
+        if ((size_t)(got - head) > r->size - r->used) {
+            refuse(c, i, "more bytes than it said");
+            continue;
+        }
+        if (got > head)
+            memcpy(r->bytes + r->used, bytes + head, (size_t)(got - head));
+        r->used += (size_t)(got - head);
+        if (r->what && r->used == r->size)
+            return r->what;
+    }
+    return ASKED_NOTHING;
+}
+
+/* --- who asks -------------------------------------------------------------------------------- */
+
+static int send_all(int fd, const char *bytes, size_t size) {
+    while (size) {
+        ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
+
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return 0;
+        bytes += sent;
+        size -= (size_t)sent;
+    }
+    return 1;
+}
+
+int control_ask(const char *path, const char *line, const void *bytes, size_t size) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char answer[sizeof said + 16];
+    size_t used = 0;
+    ssize_t got;
+
+    if (fd < 0 || strlen(path) >= sizeof address.sun_path) {
+        say("%s: no path of a socket", path);
+        return 1;
+    }
+    strcpy(address.sun_path, path);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address)) {
+        say("%s: %s: does n3icd run there?", path, strerror(errno));
+        close(fd);
+        return 1;
+    }
+    if (send_all(fd, line, strlen(line)))
+        send_all(fd, bytes, size); /* it may answer before it has all */
+    while (used < sizeof answer - 1 &&
+           (got = recv(fd, answer + used, sizeof answer - 1 - used, 0)) > 0)
+        used += (size_t)got;
+    close(fd);
+    answer[used] = 0;
+    if (!strcmp(answer, "ok\n"))
+        return 0;
+    answer[strcspn(answer, "\n")] = 0;
+    say("%s", strncmp(answer, "error ", 6) ? "n3icd ended before it answered" : answer + 6);
+    return 1;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Requests to a running n3icd over a UNIX socket that root alone opens. A client sends one line,
+ * for some with bytes behind it, and gets one line:
+ *
+ *     update SUM SIZE     and SIZE bytes of a pack, made of the one with that sum, or of any (-)
+ *     unload              detaches the program, forgets its flows, and ends n3icd
+ *
+ *     ok                  or: error and why
+ */
+#ifndef N3ICD_CONTROL_H
+#define N3ICD_CONTROL_H
+
+#include "server.h"
+
+enum asked { ASKED_NOTHING, ASKED_UPDATE, ASKED_UNLOAD };
+
+struct request {
+    enum asked what;
+    char head[64]; /* its line, as far as it came */
+    size_t head_used;
+    int any; /* a pack that was not made of another one */
+    uint32_t made_of;
+    char *bytes; /* of a pack, with a zero behind them */
+    size_t size, used;
+};
+
+struct control {
+    struct server server;
+    struct request request[CLIENTS];
+};
+
+/* Takes who waits, if it may ask. */
+void control_accept(struct control *c, uint64_t now_s);
+
+/* Reads what a client sent; what it asks once that is whole. */
+enum asked control_read(struct control *c, int i);
+
+/* Answers a client, which goes. */
+void control_answer(struct control *c, int i, int done);
+void control_drop(struct control *c, int i);
+
+/* Asks the n3icd that listens at a path, and prints what it answers; 0 where it did as asked. */
+int control_ask(const char *path, const char *line, const void *bytes, size_t size);
+
+#endif

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store.h"
+
+#include <bpf/bpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "text.h"
+
+#define PATH 768
+#define RECORD_VERSION 3 /* of n3ic/systems/xdp/program_record.py */
+#define TRIES 50         /* at the lock of the records */
+#define OBJECT_BYTES (16 << 20)
+
+static int join(char out[PATH], const char *folder, const char *name) {
+    int made = snprintf(out, PATH, "%s/%s", folder, name);
+
+    if (made >= 0 && made < PATH)
+        return 1;
+    say("%s/%s: too long a path", folder, name);
+    return 0;
+}
+
+static int failed(const char *path) {
+    say("%s: %s", path, strerror(errno));
+    return 0;
+}
+
+/* Writes a file whole, or leaves what was there. */
+static int write_file(const char *folder, const char *name, const void *bytes, size_t size) {
+    char path[PATH], fresh[PATH + 8];
+    const char *at = bytes, *end = at + size;
+    int fd, done;
+
+    if (!join(path, folder, name))
+        return 0;
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    if (unlink(fresh) && errno != ENOENT)
+        return failed(fresh);
+    fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return failed(fresh);
+    while (at < end) {
+        ssize_t put = write(fd, at, (size_t)(end - at));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            break;
+        at += put;
+    }
+    done = at == end && !fsync(fd);
+    done = !close(fd) && done;
+    if (done && !rename(fresh, path))
+        return 1;
+    failed(path);
+    unlink(fresh);
+    return 0;
+}
+
+/* --- packs of updates ------------------------------------------------------------------------ */
+
+static void kept_name(char out[PATH], const struct settings *s, uint32_t configured) {
+    snprintf(out, PATH, "%s-%08" PRIx32 ".pack", s->interface, configured);
+}
+
+struct pack *store_read(const struct settings *s, uint32_t *configured) {
+    struct pack *p = pack_read(s->pack), *kept;
+    char name[PATH], path[PATH];
+
+    if (!p)
+        return NULL;
+    *configured = p->sum;
+    kept_name(name, s, p->sum);
+    if (!join(path, s->updates, name) || access(path, F_OK))
+        return p;
+    kept = pack_read(path);
+    if (!kept) {
+        say("%s: %s holds in its place", path, s->pack);
+        return p;
+    }
+    pack_free(p);
+    return kept;
+}
+
+int store_keep(const struct settings *s, uint32_t configured, const struct pack *p) {
+    char name[PATH];
+
+    if (mkdir(s->updates, 0700) && errno != EEXIST)
+        return failed(s->updates);
+    kept_name(name, s, configured);
+    return write_file(s->updates, name, p->read, p->size);
+}
+
+void store_tidy(const struct settings *s, uint32_t configured) {
+    size_t before = strlen(s->interface);
+    DIR *open = opendir(s->updates);
+    char name[PATH], path[PATH];
+    struct dirent *entry;
+
+    if (!open)
+        return;
+    kept_name(name, s, configured);
+    while ((entry = readdir(open))) {
+        const char *found = entry->d_name;
+
+        if (strlen(found) == strlen(name) && !strncmp(found, name, before + 1) &&
+            !strcmp(found + before + 9, ".pack") && strcmp(found, name) &&
+            join(path, s->updates, found) && unlink(path))
+            failed(path);
+    }
+    closedir(open);
+}
+
+/* --- records --------------------------------------------------------------------------------- */
+
+static int folder_of(char out[PATH], const struct settings *s) {
+    struct stat namespace;
+    int made;
+
+    if (stat("/proc/self/ns/net", &namespace))
+        return failed("/proc/self/ns/net");
+    made =
+        snprintf(out, PATH, "%s/%s-%" PRIu64, s->records, s->interface, (uint64_t)namespace.st_ino);
+    return made >= 0 && made < PATH;
+}
+
+static int program_folder(char out[PATH], const char *folder, const struct kernel *k) {
+    struct bpf_prog_info info = {0};
+    uint32_t size = sizeof info;
+    char name[16];
+
+    if (bpf_obj_get_info_by_fd(k->program, &info, &size))
+        return failed("the program");
+    snprintf(name, sizeof name, "%" PRIu32, info.id);
+    return join(out, folder, name);
+}
+
+/* Removes a folder, with its folders so many deep, but for one that is to stay. */
+static void remove_tree(const char *folder, const char *stays, int deep) {
+    DIR *open = opendir(folder);
+    struct dirent *entry;
+    char path[PATH];
+
+    if (!open)
+        return;
+    while ((entry = readdir(open))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            !join(path, folder, entry->d_name) || (stays && !strcmp(path, stays)))
+            continue;
+        if (unlink(path) && errno == EISDIR && deep)
+            remove_tree(path, NULL, deep - 1);
+    }
+    closedir(open);
+    rmdir(folder);
+}
+
+/* The bytes of the object file, for a record that has none. */
+static int copy_object(const char *object, const char *folder) {
+    int fd = open(object, O_RDONLY | O_CLOEXEC | O_NONBLOCK), done = 0;
+    struct stat found;
+    char *bytes;
+
+    if (fd < 0 || fstat(fd, &found) || !S_ISREG(found.st_mode) || found.st_size > OBJECT_BYTES) {
+        failed(object);
+    } else if ((bytes = malloc((size_t)found.st_size + 1))) {
+        ssize_t got = read(fd, bytes, (size_t)found.st_size);
+
+        done = got == found.st_size && write_file(folder, "program.o", bytes, (size_t)got);
+        free(bytes);
+    }
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+/* Excludes `n3ic xdp` for a while; it goes on where somebody holds the lock for too long. */
+static int lock(const char *root) {
+    const struct timespec wait = {.tv_nsec = 100000000};
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    for (int i = 0; fd >= 0 && i < TRIES && flock(fd, LOCK_EX | LOCK_NB); i++)
+        nanosleep(&wait, NULL);
+    return fd;
+}
+
+int record_pack(const struct settings *s, const struct kernel *k, const struct pack *p) {
+    char folder[PATH], place[PATH];
+
+    return folder_of(folder, s) && program_folder(place, folder, k) &&
+           write_file(place, "n3icd.pack", p->read, p->size);
+}
+
+static int write_all(const struct settings *s, const struct kernel *k, const struct pack *p) {
+    const struct {
+        const char *name, *value;
+    } texts[] = {{"mode", k->state.generic ? "generic" : "native"},
+                 {"pack", s->pack},
+                 {"pins", k->pins},
+                 {"socket", s->socket},
+                 {"control", s->control}};
+    char bytes[8192], folder[PATH], place[PATH], path[PATH];
+    struct text t = {.bytes = bytes, .room = sizeof bytes};
+
+    if (!folder_of(folder, s) || !program_folder(place, folder, k))
+        return 0;
+    remove_tree(folder, place, 1);
+    if ((mkdir(folder, 0700) && errno != EEXIST) || (mkdir(place, 0700) && errno != EEXIST))
+        return failed(place);
+    text_format(&t, "{\"version\": %d", RECORD_VERSION);
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        text_format(&t, ", \"%s\": ", texts[i].name);
+        text_json(&t, texts[i].value);
+    }
+    text_format(&t, "}\n");
+    if (t.cut || !join(path, place, "program.o"))
+        return 0;
+    if ((!k->taken_over || access(path, F_OK)) && !copy_object(s->object, place))
+        return 0;
+    return record_pack(s, k, p) && write_file(place, "n3icd.json", bytes, t.used);
+}
+
+int record_write(const struct settings *s, const struct kernel *k, const struct pack *p) {
+    char parent[SETTING], *slash;
+    int held, done;
+
+    snprintf(parent, sizeof parent, "%s", s->records);
+    slash = strrchr(parent, '/');
+    if (slash && slash != parent) {
+        *slash = 0;
+        mkdir(parent, 0755);
+    }
+    if (mkdir(s->records, 0700) && errno != EEXIST)
+        return failed(s->records);
+    held = lock(s->records);
+    done = write_all(s, k, p);
+    if (held >= 0)
+        close(held);
+    return done;
+}
+
+void record_remove(const struct settings *s) {
+    char folder[PATH];
+
+    if (folder_of(folder, s))
+        remove_tree(folder, NULL, 1);
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verdict_maps.h"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define TYPED 160
+#define TRIES 8                                     /* at words that the program changes, too */
+#define MARGIN (60 * 1000000000ull / METER_TICK_NS) /* a minute */
+
+static const struct {
+    const char *name;
+    uint8_t number;
+} protocols[] = {{"icmp", 1}, {"tcp", 6}, {"udp", 17}, {"icmp6", 58}, {"sctp", 132}};
+#define PROTOCOLS (sizeof protocols / sizeof *protocols)
+
+/* --- as typed -------------------------------------------------------------------------------- */
+
+static int refuse(const char *typed, const char *why) {
+    say("%s: %s: expected an address (192.0.2.1), a prefix (192.0.2.0/24) or a flow "
+        "(192.0.2.1:1234-198.51.100.2:80/tcp, addresses of IPv6 in brackets)",
+        typed, why);
+    return 0;
+}
+
+/* A decimal number; -1 where it is none, or too large. */
+static long number(const char *word, unsigned most) {
+    size_t size = strspn(word, "0123456789");
+    long value = size && size < 7 && !word[size] ? strtol(word, NULL, 10) : -1;
+
+    return value > (long)most ? -1 : value;
+}
+
+/* The bytes of an address; how many, or 0 where it is none. */
+static uint32_t address_of(uint8_t out[16], const char *word) {
+    memset(out, 0, 16);
+    if (inet_pton(AF_INET, word, out) == 1)
+        return 4;
+    return inet_pton(AF_INET6, word, out) == 1 ? 16 : 0;
+}
+
+static int read_prefix(struct target *t, const char *typed, char *word) {
+    char *slash = strchr(word, '/');
+    struct prefix *x = &t->prefix;
+    uint32_t bytes, bits;
+
+    if (slash)
+        *slash++ = 0;
+    bytes = address_of(x->address, word);
+    if (!bytes)
+        return refuse(typed, "no address");
+    if (slash && number(slash, 8 * bytes) < 0)
+        return refuse(typed, "no length of a prefix");
+    bits = slash ? (uint32_t)number(slash, 8 * bytes) : 8 * bytes;
+    if (!bits) {
+        say("%s: that is every address; give a longer prefix", typed);
+        return 0;
+    }
+    for (uint32_t i = bits; i < 8 * bytes; i++)
+        if (x->address[i / 8] & 128 >> i % 8)
+            return refuse(typed, "bits behind the prefix are set");
+    x->bits = PREFIX_FAMILY + bits;
+    x->family = (uint8_t)bytes;
+    t->bits = bits;
+    return 1;
+}
+
+/* An end of a flow: an address, and a port behind its last colon. */
+static uint32_t read_end(uint8_t address[16], uint16_t *port, char *word) {
+    char *colon = strrchr(word, ':');
+    size_t size;
+    long value;
+
+    if (!colon)
+        return 0;
+    *colon = 0;
+    value = number(colon + 1, 65535);
+    size = strlen(word);
+    if (*word == '[' && size > 1 && word[size - 1] == ']') {
+        word[size - 1] = 0;
+        word++;
+    }
+    *port = (uint16_t)value;
+    return value < 0 ? 0 : address_of(address, word);
+}
+
+/* The order of canonical_key in meter.c: addresses as words, then ports. */
+static int is_turned(const struct key *k) {
+    uint64_t a[2], b[2];
+
+    memcpy(a, k->source, sizeof a);
+    memcpy(b, k->destination, sizeof b);
+    return a[0] != b[0]   ? a[0] > b[0]
+           : a[1] != b[1] ? a[1] > b[1]
+                          : k->source_port > k->destination_port;
+}
+
+static int read_flow(struct target *t, const char *typed, char *word) {
+    char *slash = strrchr(word, '/'), *dash = strchr(word, '-');
+    struct key k = {0};
+    uint32_t bytes;
+    long protocol = -1;
+
+    *slash++ = *dash++ = 0;
+    bytes = read_end(k.source, &k.source_port, word);
+    if (!bytes || bytes != read_end(k.destination, &k.destination_port, dash))
+        return refuse(typed, "no two ends of a flow");
+    for (unsigned i = 0; i < PROTOCOLS; i++)
+        if (!strcasecmp(slash, protocols[i].name))
+            protocol = protocols[i].number;
+    protocol = protocol < 0 ? number(slash, 255) : protocol;
+    if (protocol < 0)
+        return refuse(typed, "no protocol");
+    k.protocol = (uint8_t)protocol;
+    k.address_bytes = (uint8_t)bytes;
+#ifdef METER_KEY_SOURCE_HOST
+    say("%s: this meter's flows are sources; name the address alone", typed);
+    return 0;
+#endif
+#ifndef METER_KEY_FIVE_TUPLE
+    k.source_port = k.destination_port = k.protocol = 0;
+#endif
+    t->key = k;
+    if (is_turned(&k)) {
+        memcpy(t->key.source, k.destination, 16);
+        memcpy(t->key.destination, k.source, 16);
+        t->key.source_port = k.destination_port;
+        t->key.destination_port = k.source_port;
+    }
+    t->flow = 1;
+    return 1;
+}
+
+int target_read(struct target *out, const char *typed) {
+    char word[TYPED];
+    const char *dash = strchr(typed, '-');
+
+    memset(out, 0, sizeof *out);
+    if (strlen(typed) >= sizeof word)
+        return refuse(typed, "too long");
+    strcpy(word, typed);
+    return dash && strchr(dash, '/') ? read_flow(out, typed, word) : read_prefix(out, typed, word);
+}
+
+void target_write(struct text *out, const struct target *t) {
+    int four = t->flow ? t->key.address_bytes == 4 : t->prefix.family == 4;
+    char text[2][INET6_ADDRSTRLEN] = {"?", "?"};
+    int family = four ? AF_INET : AF_INET6;
+    uint32_t whole = four ? 32 : 128;
+
+    if (!t->flow) {
+        inet_ntop(family, t->prefix.address, text[0], sizeof text[0]);
+        text_format(out, "%s", text[0]);
+        if (t->bits < whole)
+            text_format(out, "/%u", t->bits);
+        return;
+    }
+    inet_ntop(family, t->key.source, text[0], sizeof text[0]);
+    inet_ntop(family, t->key.destination, text[1], sizeof text[1]);
+    text_format(out, four ? "%s:%u-%s:%u/" : "[%s]:%u-[%s]:%u/", text[0], t->key.source_port,
+                text[1], t->key.destination_port);
+    for (unsigned i = 0; i < PROTOCOLS; i++)
+        if (protocols[i].number == t->key.protocol) {
+            text_format(out, "%s", protocols[i].name);
+            return;
+        }
+    text_format(out, "%u", t->key.protocol);
+}
+
+/* --- maps ------------------------------------------------------------------------------------ */
+
+/* A key of any of the maps. */
+union any_key {
+    struct key flow;
+    struct prefix prefix;
+    struct subject subject;
+};
+
+static const enum map with_verdicts[] = {MAP_TUPLES, MAP_ALLOWED, MAP_LISTED, MAP_HOSTS};
+
+/* Calls a function with each entry of a map, with bounded work: the map may change meanwhile. */
+static void each(const struct kernel *k, enum map m, void *given,
+                 void (*seen)(void *, enum map, const union any_key *, const struct verdict *)) {
+    union any_key key, next;
+    struct bpf_map_info info = {0};
+    uint32_t size = sizeof info;
+    struct verdict v;
+
+    if (bpf_obj_get_info_by_fd(k->map[m], &info, &size))
+        return;
+    for (uint32_t i = 0; i < 2 * info.max_entries; i++) {
+        if (bpf_map_get_next_key(k->map[m], i ? &key : NULL, &next))
+            return;
+        key = next;
+        if (!bpf_map_lookup_elem(k->map[m], &key, &v))
+            seen(given, m, &key, &v);
+    }
+}
+
+static void raise(void *given, enum map m, const union any_key *key, const struct verdict *v) {
+    uint64_t *latest = given;
+    enum use which = m == MAP_TUPLES                                       ? USE_TUPLES
+                     : m == MAP_ALLOWED                                    ? USE_ALLOWED
+                     : m == MAP_LISTED                                     ? USE_LISTED
+                     : key->subject.bits == 8 * key->subject.address_bytes ? USE_HOSTS
+                                                                           : USE_PREFIXES;
+
+    if (v->until > latest[which])
+        latest[which] = v->until;
+    if (v->until > latest[USE_ANY])
+        latest[USE_ANY] = v->until;
+}
+
+static void latest_of(const struct kernel *k, uint64_t latest[USES]) {
+    memset(latest, 0, USES * sizeof *latest);
+    for (unsigned i = 0; i < sizeof with_verdicts / sizeof *with_verdicts; i++)
+        each(k, with_verdicts[i], latest, raise);
+}
+
+/*
+ * Sets until when each map may hold a verdict, from what is there. The program raises these after
+ * it has put a verdict there, so that what is written may be too early: the maps are read again
+ * until nothing in them holds for longer. Where decisions put verdicts all the time, the last try
+ * adds a margin.
+ */
+static int settle(const struct kernel *k) {
+    uint64_t latest[USES], again[USES];
+    int settled = 0;
+
+    latest_of(k, latest);
+    for (int try = 1; try <= TRIES && !settled; try++) {
+        /* USE_ANY comes last: the others count only where it does. */
+        for (uint32_t i = USES; i-- > 0;) {
+            if (try == TRIES && latest[i] && latest[i] < FOR_EVER - MARGIN)
+                latest[i] += MARGIN;
+            if (bpf_map_update_elem(k->map[MAP_USES], &i, &latest[i], BPF_ANY)) {
+                say("the map of uses: %s", strerror(errno));
+                return 0;
+            }
+        }
+        latest_of(k, again);
+        settled = 1;
+        for (int i = 0; i < USES; i++)
+            settled = settled && again[i] <= latest[i];
+        memcpy(latest, again, sizeof latest);
+    }
+    return 1;
+}
+
+struct forgetting {
+    const struct kernel *k;
+    uint64_t now;
+    union any_key *key;
+    uint32_t keys, room;
+};
+
+static void note_expired(void *given, enum map m, const union any_key *key,
+                         const struct verdict *v) {
+    struct forgetting *f = given;
+
+    (void)m;
+    if (v->until <= f->now && f->keys < f->room)
+        f->key[f->keys++] = *key;
+}
+
+/* Deletes what holds no more; a map that is walked is not changed on the way. */
+static void forget_expired(const struct kernel *k, enum map m) {
+    struct forgetting f = {.k = k, .now = kernel_now(k), .room = 4096};
+
+    f.key = calloc(f.room, sizeof *f.key);
+    if (!f.key)
+        return;
+    each(k, m, &f, note_expired);
+    for (uint32_t i = 0; i < f.keys; i++)
+        bpf_map_delete_elem(k->map[m], &f.key[i]);
+    free(f.key);
+}
+
+int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
+                uint64_t until) {
+    enum map m = t->flow ? MAP_TUPLES : action == ACT_ALLOW ? MAP_ALLOWED : MAP_LISTED;
+    const void *key = t->flow ? (const void *)&t->key : (const void *)&t->prefix;
+    struct verdict v = {.until = until,
+                        .since = kernel_now(k),
+                        .action = action,
+                        .argument = argument,
+                        .by = BY_OPERATOR,
+                        .bits = t->bits};
+
+    if (bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
+        if (errno == ENOSPC)
+            forget_expired(k, m);
+        if (errno != ENOSPC || bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
+            say("the list of verdicts: %s: is it full? Unblock some", strerror(errno));
+            return 0;
+        }
+    }
+    return settle(k);
+}
+
+static int take_off(const struct kernel *k, enum map m, const void *key) {
+    if (!bpf_map_delete_elem(k->map[m], key))
+        return 1;
+    return errno == ENOENT ? 0 : -1;
+}
+
+int verdict_remove(const struct kernel *k, const struct target *t, int allowed) {
+    struct verdict v;
+    int gone = 0;
+
+    if (t->flow) {
+        if (!bpf_map_lookup_elem(k->map[MAP_TUPLES], &t->key, &v) &&
+            (v.action == ACT_ALLOW) == allowed)
+            gone = take_off(k, MAP_TUPLES, &t->key);
+    } else {
+        struct subject x = {.bits = t->bits, .address_bytes = t->prefix.family};
+
+        memcpy(x.address, t->prefix.address, sizeof x.address);
+        gone = take_off(k, allowed ? MAP_ALLOWED : MAP_LISTED, &t->prefix);
+        if (gone >= 0 && !allowed) { /* decisions may have blocked it, too */
+            int more = take_off(k, MAP_HOSTS, &x);
+
+            gone = more < 0 ? more : gone + more;
+        }
+    }
+    if (gone < 0)
+        say("the list of verdicts: %s", strerror(errno));
+    return gone < 0 || !settle(k) ? -1 : gone;
+}
+
+struct showing {
+    verdict_seen *seen;
+    void *given;
+    uint64_t now;
+};
+
+static void show(void *given, enum map m, const union any_key *key, const struct verdict *v) {
+    struct showing *s = given;
+    struct target t = {.flow = m == MAP_TUPLES, .bits = v->bits};
+
+    if (v->until <= s->now)
+        return;
+    if (m == MAP_TUPLES) {
+        t.key = key->flow;
+    } else if (m == MAP_HOSTS) {
+        t.prefix.family = (uint8_t)key->subject.address_bytes;
+        memcpy(t.prefix.address, key->subject.address, 16);
+    } else {
+        t.prefix = key->prefix;
+    }
+    s->seen(s->given, &t, v);
+}
+
+void verdict_each(const struct kernel *k, verdict_seen *seen, void *given) {
+    struct showing s = {seen, given, kernel_now(k)};
+    static const enum map order[] = {MAP_ALLOWED, MAP_LISTED, MAP_TUPLES, MAP_HOSTS};
+
+    for (unsigned i = 0; i < sizeof order / sizeof *order; i++)
+        each(k, order[i], &s, show);
+}

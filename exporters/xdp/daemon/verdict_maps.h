@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Verdicts of the operator: into the maps, out of them, and what they hold. See c/state.h. */
+#ifndef N3ICD_VERDICT_MAPS_H
+#define N3ICD_VERDICT_MAPS_H
+
+#include "kernel.h"
+#include "text.h"
+
+/* What a verdict is on: a flow, or the sources of a prefix. */
+struct target {
+    int flow;
+    struct key key;       /* of a flow, canonical */
+    struct prefix prefix; /* of sources */
+    uint32_t bits;        /* of the prefix's address; 0 for a flow */
+};
+
+/* Reads an address, a prefix or a flow as typed; 0 where it is none, which it says. */
+int target_read(struct target *out, const char *typed);
+
+/* Writes a target as it is read. */
+void target_write(struct text *out, const struct target *t);
+
+/* Puts a verdict into its map; 0 where the kernel refuses, which it says. */
+int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
+                uint64_t until);
+
+/* Takes verdicts off, those that allow or all others; how many, or -1 where the kernel refuses. */
+int verdict_remove(const struct kernel *k, const struct target *t, int allowed);
+
+/* Calls a function with each verdict that holds. */
+typedef void verdict_seen(void *given, const struct target *t, const struct verdict *v);
+void verdict_each(const struct kernel *k, verdict_seen *seen, void *given);
+
+#endif

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``n3ic xdp`` asks a running ``n3icd``: ``exporters/xdp/daemon/control.h`` has the form."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from n3ic.errors import ExportError, UsageError
+from n3ic.exporters.xdp.packing import repack
+from n3ic.model.network import BinaryModel
+from n3ic.systems.xdp.program_record import DaemonRecord, Interface
+
+_PATIENCE_S = 30.0
+_SUM = 9  # bytes of the checksum and the line end at the end of a pack
+
+
+def update(interface: Interface, record: DaemonRecord, slot: int, model: BinaryModel) -> None:
+    """Have n3icd swap a model; its pack with that model holds over restarts.
+
+    Raises:
+        ExportError: the network does not fit n3icd's program.
+        UsageError: n3icd does not run, or refuses.
+    """
+    try:
+        pack = repack(record.pack, slot, model)
+    except ExportError as error:
+        raise ExportError(
+            f"{error}; n3icd takes networks of its program's structure (n3ic train --input-of the "
+            "present one): for others, build an export's n3icd (make dist), unload and start that"
+        ) from error
+    made_of = record.pack[-_SUM:-1].decode()
+    answer = _ask(record, f"update {made_of} {len(pack)}\n".encode() + pack)
+    if answer is None:
+        raise UsageError(
+            f"{interface.name}: its n3icd does not run: systemctl start n3icd@{interface.name}"
+        )
+
+
+def unload(record: DaemonRecord) -> None:
+    """Detach n3icd's program and remove its pins; n3icd ends.
+
+    Raises:
+        UsageError: n3icd refuses.
+    """
+    if _ask(record, b"unload\n") is None:
+        pins = Path(record.pins)
+        for pin in pins.iterdir():
+            pin.unlink()
+        pins.rmdir()
+
+
+def runs(record: DaemonRecord) -> bool:
+    """Whether the daemon of a program runs."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(_PATIENCE_S)
+        return asked.connect_ex(record.control) == 0
+
+
+def _ask(record: DaemonRecord, request: bytes) -> str | None:
+    """Send a request, and wait for its answer; None where no n3icd runs.
+
+    Raises:
+        UsageError: n3icd refuses it, does not answer, or the socket may not be used.
+    """
+    path = record.control
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(_PATIENCE_S)
+        try:
+            asked.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}: run as root") from error
+        answer = b""
+        with suppress(OSError):  # it may answer before it has all
+            asked.sendall(request)
+        with suppress(OSError):
+            while part := asked.recv(4096):
+                answer += part
+    said = answer.decode(errors="replace").strip()
+    if said == "ok":
+        return said
+    raise UsageError(f"n3icd: {said.removeprefix('error ') or 'ended before it answered'}")
