@@ -230,7 +230,7 @@ def _table(
         where = f"{path}, line {reader.line_num + start - 1}"
         values = [(row.get(name) or "").strip() for name in _COLUMNS[form]]
         try:
-            key = ip_network(*values) if form == "hosts" else flow_key(*values)
+            key = ip_network(values[0]) if form == "hosts" else flow_key(*values)
             begins, ends = _times(row, form)
         except ValueError as error:
             yield f"{where}: {error}"
