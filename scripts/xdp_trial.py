@@ -634,11 +634,16 @@ def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any
         going.append(hping(net, "10.77.3.14", syn))
         wait(going, 14)
     told = measured(site, paths)
-    found = figures(site)
-    decided = sum(count for name, count in found.items() if name.startswith("decisions_total"))
-    time.sleep(1.5)
+    before = decisions(site)
+    time.sleep(1.5)  # n3icd writes at once, but flows go on ending
     lines = site.run("cat", "/var/log/n3icd/eth0.json").splitlines()
-    return told | {"decisions": decided, "events in the file": len(lines)}
+    return told | {"decisions": [before, decisions(site)], "events in the file": len(lines)}
+
+
+def decisions(site: Side) -> int:
+    """Decisions that the program counted."""
+    found = figures(site)
+    return int(sum(found[name] for name in found if name.startswith("decisions_total")))
 
 
 def forged(site: Side, net: Side) -> dict[str, Any]:
