@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from n3ic.model.metering import Tunnel
 
 LabelsFormat = Annotated[
-    Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
+    Literal["table", "ndpi", "zeek", "upc-aau", "hosts"], typer.Option(help="Format of the labels.")
 ]
 LabelColumn = Annotated[str, typer.Option(help="Column of the label; default: the format's own.")]
 IdleTimeout = Annotated[

@@ -8,6 +8,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Literal
@@ -17,17 +18,21 @@ from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.flow_keys import Key, ends_of, flow_key
 from n3ic.meter.info import PROCESS_FIELD, SYNTHETIC_MARK, info_lines, parse_info
 
-Format = Literal["table", "ndpi", "zeek", "upc-aau"]
-FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau")
+Format = Literal["table", "ndpi", "zeek", "upc-aau", "hosts"]
+FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau", "hosts")
+Network = IPv4Network | IPv6Network
 MAX_LINE = 1 << 16
 SLACK_US = 1_000_000  # tolerates different clocks, and rounding to whole seconds
 _FOREVER = 1 << 62
 _COLUMNS: Mapping[Format, tuple[str, ...]] = {
     "table": ("source", "source_port", "destination", "destination_port", "protocol"),
+    "hosts": ("network",),
     "ndpi": ("src", "sport", "dst", "dport", "l4"),
     "zeek": ("id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p", "proto"),
 }
-_LABEL: Mapping[Format, str] = {"table": "label", "ndpi": "ndpi_proto", "zeek": "service"}
+_LABEL: Mapping[Format, str] = {
+    "table": "label", "hosts": "label", "ndpi": "ndpi_proto", "zeek": "service",
+}  # fmt: skip
 
 Outcome = Literal["matched", "unmatched", "ambiguous"]
 
@@ -84,21 +89,30 @@ class Labels:
     """Labels by key; a key is the same for both directions of a flow.
 
     Attributes:
-        by_key: labels of each pair of ends and protocol (0 if the table has none).
+        by_key: labels of each pair of ends and protocol (0 if the table has none), and of each
+            network that flows come from.
         synthetic: whether any label says that a generator made its flow.
+        networks: the networks, longest prefixes first; of those that hold a flow's source, the
+            first one counts.
     """
 
-    by_key: Mapping[Key, Timeline]
+    by_key: Mapping[Key | Network, Timeline]
     synthetic: bool = False
+    networks: tuple[Network, ...] = ()
 
     @classmethod
-    def of_entries(cls, entries: Iterable[tuple[Key, Labelled]]) -> Labels:
+    def of_entries(cls, entries: Iterable[tuple[Key | Network, Labelled]]) -> Labels:
         """Labels from pairs of a key and a label."""
-        found: dict[Key, list[Labelled]] = {}
+        found: dict[Key | Network, list[Labelled]] = {}
         for key, entry in entries:
             found.setdefault(key, []).append(entry)
         synthetic = any(entry.synthetic for said in found.values() for entry in said)
-        return cls({key: Timeline.of(said) for key, said in found.items()}, synthetic)
+        networks = [key for key in found if isinstance(key, Network)]
+        return cls(
+            {key: Timeline.of(said) for key, said in found.items()},
+            synthetic,
+            tuple(sorted(networks, key=lambda network: -network.prefixlen)),
+        )
 
     def of(
         self,
@@ -112,7 +126,7 @@ class Labels:
         """The label of a flow, empty unless exactly one matches; and the outcome of the join.
 
         Args:
-            source: address and port of one endpoint.
+            source: address and port of the endpoint that began the flow.
             destination: address and port of the other endpoint.
             protocol: IP protocol number.
             first: time of the first packet, microseconds since 1970.
@@ -120,10 +134,14 @@ class Labels:
             capture: name of the capture.
         """
         ends = ends_of(source, destination)
+        keys: list[Key | Network] = [(ends, protocol), (ends, 0)]
+        if self.networks and source[0]:
+            address = ip_address(source[0])
+            keys += [network for network in self.networks if address in network][:1]
         # Different labels are ambiguous; the same label from several lines is one.
         said = {
             entry.label
-            for key in ((ends, protocol), (ends, 0))
+            for key in keys
             if key in self.by_key
             for entry in self.by_key[key].during(first - SLACK_US, last + SLACK_US)
             if not entry.capture or not capture or entry.capture == capture
@@ -140,6 +158,8 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
         path: the file, plain or packed.
         form: ``table``: CSV with source, source_port, destination, destination_port, protocol
             (a number or a name), label, and optionally start and end (seconds since 1970);
+            ``hosts``: CSV with network (an address or a prefix, which the flow comes from), label,
+            and optionally start and end;
             ``ndpi``: nDPI's CSV of flows; ``zeek``: a ``conn.log``; ``upc-aau``: the ``.info`` of
             the UPC-AAU captures.
         column: the column of the label; the format's own if empty.
@@ -153,10 +173,11 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
     """
     if form not in FORMATS:
         raise UsageError(f"labels are read from {', '.join(FORMATS)}, got {form!r}")
-    entries: list[tuple[Key, Labelled]] = []
+    entries: list[tuple[Key | Network, Labelled]] = []
     unread: list[str] = []
     try:
         with Path(path).open("rb") as stream:
+            rows: Iterator[tuple[Key | Network, Labelled] | str]
             if form == "upc-aau":
                 rows = _info(path, info_lines(path), column)
             else:
@@ -193,7 +214,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 
 def _table(
     path: str | Path, text: Iterator[str], form: Format, column: str
-) -> Iterator[tuple[Key, Labelled] | str]:
+) -> Iterator[tuple[Key | Network, Labelled] | str]:
     lines, start = _zeek_lines(text) if form == "zeek" else (text, 1)
     reader = csv.DictReader(lines, delimiter="\t" if form == "zeek" else ",")
     names = [name.strip() for name in reader.fieldnames or ()]
@@ -209,7 +230,7 @@ def _table(
         where = f"{path}, line {reader.line_num + start - 1}"
         values = [(row.get(name) or "").strip() for name in _COLUMNS[form]]
         try:
-            key = flow_key(*values)
+            key = ip_network(values[0]) if form == "hosts" else flow_key(*values)
             begins, ends = _times(row, form)
         except ValueError as error:
             yield f"{where}: {error}"
@@ -247,7 +268,7 @@ def _microseconds(text: str | None) -> int:
 
 def _info(
     path: str | Path, text: Iterator[str], column: str
-) -> Iterator[tuple[Key, Labelled] | str]:
+) -> Iterator[tuple[Key | Network, Labelled] | str]:
     index = int(column) if column.isascii() and column.isdecimal() else PROCESS_FIELD
     for number, line in enumerate(text, 1):
         if not line.strip():

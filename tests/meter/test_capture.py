@@ -240,6 +240,12 @@ TABLE = f"""source,source_port,destination,destination_port,protocol,start,end,l
 10.0.0.3,2000,10.0.0.2,53,17,,,one
 10.0.0.3,2000,10.0.0.2,53,17,,,other
 """
+HOSTS = f"""network,label,start,end
+10.0.0.0/24,site,,
+10.0.0.3,late,{START + 100},{START + 200}
+10.0.0.1,first,,
+2001:db8::/32,six,,
+"""
 ZEEK = f"""#separator \\x09
 #fields\tts\tuid\tid.orig_h\tid.orig_p\tid.resp_h\tid.resp_p\tproto\tservice\tduration
 #types\ttime
@@ -261,6 +267,8 @@ UPC = (
     ("form", "text", "labels", "counts"),
     [
         ("table", TABLE, ["first", "", "second"], {"matched": 2, "ambiguous": 1}),
+        ("hosts", HOSTS, ["first", "", "first"], {"matched": 2, "unmatched": 1}),
+        ("hosts", f"{HOSTS}10.0.0.1,other,,\n", ["", "", ""], {"ambiguous": 2, "unmatched": 1}),
         ("zeek", ZEEK, ["dns", "", ""], {"matched": 1, "unmatched": 2}),
         ("ndpi", NDPI, ["DNS", "", "DNS"], {"matched": 2, "unmatched": 1}),
         ("upc-aau", UPC, ["dig", "ntpd", ""], {"matched": 2, "unmatched": 1}),
@@ -291,6 +299,8 @@ def test_flows_that_a_generator_labelled_stay_marked(tmp_path, name, system, syn
     [
         ("table", "source,label\na,b\n", "column 'source_port' is missing"),
         ("table", "", "column 'source' is missing"),
+        ("hosts", "source,label\n10.0.0.1,a\n", "column 'network' is missing"),
+        ("hosts", "network,label\n10.0.0.1/8,a\n", "line 2: 10.0.0.1/8 has host bits set"),
         ("table", TABLE.splitlines()[0] + "\n", "no labelled flow"),
         ("table", TABLE.splitlines()[0] + "\nx,1,y,2,6,,,z\n", "line 2: 'x' does not appear"),
         ("table", TABLE.splitlines()[0] + "\n1.1.1.1,99999,1.1.1.2,2,6,,,z\n", "0..65535"),

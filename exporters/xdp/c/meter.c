@@ -214,9 +214,11 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
     struct counters *c = bpf_map_lookup_elem(&counted, &user);
     struct event *e;
+    int fresh; /* whether packets came since the last decision */
 
     if (!f || !k || !s || !c || (f->decided && !METER_DECIDE_AGAIN))
         return 0;
+    fresh = !f->decided || f->packets != f->decided_packets;
     c->flows_decided += !f->decided;
     f->decided = 1;
     f->decided_packets = f->packets;
@@ -244,7 +246,8 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     if (why < ENDS)
         c->decided[why]++;
     c->no_model += e->verdict == NO_MODEL;
-    enact(k, policy_of(f), user);
+    if (fresh) /* what was dropped is not metered: an end would prolong the verdict by itself */
+        enact(k, policy_of(f), user);
     if (options.events && bpf_ringbuf_output(&events, e, sizeof *e, 0))
         c->events_lost++;
     return 0;

@@ -317,6 +317,28 @@ def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
         assert results([41, 59, 60, 79, 80]) == [PASS, PASS, DROP, DROP, PASS]
 
 
+def test_a_flow_s_end_without_packets_since_its_decision_blocks_nobody_anew():
+    """Dropped packets are not metered, so such an end would only say again what was said."""
+    spec = standard_spec(schedule=(1, 8))
+    idle, frame = spec.idle_timeout, udp("10.0.0.1")
+
+    def result(time):
+        return programs.program.test_run(programs.replayed(frame, len(frame), time)).result
+
+    with load(network(spec), table="buckets") as programs:
+        for verdict in range(3):
+            programs.set_policy(verdict, "drop", 0, scope="host", ttl=idle)
+        assert [result(5), result(6), result(4 + idle)] == [DROP] * 3
+        programs.end_idle(6 + idle)
+        assert [str(event["why"]) for event in programs.events()] == ["0", "4"]  # packets, idle
+        counters = programs.counters()
+        assert (counters["verdicts"], counters["blocked"]) == (1, 2)
+        # The flow that follows is judged by its own packets.
+        assert result(7 + idle) == DROP
+        assert programs.counters()["verdicts"] == 2
+        assert programs.counters()["dropped"] == 2
+
+
 def test_verdicts_settle_while_decisions_bring_more(monkeypatch):
     """Each look finds a verdict that holds for longer, as in a flood of blocked sources."""
     looks = []
