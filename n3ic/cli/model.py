@@ -181,6 +181,7 @@ def predict(
     A capture (pcap, pcapng) is metered as the model specifies, and each flow is a row.
     """
     from n3ic.data.streaming import predict_stream
+    from n3ic.evaluation.further import evaluations
     from n3ic.meter.capture import is_capture
     from n3ic.meter.records import left_out
     from n3ic.meter.verdicts import predict_capture
@@ -193,7 +194,14 @@ def predict(
     sink = None if json and out == "-" else out
     found: StreamedClasses
     beside: list[str] = []
-    with counting_bar("classifying", "rows") as progress:
+    watches = {n: w for n, one in evaluations().items() if (w := one.watch(network))}
+    with counting_bar("classifying", "rows") as bar:
+
+        def progress(rows: int, columns: Columns) -> None:
+            bar(rows)
+            for watch in watches.values():
+                watch.add(columns)
+
         if is_capture(source):
             if dataset or units:
                 raise UsageError(f"{source} is a capture: leave out --dataset and --units")
@@ -204,10 +212,11 @@ def predict(
             found = predict_stream(
                 network, source, sink, dataset=dataset, units=units, progress=progress
             )
-    for line in beside:
+    for line in (*beside, *(line for watch in watches.values() for line in watch.lines())):
         print_note(line)
     if json:
-        print_json({"rows": found.rows, "classes": dict(found.classes)})
+        said = {name: watch.to_dict() for name, watch in watches.items()}
+        print_json({"rows": found.rows, "classes": dict(found.classes), **said})
     if out != "-":
         print_note(f"wrote {found.rows:,} rows to {out}")
 
