@@ -86,8 +86,10 @@ class Field:
             raise ModelError(f"{where}: {len(self.rates)} rates for {self.width} bits")
         if any(not 0 <= r <= RATE_UNIT for rates in (self.rates, *self.class_rates) for r in rates):
             raise ModelError(f"{where}: rates are in 0..{RATE_UNIT}")
-        if len(self.span) not in (0, 2) or any(len(r) != self.width for r in self.class_rates):
-            raise ModelError(f"{where}: expected two ends of a span, and a rate a bit and class")
+        if len(self.span) not in (0, 2) or not all(0 <= end <= UINT32_MAX for end in self.span):
+            raise ModelError(f"{where}: expected two ends of a span in 0..2^32-1")
+        if any(len(r) != self.width for r in self.class_rates):
+            raise ModelError(f"{where}: expected {self.width} rates a class")
         if self.kind == "binary":
             if not 1 <= self.width <= 32:
                 raise ModelError(f"{where}: a binary field has 1 to 32 bits, got {self.width}")

@@ -24,18 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.data.flows import Columns
 from n3ic.evaluation.further import FurtherEvaluation, Watch
-from n3ic.exporters.host.domain import Axis, axes, spans
+from n3ic.exporters.host.domain import OUTSIDE, Axis, alarm_of, axes, spans
 from n3ic.model.classifier import Classifier
-from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, InputSpec
+from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.systems.xdp.drift import LARGE, Drift, drift
 
-FALSE_ALARMS = 0.01
-"""Share of samples like the training rows that may be called another traffic."""
 MANY_OUTSIDE = 0.05
 """Share of flows outside of the range from which on it is large."""
-OUTSIDE = 4 * SPAN_LEFT
-"""At most this share of flows like the training rows is outside of one feature's span: twice the
-share of the training rows, which are a sample."""
 FEWEST = 200
 """Flows below which the rates of bits say nothing."""
 STEPS = 200
@@ -120,8 +115,7 @@ def domain(
     if not known:
         return None
     ranges = sum(span is not None for span in spans(spec))
-    features = len({a.feature for a in known})
-    alarm = FALSE_ALARMS / (features + 1)  # either of the features, or the range
+    alarm = alarm_of(known)
     bound = max(MANY_OUTSIDE, share_bound(ranges * OUTSIDE, rows, alarm))
     live = np.asarray(counts, dtype=np.float64) / max(rows, 1)
     weights = mixture(known, live)
@@ -169,7 +163,7 @@ def _mixed(spec: InputSpec, weights: Sequence[float]) -> InputSpec:
     """The spec with the rates of a mixture of its classes."""
     fields = []
     for field in spec.fields:
-        if field.class_rates:
+        if len(field.class_rates) == len(weights):
             rates = np.rint(np.array(weights) @ np.array(field.class_rates)).astype(int)
             field = replace(field, rates=tuple(rates.tolist()))
         fields.append(field)
