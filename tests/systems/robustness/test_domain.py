@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The domain warning: quiet on the training's traffic at any share of attacks, loud on another."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,16 +11,17 @@ from command_line import n3ic as run
 from scipy.stats import binom
 from small import flows
 
+from n3ic.exporters.host.domain import FALSE_ALARMS
 from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, Field, InputSpec
 from n3ic.model.passes import simplify
 from n3ic.systems.robustness.domain import (
     EVALUATION,
-    FALSE_ALARMS,
     FEWEST,
     domain,
     outside_of,
     share_bound,
 )
+from n3ic.systems.xdp import status, terminal
 
 
 def look(model, table):
@@ -118,3 +121,24 @@ def test_predict_tells_it_beside_the_verdicts(model, tmp_path, slower):
     assert said["rows"] == said["domain"]["rows"] == 1000
     assert said["domain"]["traffic"] == ("same" if slower == 1 else "another")
     assert ("not the traffic of the training" in done.stderr) == (slower != 1)
+
+
+@pytest.mark.parametrize("slower", [1.0, 10.0])
+def test_the_status_of_a_program_tells_it(model, monkeypatch, slower):
+    """By the rates of bits alone: the program counts no ranges."""
+    table = flows(3000, seed=12, share=0.01, slower=slower)
+    bits = model.input.encode(table.features)
+    said = model.infer(model.encode(table.features)).classes
+    monkeypatch.setattr(status, "bit_counts", lambda structure, model, row: row)
+    tally = {
+        "class": np.bincount(said, minlength=2), "shunted": np.int64(0),
+        "row": bits.sum(axis=0), "margin": np.zeros(3, int),
+    }  # fmt: skip
+    programs = SimpleNamespace(tally=lambda slot: tally, structure=None)
+    slot = status._slot(programs, 0, model)
+    assert slot.domain.outside is None and slot.domain.rows == 3000
+    assert slot.domain.traffic == ("same" if slower == 1 else "another")
+    fields = {f.name: 0 for f in dataclasses.fields(status.ProgramStatus)}
+    counts = {name: {} for name in ("ends", "aside", "alarms")}
+    shown = terminal.lines(status.ProgramStatus(**{**fields, **counts, "slots": {0: slot}}))
+    assert any("not the traffic of the training" in line for line in shown) == (slower != 1)
