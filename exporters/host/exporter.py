@@ -51,7 +51,8 @@ class HostExporter(Exporter):
     # All that the Makefile builds: a user may build in the directory without damaging the export.
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
-        *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
+        *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "domain")),
+        *("capture.o", "live.o", "meter.o"),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),

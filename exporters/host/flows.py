@@ -21,8 +21,9 @@ from n3ic.util.process import run_tool
 
 NETWORK = ("bnn.c", "bnn.h")
 _FLOW = (
-    *("flow_exec.c", "capture.c", "live.c", "meter.c"),
-    *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "key.h", "packet.h"),
+    *("flow_exec.c", "domain.c", "capture.c", "live.c", "meter.c"),
+    *("domain.h", "domain_rows.h", "flow_names.h", "capture.h", "live.h"),
+    *("meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
 _CLASS = 10  # index of the column with the class

@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from n3ic.exporters.host.domain import domain_values
 from n3ic.kernel import build
 from n3ic.meter.source import meter_source
 from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import InputSpec
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
@@ -46,21 +48,27 @@ def copy_sources(model: Classifier, out: Path) -> None:
     makefile = render(TEMPLATES, "Makefile.j2", {"metered": model.meter is not None})
     (out / "Makefile").write_text(makefile, "utf-8")
     if model.meter is not None:
-        for name, text in flow_sources(model.meter).items():
+        for name, text in flow_sources(model.meter, model.input).items():
             (out / name).write_text(text, "utf-8")
 
 
-def flow_sources(spec: MeterSpec) -> dict[str, str]:
-    """Render the sources of ``flow-exec`` by file name: the meter and the packet readers."""
+def flow_sources(spec: MeterSpec, own: InputSpec) -> dict[str, str]:
+    """Render the sources of ``flow-exec`` by file name: the meter and the packet readers.
+
+    Args:
+        spec: the meter.
+        own: the network's input, which knows its training rows.
+    """
     names = {
         "registers": [c_string(register.name) for register in spec.registers],
         "features": [c_string(name) for name in spec.feature_names],
     }
-    same = ("flow_exec.c", "capture.c", "capture.h", "live.c", "live.h")
+    same = ("flow_exec.c", "domain.c", "domain.h", "capture.c", "capture.h", "live.c", "live.h")
     return {
         **meter_source(spec),
         **{name: (TEMPLATES / "flow" / name).read_text("utf-8") for name in same},
         "flow_names.h": render(TEMPLATES / "flow", "flow_names.h.j2", names),
+        "domain_rows.h": render(TEMPLATES / "flow", "domain_rows.h.j2", domain_values(own)),
     }
 
 

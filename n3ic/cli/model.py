@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from n3ic.cli.console import counting_bar, print_json, print_note, print_result, spinner, table
+from n3ic.cli.plugin_options import Owned, with_options
 from n3ic.errors import N3icError, UsageError
+from n3ic.options import OptionValue
 from n3ic.util.files import free_path
 from n3ic.util.markdown import percent
 
@@ -39,7 +41,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     app.command("inspect")(inspect)
     app.command("features")(features)
     app.command("predict")(predict)
-    app.command("evaluate")(evaluate)
+    app.command("evaluate")(with_options(evaluate, _further() if "evaluate" in words[:1] else []))
     app.command("replay")(replay)
     app.command("import")(import_model)
 
@@ -179,6 +181,7 @@ def predict(
     A capture (pcap, pcapng) is metered as the model specifies, and each flow is a row.
     """
     from n3ic.data.streaming import predict_stream
+    from n3ic.evaluation.further import evaluations
     from n3ic.meter.capture import is_capture
     from n3ic.meter.records import left_out
     from n3ic.meter.verdicts import predict_capture
@@ -191,7 +194,14 @@ def predict(
     sink = None if json and out == "-" else out
     found: StreamedClasses
     beside: list[str] = []
-    with counting_bar("classifying", "rows") as progress:
+    watches = {n: w for n, one in evaluations().items() if (w := one.watch(network))}
+    with counting_bar("classifying", "rows") as bar:
+
+        def progress(rows: int, columns: Columns) -> None:
+            bar(rows)
+            for watch in watches.values():
+                watch.add(columns)
+
         if is_capture(source):
             if dataset or units:
                 raise UsageError(f"{source} is a capture: leave out --dataset and --units")
@@ -202,10 +212,11 @@ def predict(
             found = predict_stream(
                 network, source, sink, dataset=dataset, units=units, progress=progress
             )
-    for line in beside:
+    for line in (*beside, *(line for watch in watches.values() for line in watch.lines())):
         print_note(line)
     if json:
-        print_json({"rows": found.rows, "classes": dict(found.classes)})
+        said = {name: watch.to_dict() for name, watch in watches.items()}
+        print_json({"rows": found.rows, "classes": dict(found.classes), **said})
     if out != "-":
         print_note(f"wrote {found.rows:,} rows to {out}")
 
@@ -223,6 +234,12 @@ def _tell_of_another_meter(network: Classifier, source: str) -> None:
         )
 
 
+def _further() -> list[Owned]:
+    from n3ic.evaluation.further import evaluations
+
+    return [(name, one.options) for name, one in evaluations().items()]
+
+
 def evaluate(
     source: Annotated[
         Path | None,
@@ -235,18 +252,21 @@ def evaluate(
         str | None, typer.Option(help="Data set that reads the flows; default: the network's.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    given: Mapping[str, OptionValue] | None = None,
 ) -> None:
     """Evaluate a network on labelled flows: accuracy, recall, precision, ROC and PR AUC."""
     from n3ic.cli.train import show_classes
+    from n3ic.evaluation.further import tables_of
     from n3ic.model.families import load_model
     from n3ic.runs.folder import models_of, newest_run
-    from n3ic.usecases.evaluation import evaluate_beside_majority
+    from n3ic.usecases.evaluation import evaluate_beside_majority, further_figures
 
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
     with spinner("evaluating"):
         beside = evaluate_beside_majority(model, source, dataset=dataset)
+        asked = further_figures(model, source, given, dataset) if given else {}
     found = {task: network for task, (network, _) in beside.items()}
     networks = {task: load_model(path) for task, path in models_of(model).items()}
     if any(network.shunt for network in networks.values()):
@@ -257,7 +277,8 @@ def evaluate(
         print_json(
             {
                 "networks": {
-                    task: e.to_dict() | {"classes": e.of_classes(networks[task].classes)}
+                    task: e.to_dict()
+                    | {"classes": e.of_classes(networks[task].classes), **asked.get(task, {})}
                     for task, e in found.items()
                 },
                 "majority": {task: most.to_dict() for task, (_, most) in beside.items()},
@@ -275,6 +296,8 @@ def evaluate(
     where = str(source or "embedded sample")
     head = ["", "rows", "accuracy", "macro F1", "FPR", "ROC AUC", "PR AUC"]
     table(f"{model} on {where}", head, rows)
+    for shown in (t for figures in asked.values() for t in tables_of(figures)):
+        table(shown.title, shown.head, shown.rows, left=shown.left)
     if len(found) == 1:
         (figures_of,) = found.values()
         (classes,) = (network.classes for network in networks.values())

@@ -56,6 +56,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print every figure as JSON.")] = False,
 ) -> None:
     """Print a row per target: fit, memory, latency, throughput, resources, what is verified."""
+    from n3ic.evaluation.further import tables_of
     from n3ic.runs.folder import open_models
     from n3ic.targets.batch import failure, report_all
     from n3ic.targets.overview import overview
@@ -88,6 +89,8 @@ def report(
         print_result(f"{source}: {', '.join(shapes)}")
         for line in rows_text(rows):
             print_result(line)
+        for of_run in tables_of(metrics or {}):
+            show_table(of_run)
         if every:
             _say_figures(found)
     failed = failure(found)

@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 import numpy as np
 
 from n3ic.data.delimited import Units
-from n3ic.data.flows import STANDARD_INPUT, STANDARD_OUTPUT, stream_features
+from n3ic.data.flows import STANDARD_INPUT, STANDARD_OUTPUT, Columns, stream_features
 from n3ic.kernel.prediction import csv_lines
 from n3ic.model.classifier import Classifier
 from n3ic.util.files import new_file
@@ -45,7 +45,7 @@ def predict_stream(
     *,
     dataset: str | None = None,
     units: Units | None = None,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int, Columns], object] | None = None,
 ) -> StreamedClasses:
     """Write class (or ``shunt``), margin and scores of each row of a table.
 
@@ -56,7 +56,7 @@ def predict_stream(
             counts the classes.
         dataset: name of the data set whose layout the table has.
         units: units of the table's numbers.
-        progress: called with the number of rows so far.
+        progress: called with the number of rows so far, and the latest of them.
 
     Raises:
         DataError: the table is malformed; the error names file, line and column.
@@ -78,7 +78,7 @@ def predict_stream(
             counts += found
             rows = int(counts.sum())
             if progress is not None:
-                progress(rows)
+                progress(rows, chunk)
         out.flush()
     return StreamedClasses(rows, dict(zip(model.verdict_names, counts.tolist(), strict=True)))
 

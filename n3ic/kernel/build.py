@@ -98,7 +98,7 @@ def compile_program(compiler: CCompiler, sources: Sequence[Path], out: Path) -> 
         BuildError: the compiler failed; the text holds its output.
     """
     flags = (flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
-    _compile(compiler, (*flags, *(str(path.resolve()) for path in sources)), out)
+    _compile(compiler, (*flags, *(str(path.resolve()) for path in sources), "-lm"), out)
 
 
 def _compile(compiler: CCompiler, words: Sequence[str], out: Path) -> None:

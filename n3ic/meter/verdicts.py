@@ -75,7 +75,7 @@ def predict_capture(
     capture: str | Path,
     sink: str | Path | None = STANDARD_OUTPUT,
     *,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int, Columns], object] | None = None,
 ) -> CaptureClasses:
     """Write key, times, class, margin and scores of each flow of a capture when it is decided.
 
@@ -86,7 +86,7 @@ def predict_capture(
         capture: a pcap or pcapng file, plain or packed.
         sink: the CSV file to write, whole or not at all; ``-`` for standard output; None only
             counts the classes.
-        progress: called with the number of flows so far.
+        progress: called with the number of flows so far, and the latest of them.
 
     Raises:
         UsageError: the model carries no meter.
@@ -105,14 +105,15 @@ def predict_capture(
             out.write(b",".join(header) + b"\n")
         for records, so_far in meter_capture(capture, spec):
             counters = so_far
-            found = predict(model, model.encode(features_of(records, spec)))
+            columns = features_of(records, spec)
+            found = predict(model, model.encode(columns))
             verdicts = model.verdicts(found.scores)
             if out:
                 out.writelines(_lines(records, spec, found, verdicts, names, int(counts.sum())))
             # SHUNT is -1, which is the last name modulo their number.
             counts += np.bincount(verdicts % len(names), minlength=len(names))
             if progress is not None:
-                progress(int(counts.sum()))
+                progress(int(counts.sum()), columns)
         if out:
             out.flush()
     of_class = dict(zip(model.verdict_names, counts.tolist(), strict=True))

@@ -26,6 +26,8 @@ UINT32_MAX = 2**32 - 1
 MAX_INPUT_BITS = 1 << 16
 RATE_UNIT = 1 << 16
 """Denominator of the rates of bits: the rate of a bit that is always set."""
+SPAN_LEFT = 0.0005
+"""Share of the training rows that are left of the span of a feature, and likewise right of it."""
 MAX_SCALE = 1e18
 """Scales are in ``1 / MAX_SCALE..MAX_SCALE``, so that no scaled value overflows a float."""
 
@@ -47,6 +49,8 @@ class Field:
         scale: integer units in one source unit (1e6 for seconds kept as microseconds).
         rates: share of the training rows in which each bit was set, over ``RATE_UNIT``; the drift
             of live traffic is measured against it. Empty if unknown; comparisons ignore it.
+        class_rates: the same among the training rows of each class that has some.
+        span: range of the feature's values in the training rows, but for some in ``SPAN_LEFT``.
     """
 
     feature: str
@@ -57,6 +61,8 @@ class Field:
     unit: str = ""
     scale: float = 1.0
     rates: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    class_rates: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
+    span: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_text("a feature's name", self.feature)
@@ -78,8 +84,12 @@ class Field:
             raise ModelError(f"{where}: width, clamp, cuts and rates are integers") from error
         if len(self.rates) not in (0, self.width):
             raise ModelError(f"{where}: {len(self.rates)} rates for {self.width} bits")
-        if any(not 0 <= r <= RATE_UNIT for r in self.rates):
+        if any(not 0 <= r <= RATE_UNIT for rates in (self.rates, *self.class_rates) for r in rates):
             raise ModelError(f"{where}: rates are in 0..{RATE_UNIT}")
+        if len(self.span) not in (0, 2) or not all(0 <= end <= UINT32_MAX for end in self.span):
+            raise ModelError(f"{where}: expected two ends of a span in 0..2^32-1")
+        if any(len(r) != self.width for r in self.class_rates):
+            raise ModelError(f"{where}: expected {self.width} rates a class")
         if self.kind == "binary":
             if not 1 <= self.width <= 32:
                 raise ModelError(f"{where}: a binary field has 1 to 32 bits, got {self.width}")
@@ -141,9 +151,8 @@ class Field:
         }
         if self.kind == "thermometer":
             out["cuts"] = list(self.cuts)
-        if self.rates:
-            out["rates"] = list(self.rates)
-        return out
+        known = {name: getattr(self, name) for name in ("rates", "class_rates", "span")}
+        return out | {name: list(values) for name, values in known.items() if values}
 
 
 def check_scale(where: str, scale: float) -> None:
@@ -264,19 +273,29 @@ class InputSpec(Displayed):
         """Packed bits of integer features: uint32 array of shape ``(rows, n_words)``."""
         return pack(self.encode(values))
 
-    def with_rates(self, bits: Bits) -> InputSpec:
+    def with_rates(
+        self,
+        bits: Bits,
+        label: NDArray[np.int64] | None = None,
+        columns: Mapping[str, NDArray[np.int64]] | None = None,
+    ) -> InputSpec:
         """The same spec, with the rate of each bit in some rows.
 
         Args:
             bits: bool array of shape ``(rows, n_bits)``, one row or more.
+            label: class index of each row, for the rates of each class.
+            columns: integers by feature, for their spans.
         """
-        rates = np.rint(np.mean(bits, axis=0) * RATE_UNIT).astype(int)
-        return InputSpec(
-            tuple(
-                replace(f, rates=tuple(rates[start : start + f.width].tolist()))
-                for start, f in zip(self.offsets, self.fields, strict=True)
-            )
-        )
+        parts = [bits, *(bits[label == c] for c in ([] if label is None else np.unique(label)))]
+        rates, *of = [np.rint(np.mean(b, axis=0) * RATE_UNIT).astype(int).tolist() for b in parts]
+        k = int(SPAN_LEFT * len(bits))  # of few rows, the extremes say little of the next ones
+        spans = {n: np.sort(v)[[k, -1 - k]].tolist() for n, v in (columns or {}).items() if k}
+        fields = []
+        for start, f in zip(self.offsets, self.fields, strict=True):
+            end, span = start + f.width, tuple(spans.get(f.feature, ()))
+            known = tuple(tuple(r[start:end]) for r in of)
+            fields.append(replace(f, rates=tuple(rates[start:end]), class_rates=known, span=span))
+        return InputSpec(tuple(fields))
 
     def explain(self, bit: int) -> str:
         """What input bit ``bit`` means, in words.

@@ -139,6 +139,10 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingRe
     family, table = learner(this.recipe.family), this.table
     learned = family.train(prepared, progress)
     model, prepared = learned.model, learned.prepared
+    train = prepared.parts.train
+    known = {n: table.features[n][train] for n in model.input.features}
+    spec = model.input.with_rates(prepared.train.bits, prepared.train.label, known)
+    model = model.changed(input=spec)
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
         model = model.changed(meter=table.meter)
     if table.rules is not None:

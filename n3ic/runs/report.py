@@ -12,6 +12,7 @@ import numpy as np
 from n3ic import __version__
 from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
+from n3ic.evaluation.further import tables_of
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
@@ -257,6 +258,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         *table(list(CLASS_HEAD), class_rows(metrics["classes"])),
         "",
         *([*table(list(PACKET_HEAD), packet_rows(points)), ""] if points else []),
+        *(x for t in tables_of(metrics) for x in (t.title, "", *table(t.head, t.rows), "")),
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
         *_figures("protocol", "", tuple(FIGURES), protocols),

@@ -21,13 +21,14 @@ from n3ic.data.file_tables import open_sheets
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
-from n3ic.evaluation.held_out import labels_of
+from n3ic.evaluation.further import evaluations
+from n3ic.evaluation.held_out import held_out, labels_of
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.kernel.prediction import predict
 from n3ic.meter.table import LABEL, flow_table, read_table
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
-from n3ic.options import parse_options
+from n3ic.options import OptionValue, parse_options
 from n3ic.runs.folder import OPTIONS, load_metrics, models_of
 from n3ic.usecases.base import UseCase, use_case
 
@@ -77,6 +78,20 @@ def evaluate_beside_majority(
     """
     found = labelled_flows(model, data, dataset, label=label)
     return {task: _evaluate(flows) for task, flows in found.items()}
+
+
+def further_figures(
+    model: Path, data: Path | None, given: Mapping[str, OptionValue], dataset: str | None = None
+) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """What plug-ins are asked by ``given``, the typed options; see :func:`evaluate_flows`."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for task, flows in labelled_flows(model, data, dataset).items():
+        held = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
+        for name, one in evaluations().items():
+            if own := {o.name: given[o.name] for o in one.options if o.name in given}:
+                options = parse_options(one.options, own, name)
+                found.setdefault(task, {})[name] = one.asked(held, options, model, data)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from n3ic import __version__
 from n3ic.errors import UsageError
+from n3ic.evaluation.further import evaluations
 from n3ic.evaluation.held_out import held_out
 from n3ic.runs.checkpoints import training_checkpoints
 from n3ic.runs.experiment import TrainingResult
@@ -75,8 +76,11 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         importance = {task: of.importance() for task, of in held.items()}
         metrics = metrics_of(case.name, case.group, table, seed, every, repeated, importance)
         for task, of in held.items():
+            entry = metrics[case.group][task] if task else metrics
             if points := of.by_packet():
-                (metrics[case.group][task] if task else metrics)["by_packet"] = points
+                entry["by_packet"] = points
+            said = {name: one.figures(of, seed) for name, one in evaluations().items()}
+            entry |= {name: figures for name, figures in said.items() if figures}
         models = _write_models(directory, results)
         if request.config is not None:
             write_atomic(directory / request.config.name, request.config.content)

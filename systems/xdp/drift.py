@@ -49,13 +49,14 @@ class Drift:
     live: float
 
 
-def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
+def drift(spec: InputSpec, counts: ArrayLike, rows: int, z: float = _Z99) -> list[Drift]:
     """Drift of each feature whose training frequencies the model knows, the largest first.
 
     Args:
         spec: the input stage of a trained model.
         counts: in how many live rows each input bit was set, integers of shape ``(n_bits,)``.
         rows: how many live rows there were.
+        z: quantile of the standard normal distribution at which the bounds lie.
 
     Returns:
         Nothing where there were no rows, or the model does not know its training frequencies.
@@ -76,7 +77,7 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
         ]
         psi = sum(_psi(np.array(p), np.array(q), rows) for p, q in cells)
         # Chance alone moves shares of few rows: rows * PSI is nearly chi-squared then.
-        bound = _quantile(sum(len(p) - 1 for p, _ in cells)) / rows
+        bound = _quantile(sum(len(p) - 1 for p, _ in cells), z) / rows
         shares = [(rate / RATE_UNIT, float(live[b]) / rows, b) for rate, b in bits]
         p, q, bit = max(shares, key=lambda b: (abs(b[0] - b[1]), -b[2]))
         out.append(Drift(feature, psi, bound, _level(psi, bound), bit, p, q))
@@ -97,10 +98,10 @@ def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
     return float(((q - p) * np.log(q / p)).sum())
 
 
-def _quantile(degrees: int) -> float:
-    """The 0.99 quantile of chi-squared, approximately (Wilson and Hilferty, 1931)."""
+def _quantile(degrees: int, z: float = _Z99) -> float:
+    """The quantile of chi-squared at a normal one, approximately (Wilson and Hilferty, 1931)."""
     third = 2 / (9 * degrees)
-    return float(degrees * (1 - third + _Z99 * np.sqrt(third)) ** 3)
+    return float(degrees * (1 - third + z * np.sqrt(third)) ** 3)
 
 
 def _level(psi: float, bound: float) -> Level:

@@ -11,6 +11,7 @@ from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.network import BinaryModel
+from n3ic.systems.robustness.domain import Domain, domain
 from n3ic.systems.xdp.deployment import now_of, opened, residents
 from n3ic.systems.xdp.dispatcher import dispatched
 from n3ic.systems.xdp.drift import Drift, drift
@@ -28,6 +29,7 @@ class SlotStatus:
         shunted: number of flows left to the host.
         margins: number of flows by margin; the last entry counts all larger margins.
         drift: drift of each feature, the largest first.
+        domain: whether the traffic is like the training rows; None if the model does not know them.
     """
 
     model: str
@@ -36,6 +38,7 @@ class SlotStatus:
     shunted: int
     margins: tuple[int, ...]
     drift: tuple[Drift, ...]
+    domain: Domain | None = None
 
     @property
     def decided(self) -> int:
@@ -243,4 +246,5 @@ def _slot(programs: MeterPrograms, slot: int, model: BinaryModel) -> SlotStatus:
         shunted=int(tally["shunted"]),
         margins=tuple(margins),
         drift=tuple(drift(model.input, counts, seen)),
+        domain=domain(model.input, counts, seen),
     )

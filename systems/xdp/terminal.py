@@ -99,6 +99,7 @@ def lines(status: ProgramStatus) -> list[str]:
     for number, slot in status.slots.items():
         verdicts = {**slot.classes, SHUNT_NAME: slot.shunted}
         out.append(f"slot {number}: {slot.model} {slot.digest[:12]}, {_listed(verdicts)}")
+        out += slot.domain.lines() if slot.domain else []
         if slot.margins:
             out.append(f"  margins 0 to {len(slot.margins) - 1}: {_bars(slot.margins)}")
     return out

@@ -35,7 +35,9 @@ def test_lines_are_the_predictions(tmp_path, monkeypatch, name):
     given = columns(5000)
     write_features(tmp_path / name, given)
     told = []
-    found = predict_stream(MODEL, tmp_path / name, tmp_path / "out.csv", progress=told.append)
+    found = predict_stream(
+        MODEL, tmp_path / name, tmp_path / "out.csv", progress=lambda rows, _: told.append(rows)
+    )
     want = predict(MODEL, MODEL.encode(given))
     with (tmp_path / "out.csv").open(newline="") as stream:
         header, *rows = csv.reader(stream)

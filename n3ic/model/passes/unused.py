@@ -34,7 +34,8 @@ def drop(draft: Draft) -> Draft:
         if read:
             cuts = tuple(field.cuts[k] for k in read) if field.cuts else ()
             rates = tuple(field.rates[k] for k in read) if field.rates else ()
-            fields.append(replace(field, width=len(read), cuts=cuts, rates=rates))
+            of = tuple(tuple(r[k] for k in read) for r in field.class_rates)
+            fields.append(replace(field, width=len(read), cuts=cuts, rates=rates, class_rates=of))
             kept.extend(start + k for k in read)
     if not fields or len(kept) == spec.n_bits:
         return draft

@@ -11,6 +11,7 @@ from typing import Any
 
 from n3ic import __version__
 from n3ic.errors import N3icError
+from n3ic.evaluation.further import tables_of
 from n3ic.evaluation.held_out import HeldOut, held_out, known_split
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
@@ -154,7 +155,7 @@ def html_report(
         warnings=_warnings(run.metrics),
         data=(*view.tables[1:], *(shown.tables if shown else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
-        figures=(run.figures, *_each(models, run.metrics)),
+        figures=(run.figures, *_each(models, run.metrics), *tables_of(run.metrics)),
         targets=_targets(rows),
         legend=LEGEND,
         networks=parts,

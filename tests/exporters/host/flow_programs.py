@@ -7,7 +7,7 @@ import pytest
 
 from n3ic.exporters.host.exporter import EXPORTER
 
-C = ("flow_exec.c", "capture.c", "live.c", "meter.c", "bnn.c")
+C = ("flow_exec.c", "domain.c", "capture.c", "live.c", "meter.c", "bnn.c")
 
 
 def exported(model, out):
@@ -19,7 +19,7 @@ def exported(model, out):
 def compiled(compiler, out, sources, *flags):
     """A program of C files; skips where the sanitizers are missing."""
     done = subprocess.run(
-        [*compiler.command, *flags, *sources, "-o", out],
+        [*compiler.command, *flags, *sources, "-lm", "-o", out],
         capture_output=True,
         text=True,
         timeout=300,

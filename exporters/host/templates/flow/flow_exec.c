@@ -11,6 +11,7 @@
 
 #include "bnn.h"
 #include "capture.h"
+#include "domain.h"
 #include "flow_names.h"
 #include "live.h"
 #include "meter.h"
@@ -62,6 +63,7 @@ struct output {
     uint32_t *values, *words, *classes;
     int32_t *margins, *scores;
     uint64_t flows;
+    struct domain *domain;
 };
 
 /* --- errors ---------------------------------------------------------------------------- */
@@ -193,6 +195,7 @@ static void write_flows(struct output *o) {
         bnn_encode_batch(o->net, o->values, rows, o->words);
         bnn_infer_batch(o->net, o->words, rows, o->classes, o->margins, o->scores);
         for (size_t i = 0; i < rows; i++) {
+            domain_add(o->domain, o->values + i * n_features, o->words + i * bnn_words(o->net));
             put_flow(o->flows++, &r[i]);
             put_verdict(o, &r[i], i);
         }
@@ -233,6 +236,7 @@ static void write_counters(const struct output *o, uint64_t lost) {
     if (lost) {
         fprintf(stderr, "%s: lost: %" PRIu64 " packets, which came too fast\n", program, lost);
     }
+    domain_write(o->domain, stderr, program);
 }
 
 /* --- packets --------------------------------------------------------------------------- */
@@ -258,6 +262,10 @@ static void open_output(struct output *o, uint32_t link) {
             fail("the network", "it reads a feature that the meter does not compute");
         }
     }
+    o->domain = domain_open(bnn_inputs(o->net));
+    if (!o->domain) {
+        fail("memory", "too little is available");
+    }
     o->values = allocate(BATCH, n_features * sizeof *o->values);
     o->words = allocate(BATCH, bnn_words(o->net) * sizeof *o->words);
     o->classes = allocate(BATCH, sizeof *o->classes);
@@ -273,6 +281,7 @@ static void close_output(struct output *o, uint64_t lost) {
     write_flows(o);
     flush();
     write_counters(o, lost);
+    domain_close(o->domain);
     meter_close(o->meter);
     free(o->column);
     free(o->values);

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the traffic that a model classifies is like the rows that it was trained on.
+
+Two questions. How many flows have a feature outside of the range of the training rows, all but one
+in 1,000 of them? And how far have the rates of the input bits moved (:mod:`n3ic.systems.xdp.drift`)
+from the mixture of the training classes that comes closest? Attacks are rarer in a network than in
+a training table; that alone makes no other traffic.
+
+Either says that the traffic is another only where it is large, and larger than chance makes it of
+flows that are drawn like the training rows of any mixture: once in 100 such samples at most. Flows
+of a network come in bunches, and say less than their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import log
+from statistics import NormalDist
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.data.flows import Columns
+from n3ic.evaluation.further import FurtherEvaluation, Watch
+from n3ic.exporters.host.domain import OUTSIDE, Axis, alarm_of, axes, spans
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import RATE_UNIT, InputSpec
+from n3ic.systems.xdp.drift import LARGE, Drift, drift
+
+MANY_OUTSIDE = 0.05
+"""Share of flows outside of the range from which on it is large."""
+FEWEST = 200
+"""Flows below which the rates of bits say nothing."""
+STEPS = 200
+"""Steps of the search for a mixture."""
+_LOOKED_AT = 4096  # flows of a part of a table: enough for rates, and cheap beside the verdicts
+_SHOWN = 3
+
+Traffic = Literal["same", "another", "unknown"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """How the looked at flows stand to the training rows.
+
+    Attributes:
+        traffic: ``another``; ``same``, where nothing says so; ``unknown`` for too few flows.
+        rows: number of flows that were looked at.
+        outside: share of them outside of the range of the training rows; None if unknown.
+        expected: at most this share of flows like the training rows is outside.
+        outside_bound: share from which on it is no chance, and large.
+        mixture: share of each class of the training that comes closest to the flows.
+        drift: drift of each feature from that mixture, the largest first; its bound is that of all
+            features together.
+    """
+
+    traffic: Traffic
+    rows: int
+    outside: float | None
+    expected: float
+    outside_bound: float
+    mixture: tuple[float, ...]
+    drift: tuple[Drift, ...]
+
+    @property
+    def moved(self) -> tuple[Drift, ...]:
+        """Features whose bits have moved far, and farther than by chance."""
+        return tuple(d for d in self.drift if d.level == "large") if self.rows >= FEWEST else ()
+
+    def lines(self) -> list[str]:
+        """A line where the traffic is another; empty else."""
+        if self.traffic != "another":
+            return []
+        said = []
+        if self.outside is not None and self.outside >= self.outside_bound:
+            said.append(
+                f"{self.outside:.1%} of {self.rows:,} flows are outside of the range of the "
+                f"training rows ({self.outside_bound:.1%} are many)"
+            )
+        if self.moved:
+            worst = ", ".join(f"{d.feature} {d.psi:.2f}" for d in self.moved[:_SHOWN])
+            bound = max(d.bound for d in self.moved)
+            said.append(
+                f"{len(self.moved)} of {len(self.drift)} features have moved (PSI {worst}; "
+                f"{max(LARGE, bound):.2f} is a change)"
+            )
+        return [
+            f"warning: this is not the traffic of the training: {'; '.join(said)}: check verdicts "
+            "on labelled flows of this network before you act on them"
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def domain(
+    spec: InputSpec, counts: ArrayLike, rows: int, outside: int | None = None
+) -> Domain | None:
+    """Say whether flows are like the training rows.
+
+    Args:
+        spec: the input stage of a trained model.
+        counts: in how many flows each input bit was set, integers of shape ``(n_bits,)``.
+        rows: number of flows.
+        outside: how many of them are outside of the range, see :func:`outside_of`; None if only
+            the counts are known.
+
+    Returns:
+        None if the model does not know its training rows.
+    """
+    known = list(axes(spec))
+    if not known:
+        return None
+    ranges = sum(span is not None for span in spans(spec))
+    alarm = alarm_of(known)
+    bound = max(MANY_OUTSIDE, share_bound(ranges * OUTSIDE, rows, alarm))
+    live = np.asarray(counts, dtype=np.float64) / max(rows, 1)
+    weights = mixture(known, live)
+    moved = drift(_mixed(spec, weights), counts, rows, NormalDist().inv_cdf(1 - alarm))
+    share = None if outside is None or not ranges else outside / max(rows, 1)
+    found = Domain("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
+    if found.moved or (rows and share is not None and share >= bound):
+        return replace(found, traffic="another")
+    return found if rows >= FEWEST else replace(found, traffic="unknown")
+
+
+def mixture(known: Sequence[Axis], live: NDArray[np.float64]) -> tuple[float, ...]:
+    """Shares of the training classes whose mixture comes closest to the rates of some flows.
+
+    Expectation maximisation of the likelihood of the intervals, each axis by itself (Dempster,
+    Laird and Rubin 1977; with components that are known, only their weights are found).
+
+    Args:
+        known: axes of the input.
+        live: share of the flows that set each input bit, float64 of shape ``(n_bits,)``.
+
+    Returns:
+        A share for each class, which add up to 1.
+    """
+    of, seen = [], []
+    for axis in known:
+        trained = np.array(axis.rates, dtype=np.float64) / RATE_UNIT
+        of.append(np.maximum(_intervals(trained), 0.5 / RATE_UNIT))
+        seen.append(np.maximum(_intervals(live[list(axis.bits)][None, :])[0], 0.0))
+    cells, flows = np.concatenate(of, axis=1), np.concatenate(seen)
+    weights = np.full(len(cells), 1 / len(cells))
+    for _ in range(STEPS if len(cells) > 1 else 0):
+        weights = weights * (cells @ (flows / (weights @ cells)))
+        weights = weights / max(float(weights.sum()), 1e-300)
+    return tuple(weights.tolist())
+
+
+def _intervals(above: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares of the intervals between rising cuts, of the shares at or above each of them."""
+    ends = np.ones((len(above), 1))
+    return -np.diff(np.concatenate([ends, above, 0 * ends], axis=1), axis=1)
+
+
+def _mixed(spec: InputSpec, weights: Sequence[float]) -> InputSpec:
+    """The spec with the rates of a mixture of its classes."""
+    fields = []
+    for field in spec.fields:
+        if len(field.class_rates) == len(weights):
+            rates = np.rint(np.array(weights) @ np.array(field.class_rates)).astype(int)
+            field = replace(field, rates=tuple(rates.tolist()))
+        fields.append(field)
+    return InputSpec(tuple(fields))
+
+
+def share_bound(share: float, rows: int, alarm: float) -> float:
+    """A share of rows that one of this probability each reaches with at most that chance.
+
+    Chernoff's bound (Hoeffding 1963, theorem 1): ``P(S/n >= q) <= exp(-n KL(q | p))``.
+
+    Args:
+        share: the probability ``p`` of each row, below 1.
+        rows: number of rows ``n``.
+        alarm: the chance, above 0.
+    """
+    need = -log(alarm) / max(rows, 1)
+    p = max(share, 1 / RATE_UNIT)
+    low, high = p, 1.0
+    for _ in range(50):
+        q = (low + high) / 2
+        entropy = q * log(q / p) + ((1 - q) * log((1 - q) / (1 - p)) if q < 1 else 0.0)
+        low, high = (q, high) if entropy < need else (low, q)
+    return high
+
+
+def outside_of(spec: InputSpec, columns: Columns) -> NDArray[np.bool_]:
+    """Which flows have a feature outside of the range of the training rows.
+
+    Args:
+        spec: the input stage of a trained model.
+        columns: integers by feature, arrays of shape ``(rows,)``.
+    """
+    out = np.zeros(len(columns[spec.features[0]]), dtype=np.bool_)
+    for name, span in zip(spec.features, spans(spec), strict=True):
+        if span is not None:
+            out |= (columns[name] < span[0]) | (columns[name] > span[1])
+    return out
+
+
+class DomainWatch:
+    """Looks at flows that a model classifies: at all of few, at every n-th of many.
+
+    Args:
+        spec: the input stage of the model.
+    """
+
+    def __init__(self, spec: InputSpec) -> None:
+        self._spec = spec
+        self._counts = np.zeros(spec.n_bits, dtype=np.int64)
+        self._rows = self._outside = 0
+
+    def add(self, columns: Columns) -> None:
+        """Look at some flows: integers by feature, arrays of shape ``(rows,)``."""
+        rows = len(columns[self._spec.features[0]])
+        step = max(1, rows // _LOOKED_AT)
+        some = {n: columns[n][::step] for n in self._spec.features}
+        bits = self._spec.encode(some)
+        self._counts += bits.sum(axis=0)
+        self._outside += int(outside_of(self._spec, some).sum())
+        self._rows += len(bits)
+
+    def domain(self) -> Domain:
+        """What is known so far."""
+        found = domain(self._spec, self._counts, self._rows, self._outside)
+        assert found is not None  # noqa: S101 - there is no watch without training rows
+        return found
+
+    def lines(self) -> Sequence[str]:
+        """A line where the traffic is another."""
+        return self.domain().lines()
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """The figures as plain data for JSON."""
+        return self.domain().to_dict()
+
+
+class DomainEvaluation(FurtherEvaluation):
+    """Says while a model predicts whether the traffic is that of its training."""
+
+    name: ClassVar[str] = "domain"
+    summary: ClassVar[str] = "whether the traffic is like the training rows"
+
+    def watch(self, model: Classifier) -> Watch | None:
+        """A watch; None if the model does not know its training rows."""
+        spec = model.input
+        return DomainWatch(spec) if next(axes(spec), None) else None
+
+
+EVALUATION = DomainEvaluation()

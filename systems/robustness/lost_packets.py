@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts on a capture of which the meter does not see every packet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.meter.capture import Capture
+from n3ic.meter.compiled import CompiledMeter, Records
+from n3ic.meter.verdicts import features_of, meter_for
+from n3ic.model.classifier import Classifier
+from n3ic.model.metering import MeterSpec
+from n3ic.systems.robustness.shift_row import ShiftRow
+
+KEPT = {"1 % of the packets lost": 0.99, "1 packet in 10 sampled": 0.1}
+"""Share of the packets that the meter sees, by what happened to the others."""
+_BATCH = 1 << 14
+
+
+def capture_rows(
+    model: Classifier, capture: Path, positive: int | None, seed: int = 0
+) -> Iterator[ShiftRow]:
+    """A row of the whole capture, and one for each of :data:`KEPT`.
+
+    Each packet is lost by itself. A flow is found again by its key, in either direction, the
+    first flow of a key by the first: with packets missing, it may begin with an answer.
+
+    Args:
+        model: a model that carries its meter.
+        capture: a pcap or pcapng file.
+        positive: index of the class to detect; None if there is none.
+        seed: decides which packets are lost.
+
+    Raises:
+        UsageError: the model carries no meter, or no flow of the capture was decided.
+        DataError: the capture cannot be read.
+    """
+    spec = meter_for(model, capture)
+    whole = _verdicts(model, metered(capture, spec, 1.0, seed))
+    flows = sum(map(len, whole.values()))
+    if not flows:
+        raise UsageError(f"{capture}: no flow in it was decided: expected IP packets")
+    yield _row("whole capture", whole, whole, positive)
+    for name, share in KEPT.items():
+        yield _row(name, whole, _verdicts(model, metered(capture, spec, share, seed)), positive)
+
+
+def metered(capture: Path, spec: MeterSpec, share: float, seed: int) -> Records:
+    """Flow records of a capture of which a random share of the packets is metered.
+
+    Args:
+        capture: the file.
+        spec: the meter.
+        share: probability of each packet to be seen, above 0 and up to 1.
+        seed: decides which.
+    """
+    rng = np.random.default_rng(seed)
+    out, batch = [], []
+    with Capture(capture) as packets, CompiledMeter(spec, packets.link) as meter:
+        for data, length, time in packets.packets():
+            if rng.random() < share:
+                batch.append((data, length, time // spec.tick_ns))
+            if len(batch) == _BATCH:
+                out.append(meter.count(batch))
+                batch = []
+        out += [meter.count(batch), meter.finish()]
+    return np.concatenate(out)
+
+
+_Key = tuple[Any, ...]
+
+
+def _verdicts(model: Classifier, records: Records) -> Mapping[_Key, list[int]]:
+    """Classes of the flows of each key, in order of their first packets."""
+    records = records[np.argsort(records["first"], kind="stable")]
+    if not len(records):
+        return {}
+    assert model.meter is not None  # noqa: S101 - it metered the records
+    classes = predict(model, model.encode(features_of(records, model.meter))).classes
+    out: dict[_Key, list[int]] = defaultdict(list)
+    for record, said in zip(records, classes.tolist(), strict=True):
+        ends = [
+            (record[end].tobytes(), int(record[f"{end}_port"])) for end in ("source", "destination")
+        ]
+        out[(*sorted(ends), int(record["protocol"]))].append(said)
+    return out
+
+
+def _row(
+    name: str,
+    whole: Mapping[_Key, list[int]],
+    seen: Mapping[_Key, list[int]],
+    positive: int | None,
+) -> ShiftRow:
+    pairs = [p for key, said in seen.items() for p in zip(whole.get(key, ()), said, strict=False)]
+    every: NDArray[np.int64] = np.array([c for said in seen.values() for c in said], np.int64)
+    same = float(np.mean([a == b for a, b in pairs])) if pairs else None
+    called = None if positive is None or not len(every) else float((every == positive).mean())
+    return ShiftRow(name, len(every), None, called=called, same=same)

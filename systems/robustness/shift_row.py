@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures on changed rows: one row of the table of shifts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ShiftRow:
+    """Figures on changed rows.
+
+    Attributes:
+        shift: what was changed, in words.
+        rows: number of rows.
+        accuracy: share that is right; None where the true classes are not known.
+        found: share of the positive rows that are found; None without a positive class.
+        false_alarms: share of the others that are called positive; None likewise.
+        same: share of the rows that keep their verdict; None where other rows are looked at.
+        called: share of the rows that are called positive; None without a positive class.
+    """
+
+    shift: str
+    rows: int
+    accuracy: float | None
+    found: float | None = None
+    false_alarms: float | None = None
+    same: float | None = None
+    called: float | None = None
+
+
+def shift_row(
+    name: str,
+    label: NDArray[np.int64],
+    said: NDArray[np.integer[Any]],
+    positive: int | None,
+    before: NDArray[np.integer[Any]] | None = None,
+) -> ShiftRow:
+    """Figures of answers to changed rows.
+
+    Args:
+        name: what was changed.
+        label: true class of each row, shape ``(rows,)``.
+        said: the model's class of each, likewise.
+        positive: index of the class to detect; None if there is none.
+        before: the model's class of each row as it was; None if it is another row.
+    """
+    rates: list[float | None] = [None, None]
+    every: float | None = None
+    if positive is not None:
+        called = said == positive
+        parts = [called[label == positive], called[label != positive]]
+        rates = [float(part.mean()) if len(part) else None for part in parts]
+        every = float(called.mean())
+    same = None if before is None else float((said == before).mean())
+    return ShiftRow(
+        name, len(label), float((said == label).mean()), rates[0], rates[1], same, every
+    )

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""flow-exec tells another traffic by the rule of n3ic predict."""
+
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from flow_programs import compiled_flows
+from metered_models import metered_network
+
+from n3ic.meter.fuzz_traffic import fuzz_captures
+from n3ic.meter.standard import standard_spec
+from n3ic.meter.verdicts import capture_features
+from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
+from n3ic.systems.robustness.domain import DomainWatch
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    made = next(fuzz_captures(standard_spec(packets=6), 1, 4000))
+    path = tmp_path_factory.mktemp("capture") / made.name
+    path.write_bytes(made.data)
+    return path
+
+
+def known(model, capture, *, like):
+    """The model, as trained on flows like the capture's, or on quite others."""
+    columns = {n: v.astype(np.int64) for n, v in capture_features(model, capture).items()}
+    rows = len(next(iter(columns.values())))
+    if not like:
+        columns = {n: v // 7 for n, v in columns.items()}
+    label = np.arange(rows) % 3
+    many = {n: np.tile(v, 9) for n, v in columns.items()}  # so many that they have a span
+    bits = model.input.encode(many)
+    return model.changed(input=model.input.with_rates(bits, np.tile(label, 9), many))
+
+
+@pytest.mark.parametrize("like", [True, False])
+def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like):
+    model = known(metered_network(standard_spec(packets=6)), capture, like=like)
+    flags = ("-O0",) if like else sanitize
+    program = compiled_flows(compiler, model, tmp_path / "out", *flags)
+    done = subprocess.run([program, capture], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "runtime error" not in done.stderr, done.stderr
+    watch = DomainWatch(model.input)
+    columns = capture_features(model, capture)
+    for start in range(0, len(next(iter(columns.values()))), 1000):  # of so few, it looks at all
+        watch.add({n: v[start : start + 1000] for n, v in columns.items()})
+    found = watch.domain()
+    assert found.rows > 400 and len(found.mixture) == 3
+    assert found.traffic == ("same" if like else "another")
+    said = [line for line in done.stderr.splitlines() if "not the traffic" in line]
+    assert len(said) == len(found.lines())
+    if not like:
+        of = len({d.feature for d in found.drift})
+        counted = re.search(r"(\d+) of (\d+) features have moved \(largest PSI ([\d.]+)", said[0])
+        assert (int(counted[1]), int(counted[2])) == (len(found.moved), of)
+        assert float(counted[3]) == pytest.approx(found.drift[0].psi, abs=0.006)
+        outside = re.search(r"([\d.]+)% of (\d+) flows are outside .*\(([\d.]+)% are", said[0])
+        assert int(outside[2]) == found.rows
+        assert float(outside[1]) == pytest.approx(100 * found.outside, abs=0.06)
+        assert float(outside[3]) == pytest.approx(100 * found.outside_bound, abs=0.06)
+
+
+def test_a_model_that_knows_no_rows_says_nothing(compiler, tmp_path, capture):
+    model = metered_network(standard_spec(packets=6))
+    program = compiled_flows(compiler, model, tmp_path / "out", "-Wall", "-Wextra", "-Werror")
+    done = subprocess.run([program, capture], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "traffic" not in done.stderr
+
+
+def test_rates_of_other_numbers_of_classes_are_left_out():
+    """A file may say anything."""
+    one = Field("a", "thermometer", 1, 5, (5,), rates=(RATE_UNIT // 2,), class_rates=((9,), (3,)))
+    other = Field("a", "thermometer", 1, 7, (7,), rates=(RATE_UNIT // 4,))
+    watch = DomainWatch(InputSpec((one, other)))
+    watch.add({"a": np.arange(400) % 10})
+    assert watch.domain().mixture == (1.0,)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of another site: what is scaled, what is permuted, what is trained again."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small import CATALOGUE, RECIPE, feature, flows
+
+from n3ic.errors import UsageError
+from n3ic.evaluation.held_out import held_out
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.options import parse_options
+from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category
+from n3ic.systems.robustness.scaling import mixed, power_of, powers, scaled
+from n3ic.systems.robustness.shifts import EVALUATION, cheap_rows
+
+
+@pytest.mark.parametrize(
+    ("unit", "power"),
+    [
+        ("us", 1), ("ms", 1), ("s", 1), ("1/16 us", 1), ("1000 ns", 1),
+        ("kbit/s", -1), ("packet/1000 s", -1), ("1/1000 packet/s", -1), ("byte/s", -1),
+        ("byte", 0), ("flag", 0), ("packets", 0), ("1/1024", 0), ("", 0), ("mixed", 0),
+        ("hops", 0), ("status", 0), ("1/64 octave", 0),
+    ],
+)  # fmt: skip
+def test_a_unit_says_how_a_column_grows(unit, power):
+    assert power_of(unit) == power
+
+
+def test_times_grow_rates_fall_and_sizes_stay():
+    table = flows(100)
+    power = powers(table, tuple(table.features))
+    assert power == {"rtt": 1, "load": -1}
+    slow = scaled(table.features, 10, power)
+    assert np.array_equal(slow["rtt"], 10 * table.features["rtt"])
+    assert np.array_equal(slow["load"], np.rint(table.features["load"] / 10))
+    assert slow["bytes"] is table.features["bytes"]
+    ends = {"rtt": np.array([0, 1, UINT32_MAX]), "load": np.array([0, 1, 7])}
+    assert scaled(ends, 10, power)["rtt"].tolist() == [0, 10, UINT32_MAX]
+    assert scaled(ends, 10, power)["load"].tolist() == [0, 1, 1]
+
+
+def test_a_time_of_day_stays_and_mixed_units_are_named():
+    began = np.full(100, 1_500_000_000)
+    table = flows(100)
+    table = replace(
+        table,
+        features={**table.features, "stime": began, "cross": table.features["rtt"]},
+        catalogue=(*CATALOGUE, feature("stime", "s"), feature("cross", "1/64 octave")),
+    )
+    assert powers(table, ("stime", "rtt", "cross")) == {"rtt": 1}
+    assert mixed(table, ("stime", "rtt", "cross")) == ["cross"]
+
+
+def test_a_scaled_row_is_what_the_model_says_of_a_slower_site(model, table):
+    held = held_out(model, table)
+    rows = {row.shift: row for row in cheap_rows(held, 0)}
+    columns = {n: v[held.rows] for n, v in table.features.items()}
+    columns["rtt"], columns["load"] = columns["rtt"] * 2, np.rint(columns["load"] / 2)
+    columns["load"] = columns["load"].astype(np.int64)
+    said = model.infer(model.encode(columns)).classes
+    row = rows["times x 2, rates x 0.5"]
+    assert row.accuracy == (said == held.label).mean() < rows["none"].accuracy
+    assert row.found == (said[held.label == 1] == 1).mean()
+    assert row.same == (said == held.found.classes).mean()
+    assert rows["none"].same == 1.0 and rows["none"].accuracy == held.right.mean()
+
+
+def test_the_worst_column_is_one_that_the_model_rests_on(model, table):
+    worst, every = list(cheap_rows(held_out(model, table), 0))[-2:]
+    assert worst.shift.endswith("permuted within a class") and "noise" not in worst.shift
+    assert every.accuracy < held_out(model, table).right.mean()
+
+
+def test_a_seed_gives_the_same_rows(model, table):
+    held = held_out(model, table)
+    assert [*cheap_rows(held, 3)] == [*cheap_rows(held, 3)]
+    assert [*cheap_rows(held, 3)] != [*cheap_rows(held, 4)]
+
+
+def test_every_run_has_them(model):
+    held = held_out(model, flows(500, seed=1))
+    figures = EVALUATION.figures(held, 0)
+    assert [r["shift"] for r in figures["rows"]][:1] == ["none"]
+    (shown,) = EVALUATION.tables(figures)
+    assert len(shown.rows) == len(figures["rows"])
+    assert all(len(row) == len(shown.head) for row in shown.rows)
+
+
+def test_an_unseen_category_is_found_less(model, table):
+    held = held_out(model, table)
+    on, off = without_category(held, RECIPE, "probe")
+    assert on.shift == "probe, trained on" and off.shift == "probe, not trained on"
+    assert off.found < on.found
+    of = (table.category == "probe") & (table.label == 1)
+    assert off.rows > np.count_nonzero(of)
+    names = [
+        row.shift for row in without_category(held, RECIPE.with_options({"epochs": 1}), "each")
+    ]
+    assert len(names) == 4 and names[2:] == [on.shift, off.shift]
+    with pytest.raises(UsageError, match="expected each or one of flood, probe"):
+        [*without_category(held, RECIPE, "worm")]
+    with pytest.raises(UsageError, match="no categories"):
+        [*without_category(held_out(model, replace(table, category=None)), RECIPE, "each")]
+
+
+def test_time_order_trains_on_earlier_rows(model, table):
+    """The later fifth has other times: a random split would have seen such rows."""
+    moved = np.where(np.arange(len(table)) < 0.8 * len(table), 1, 10)
+    features = {**table.features, "rtt": table.features["rtt"] * moved}
+    held = held_out(model, replace(table, features=features))
+    (row,) = by_time(held, RECIPE)
+    assert row.rows == round(len(table) * 0.2)
+    assert row.accuracy < held_out(model, table).right.mean() - 0.1
+    with pytest.raises(UsageError, match="no order in time"):
+        [*by_time(held_out(model, replace(table, time_order=False)), RECIPE)]
+
+
+def test_a_run_says_its_recipe(tmp_path):
+    words = ["n3ic", "train", "anomaly", "--epochs=3", "--bits=64"]
+    (tmp_path / "options.json").write_text(json.dumps({"command": words}))
+    found = recipe_of(tmp_path, 2)
+    assert (found.bits, found.training.epochs) == (64, 3)
+    with pytest.raises(UsageError, match="expected a run folder"):
+        recipe_of(tmp_path / "model.n3ic", 2)
+
+
+def test_what_is_asked_for_needs_the_shift(model, table):
+    held = held_out(model, table)
+
+    def ask(**typed):
+        given = {name.replace("_", "-"): value for name, value in typed.items()}
+        options = parse_options(EVALUATION.options, given, "test")
+        return EVALUATION.asked(held, options, None, None)
+
+    with pytest.raises(UsageError, match="--time-order: expected beside --shift"):
+        ask(time_order=True)
+    assert ask(shift=True) == EVALUATION.figures(held, 0)
+    with pytest.raises(UsageError, match="names no meter"):
+        ask(shift=True, capture="x.pcap")
