@@ -98,7 +98,8 @@ def test_tunnels_are_opened_as_by_the_reference_meter(tunnels, table):
     frames = random_frames(r, 300, tunnels=TUNNELS)
     with load(model, table=table) as programs:
         assert len(replayed(programs, model, frames)) > 10
-    assert sum(parse(1, *frame, tunnels) != parse(1, *frame) for frame in frames) > 10
+    opened = [parse(1, data, n, time, tunnels) for data, n, time in frames]
+    assert sum(p != parse(1, *f) for p, f in zip(opened, frames, strict=True)) > 10
 
 
 @pytest.mark.slow
