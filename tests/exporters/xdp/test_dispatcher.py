@@ -15,7 +15,7 @@ from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.meter.standard import standard_spec
-from n3ic.systems.xdp import deployment, dispatcher
+from n3ic.systems.xdp import deployment, dispatcher, hooks
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
@@ -75,6 +75,33 @@ def seen():
     with libbpf.program_by_id(number) as program:
         found = next(m for m in program.maps() if m.name == "seen")
         return int.from_bytes(found.lookup(0), "little")
+
+
+@pytest.mark.parametrize("priority", [10, 90])
+def test_a_program_joins_with_its_maps(place, compile_bpf, tmp_path, priority):
+    """libxdp loads a program anew, which goes on with the maps of the one that was loaded."""
+    image = compile_bpf(OTHER, tmp_path / "ours.o", "-DNAME=n3ic_meter")
+
+    def check(interface, other):
+        load_other(other)
+        with libbpf.BpfObject(image, "ours.o") as ours:
+            ours.maps["seen"].update(0, (100).to_bytes(8, "little"))
+            program = ours.programs["n3ic_meter"]
+            with dispatcher.attached(interface.index, image, program, "native", priority) as made:
+                number = made.id
+            found = hooks.query(interface.index)
+            assert found == libbpf.AttachedProgram(number, "native", dispatched=True)
+            send("n3a", [frame(port) for port in range(1000, 1010)])
+            assert int.from_bytes(ours.maps["seen"].lookup(0), "little") == 110
+            assert seen() == 10
+            order = list(dispatcher.dispatched(interface.index).programs.values())
+            assert order == sorted(["n3ic_meter", "passer"], reverse=priority > 50)
+            hooks.detach(interface.index, found, program)
+            send("n3a", [frame(1)])
+            assert int.from_bytes(ours.maps["seen"].lookup(0), "little") == 110
+            assert seen() == 11
+
+    place(check)
 
 
 def test_both_run(place, exported):
