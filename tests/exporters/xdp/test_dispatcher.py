@@ -35,15 +35,24 @@ def exported(tmp_path_factory, clang):
     return out
 
 
+@pytest.fixture(scope="module")
+def bpffs(tmp_path_factory):
+    """Where libxdp pins; it asks for the place once in a process."""
+    found = tmp_path_factory.mktemp("dispatcher") / "bpf"
+    if not mount(found):
+        pytest.skip("needs the right to mount a BPF file system")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIBXDP_BPFFS", str(found))
+        yield
+    unmount(found)
+
+
 @pytest.fixture
-def place(in_namespace, tmp_path, monkeypatch, compile_bpf):
+def place(bpffs, in_namespace, tmp_path, monkeypatch, compile_bpf):
     """A function that calls another one where a link, libxdp's pins and another program are."""
     if dispatcher.libxdp() is None or not shutil.which("xdp-loader"):
         pytest.skip("needs libxdp (apt-get install libxdp1 xdp-tools)")
     compile_bpf(OTHER, tmp_path / "passer.o")
-    if not mount(tmp_path / "bpf"):
-        pytest.skip("needs the right to mount a BPF file system")
-    monkeypatch.setenv("LIBXDP_BPFFS", str(tmp_path / "bpf"))
     monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
 
     def run(check):
@@ -56,8 +65,7 @@ def place(in_namespace, tmp_path, monkeypatch, compile_bpf):
 
         in_namespace(inside)
 
-    yield run
-    unmount(tmp_path / "bpf")
+    return run
 
 
 def load_other(path, *, needed=True):
