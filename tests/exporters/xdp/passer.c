@@ -4,6 +4,10 @@
 
 #include <bpf/bpf_helpers.h>
 
+#ifndef NAME
+#define NAME passer
+#endif
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -12,7 +16,7 @@ struct {
 } seen SEC(".maps");
 
 SEC("xdp")
-int passer(struct xdp_md *ctx) {
+int NAME(struct xdp_md *ctx) {
     const __u32 first = 0;
     __u64 *count = bpf_map_lookup_elem(&seen, &first);
 

@@ -15,7 +15,7 @@ from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.meter.standard import standard_spec
-from n3ic.systems.xdp import deployment, dispatcher
+from n3ic.systems.xdp import deployment, dispatcher, hooks
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
@@ -35,15 +35,24 @@ def exported(tmp_path_factory, clang):
     return out
 
 
+@pytest.fixture(scope="module")
+def bpffs(tmp_path_factory):
+    """Where libxdp pins; it asks for the place once in a process."""
+    found = tmp_path_factory.mktemp("dispatcher") / "bpf"
+    if not mount(found):
+        pytest.skip("needs the right to mount a BPF file system")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIBXDP_BPFFS", str(found))
+        yield
+    unmount(found)
+
+
 @pytest.fixture
-def place(in_namespace, tmp_path, monkeypatch, compile_bpf):
+def place(bpffs, in_namespace, tmp_path, monkeypatch, compile_bpf):
     """A function that calls another one where a link, libxdp's pins and another program are."""
     if dispatcher.libxdp() is None or not shutil.which("xdp-loader"):
         pytest.skip("needs libxdp (apt-get install libxdp1 xdp-tools)")
     compile_bpf(OTHER, tmp_path / "passer.o")
-    if not mount(tmp_path / "bpf"):
-        pytest.skip("needs the right to mount a BPF file system")
-    monkeypatch.setenv("LIBXDP_BPFFS", str(tmp_path / "bpf"))
     monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
 
     def run(check):
@@ -56,8 +65,7 @@ def place(in_namespace, tmp_path, monkeypatch, compile_bpf):
 
         in_namespace(inside)
 
-    yield run
-    unmount(tmp_path / "bpf")
+    return run
 
 
 def load_other(path, *, needed=True):
@@ -75,6 +83,33 @@ def seen():
     with libbpf.program_by_id(number) as program:
         found = next(m for m in program.maps() if m.name == "seen")
         return int.from_bytes(found.lookup(0), "little")
+
+
+@pytest.mark.parametrize("priority", [10, 90])
+def test_a_program_joins_with_its_maps(place, compile_bpf, tmp_path, priority):
+    """libxdp loads a program anew, which goes on with the maps of the one that was loaded."""
+    image = compile_bpf(OTHER, tmp_path / "ours.o", "-DNAME=n3ic_meter")
+
+    def check(interface, other):
+        load_other(other)
+        with libbpf.BpfObject(image, "ours.o") as ours:
+            ours.maps["seen"].update(0, (100).to_bytes(8, "little"))
+            program = ours.programs["n3ic_meter"]
+            with dispatcher.attached(interface.index, image, program, "native", priority) as made:
+                number = made.id
+            found = hooks.query(interface.index)
+            assert found == libbpf.AttachedProgram(number, "native", dispatched=True)
+            send("n3a", [frame(port) for port in range(1000, 1010)])
+            assert int.from_bytes(ours.maps["seen"].lookup(0), "little") == 110
+            assert seen() == 10
+            order = list(dispatcher.dispatched(interface.index).programs.values())
+            assert order == sorted(["n3ic_meter", "passer"], reverse=priority > 50)
+            hooks.detach(interface.index, found, program)
+            send("n3a", [frame(1)])
+            assert int.from_bytes(ours.maps["seen"].lookup(0), "little") == 110
+            assert seen() == 11
+
+    place(check)
 
 
 def test_both_run(place, exported):
