@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         extract,
         load,
         predict,
-        shunt,
         train,
         verify,
     )
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
     from n3ic.runs.folder import Run
+    from n3ic.systems.shunt.verb import shunt
     from n3ic.systems.sweep.verb import sweep
     from n3ic.targets.base import Exporter
     from n3ic.training.recipe import Recipe, Training
@@ -75,7 +75,6 @@ _MODULES = {
         "extract",
         "load",
         "predict",
-        "shunt",
         "train",
         "verify",
     ),
@@ -88,6 +87,7 @@ _MODULES = {
     "n3ic.targets.base": ("Exporter",),
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.families.binary.torch_import": ("from_torch",),
+    "n3ic.systems.shunt.verb": ("shunt",),
     "n3ic.systems.sweep.verb": ("sweep",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),

@@ -27,7 +27,6 @@ _COMPLETION = "_N3IC_COMPLETE"  # set by a shell that completes a line
 _COMMANDS = {
     "train": ("train",),
     "model": ("inspect", "features", "predict", "evaluate", "replay", "import"),
-    "shunt": ("shunt",),
     "deploy": ("targets", "export", "verify", "bench", "simulate"),
     "report": ("report",),
     "data": ("data",),
@@ -36,7 +35,7 @@ _COMMANDS = {
 """The modules of this folder, and the commands of each."""
 _PANELS = {
     "Most used": ("train", "predict", "export", "verify", "report"),
-    "Train and use": ("evaluate", "replay", "shunt", "import"),
+    "Train and use": ("evaluate", "replay", "import"),
     "Look": ("inspect", "features", "recipes"),
     "Deploy": ("targets", "bench", "simulate"),
     "Data": ("data",),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from n3ic import plugins
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from n3ic.targets.batch import ExportOutcome
     from n3ic.targets.overview import TargetRow
 
+_PARTS = "n3ic.report_parts"
+"""Each names a function of a run, flows and their data set, for more of each network by task."""
 _WIDE = 80
 _NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 _EQUALITY = 12  # width of the last column; the column before it gets the rest
@@ -73,10 +76,10 @@ def report(
     rows = overview(found)
     if html is not None:
         from n3ic.usecases.html_report.page import html_report
-        from n3ic.usecases.shunting import study_shunting
 
         with spinner("looking at flows"):
-            studies = study_shunting(source, data, dataset=dataset) if shunt else None
+            study = plugins.load(_PARTS, "shunt") if shunt else None
+            studies = study(source, data, dataset=dataset) if study else None
             page = html_report(
                 source, models, metrics, rows, data=data, dataset=dataset, studies=studies
             )

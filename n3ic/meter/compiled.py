@@ -113,20 +113,18 @@ class Frames:
             np.array([time for _, _, time in frames], dtype=np.uint64),
         )
 
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """Offset, captured bytes, length and time of each frame."""
+        return self.offset, self.captured, self.length, self.time
+
     def first(self, count: int) -> Frames:
         """The first ``count`` frames."""
-        return Frames(
-            self.data,
-            self.offset[:count],
-            self.captured[:count],
-            self.length[:count],
-            self.time[:count],
-        )
+        return Frames(self.data, *(column[:count] for column in self.columns))
 
     def each(self) -> Iterator[tuple[bytes, int, int]]:
         """Bytes, length on the wire and time of each frame."""
-        columns = (self.offset, self.captured, self.length, self.time)
-        for start, size, length, time in zip(*(c.tolist() for c in columns), strict=True):
+        for start, size, length, time in zip(*(c.tolist() for c in self.columns), strict=True):
             yield self.data[start : start + size].tobytes(), length, time
 
 
@@ -177,15 +175,7 @@ class CompiledMeter:
 
     def count_frames(self, frames: Frames) -> None:
         """Count frames that lie in memory."""
-        self.library.meter_count(
-            self._meter,
-            len(frames.time),
-            frames.data,
-            frames.offset,
-            frames.captured,
-            frames.length,
-            frames.time,
-        )
+        self.library.meter_count(self._meter, len(frames.time), frames.data, *frames.columns)
 
     def finish(self) -> Records:
         """End the remaining flows and return their records."""

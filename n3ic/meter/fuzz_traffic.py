@@ -6,10 +6,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from n3ic.meter.clock import FAR_NS
 from n3ic.meter.packet import GRE, LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
+from n3ic.meter.pcapng import block_of
 from n3ic.model.metering import MeterSpec, Tunnel
 
 Frame = tuple[bytes, int, int]
@@ -46,19 +48,17 @@ def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapt
         packets: number of packets of each capture.
     """
     r = Random(seed)  # noqa: S311 - traffic, no secret
-    frames = tuple(fuzz_frames(r, packets, *_steps(spec), spec.tunnels))
+    drawn = partial(fuzz_frames, r, packets, *_steps(spec), spec.tunnels)
+    frames = tuple(drawn())
     yield FuzzCapture(
         "ethernet.pcap", pcap(LINK_ETHERNET, frames, spec.tick_ns, "<"), LINK_ETHERNET, frames
     )
     raw = tuple(
         (frame[_ETHERNET_HEADER:], max(0, length - _ETHERNET_HEADER), time)
-        for frame, length, time in fuzz_frames(r, packets, *_steps(spec), spec.tunnels)
+        for frame, length, time in drawn()
     )
     yield FuzzCapture("raw.pcapng", pcapng(LINK_RAW, raw, spec.tick_ns, ">"), LINK_RAW, raw)
-    cooked = tuple(
-        (bytes(2) + frame, length + 2, time)
-        for frame, length, time in fuzz_frames(r, packets, *_steps(spec), spec.tunnels)
-    )
+    cooked = tuple((bytes(2) + frame, length + 2, time) for frame, length, time in drawn())
     cut = pcap(LINK_COOKED, cooked, spec.tick_ns, ">")[:-1]
     yield FuzzCapture("cut.pcap", cut, LINK_COOKED, cooked[:-1])
 
@@ -198,12 +198,7 @@ def pcap(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
 
 def pcapng(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
     """A pcapng file of one section and interface with stamps of nanoseconds."""
-
-    def block(kind: int, body: bytes) -> bytes:
-        body += bytes(-len(body) % 4)
-        size = struct.pack(order + "I", len(body) + 12)
-        return struct.pack(order + "I", kind) + size + body + size
-
+    block = partial(block_of, order=order)
     resolution = struct.pack(order + "HHB3xHH", 9, 1, 9, 0, 0)
     out = [
         block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)),

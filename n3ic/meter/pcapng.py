@@ -102,8 +102,10 @@ def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
             if len(interfaces) > _MAX_INTERFACES:
                 raise BlockError("it has too many interfaces")
             if not begun:
-                yield _block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-                yield _block(_INTERFACE, struct.pack("<HHIHHB3xHH", _WRITTEN, 0, 0, 9, 1, 9, 0, 0))
+                yield block_of(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+                yield block_of(
+                    _INTERFACE, struct.pack("<HHIHHB3xHH", _WRITTEN, 0, 0, 9, 1, 9, 0, 0)
+                )
             begun = True
         elif kind in (_PACKET, _OLD_PACKET, _SIMPLE):
             yield _packet(order, kind, body, interfaces)
@@ -111,10 +113,11 @@ def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise BlockError("it names no interface")
 
 
-def _block(kind: int, body: bytes) -> bytes:
+def block_of(kind: int, body: bytes, order: str = "<") -> bytes:
+    """A block of the file; ``order`` of bytes as in :mod:`struct`."""
     body += bytes(-len(body) % 4)
-    size = struct.pack("<I", len(body) + 12)
-    return struct.pack("<I", kind) + size + body + size
+    size = struct.pack(order + "I", len(body) + 12)
+    return struct.pack(order + "I", kind) + size + body + size
 
 
 def _packet(order: str, kind: int, body: bytes, interfaces: list[_Interface]) -> bytes:
@@ -137,7 +140,7 @@ def _packet(order: str, kind: int, body: bytes, interfaces: list[_Interface]) ->
     data = body[start : start + min(captured, _SNAPSHOT - 4)]
     sizes = len(data) + 4, min(length + 4, 2**32 - 1)
     head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *sizes)
-    return _block(_PACKET, head + interface.link + data)
+    return block_of(_PACKET, head + interface.link + data)
 
 
 def _interface(order: str, body: bytes) -> _Interface:

@@ -12,7 +12,6 @@ from n3ic.evaluation.calibration import calibration
 from n3ic.evaluation.held_out import HeldOut
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.evaluation.roc import roc_curve
-from n3ic.evaluation.shunting import TwoStageRows, shunt_points, thresholds_of
 from n3ic.model.random_models import random_model
 from n3ic.runs.pictures import (
     SizePoint,
@@ -22,7 +21,6 @@ from n3ic.runs.pictures import (
     importance_figure,
     margins_figure,
     roc_figure,
-    shunting_figure,
     training_figure,
 )
 from n3ic.runs.pictures.accuracy import pareto_front
@@ -66,15 +64,6 @@ def importance(n, name=EVIL):
     ]
 
 
-def points(rows=500):
-    rng = np.random.default_rng(0)
-    margins = rng.geometric(0.1, rows).astype(np.int32)
-    label = rng.integers(0, 2, rows)
-    card = np.where(rng.random(rows) < 0.5 + margins / 60, label, 1 - label)
-    stages = TwoStageRows(label, card, margins, label, rng.random(rows) < 0.5)
-    return shunt_points(stages, thresholds_of(margins))
-
-
 def sizes(label=""):
     return [
         SizePoint({"bytes": b}, (0.8 + b / 9999 - o / 50, 0.81), f"{o} {EVIL}", label)
@@ -107,8 +96,6 @@ ALL = {
     "margins of no rows": lambda: margins_figure(held(0)),
     "calibration": lambda: calibration_figure(held().calibration(), EVIL),
     "calibration of no rows": lambda: calibration_figure((), "rows"),
-    "shunting": lambda: shunting_figure(points(), EVIL, points()[4].threshold),
-    "shunting of few": lambda: shunting_figure(points(3), "rows", 0),
     "accuracy": lambda: accuracy_against(sizes(), title=EVIL, front=True, levels={EVIL: 0.9}),
     "accuracy with labels": lambda: accuracy_against(sizes(EVIL)),
 }  # fmt: skip

@@ -18,9 +18,10 @@ from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
 from n3ic.evaluation.importance import FeatureImportance
-from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
+from n3ic.systems.shunt.points import ShuntPoint
+from n3ic.systems.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.targets.overview import SourcedNumber, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.html_report import page
@@ -32,7 +33,6 @@ from n3ic.usecases.html_report.charts import (
 )
 from n3ic.usecases.html_report.flows import confidence, explained_flows, margins
 from n3ic.usecases.html_report.page import Verdict, accuracy_bars, bits_table, html_report, verdict
-from n3ic.usecases.shunt_study import ShuntStudy, ThresholdObjective
 from n3ic.util.pictures import png
 
 pytest.importorskip("sklearn")

@@ -10,7 +10,6 @@ from pages import Page
 
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.evaluation.metrics import Evaluation
-from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.families.spn.arithmetic import LogArithmetic
 from n3ic.families.spn.network import SpnModel
 from n3ic.families.spn.nodes import Leaf
@@ -22,11 +21,12 @@ from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
 from n3ic.systems.cluster.nodes import equal_nodes
 from n3ic.systems.cluster.planner import plan_cluster
+from n3ic.systems.shunt.points import ShuntPoint
+from n3ic.systems.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.verification import Verification
-from n3ic.usecases.shunt_study import ShuntStudy, ThresholdObjective
 from n3ic.util.display import Displayed, TextTable, View, facts, listed
 
 NAME = "<script>alert(1)</script>\"'&"  # what a model may be called

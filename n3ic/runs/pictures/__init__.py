@@ -17,7 +17,6 @@ from n3ic.runs.pictures.confusion import confusion_figure
 from n3ic.runs.pictures.importance import importance_figure
 from n3ic.runs.pictures.margins import calibration_figure, margins_figure
 from n3ic.runs.pictures.roc import roc_figure
-from n3ic.runs.pictures.shunting import shunting_figure
 from n3ic.runs.pictures.training import training_figure
 
 __all__ = [
@@ -29,6 +28,5 @@ __all__ = [
     "importance_figure",
     "margins_figure",
     "roc_figure",
-    "shunting_figure",
     "training_figure",
 ]

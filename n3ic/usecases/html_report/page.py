@@ -22,8 +22,7 @@ from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
 from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
-from n3ic.usecases.shunt_study import ShuntStudy
-from n3ic.util.display import HTML, TextTable, visible
+from n3ic.util.display import HTML, Displayed, TextTable, visible
 from n3ic.util.markdown import percent
 from n3ic.util.templates import render_html
 
@@ -54,7 +53,7 @@ class NetworkSection:
         by_class: precision and recall of each class there; None if unknown.
         charts: ROC, calibration and importance on held-out rows.
         picture: the run's ROC beside its baselines as a data URL.
-        sureness: the charts' figures as tables, and the study of shunting.
+        sureness: the charts' figures as tables, and those of the network's study.
         flows: explained decisions.
         no_flows: why there are none.
     """
@@ -124,7 +123,7 @@ def html_report(
     *,
     data: str | Path | None = None,
     dataset: str | None = None,
-    studies: Mapping[str, ShuntStudy] | None = None,
+    studies: Mapping[str, Displayed] | None = None,
 ) -> str:
     """The page as text.
 
@@ -135,7 +134,7 @@ def html_report(
         rows: rows of the targets, see :func:`~n3ic.targets.overview.overview`.
         data: files of labelled flows; None for the data set's embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
-        studies: studies of shunting, by task.
+        studies: what is shown of each network besides, by task, such as its study of shunting.
     """
     flows, why = _flows(source, data, dataset)
     run = Run(source, metrics or {}, models_of(source))
@@ -236,7 +235,7 @@ def _network(
     metrics: Mapping[str, Any],
     flows: LabelledFlows | None,
     why: str,
-    study: ShuntStudy | None,
+    study: Displayed | None,
 ) -> NetworkSection:
     found: HeldOut | None = None
     if flows is not None:
@@ -262,7 +261,7 @@ def _network(
         by_class=_by_class(counts, model.classes) if counts else None,
         charts=charts,
         picture=picture,
-        sureness=(*tables, *(study.tables if study else ())),
+        sureness=(*tables, *(study.view().tables if study else ())),
         flows=explained_flows(found, 1 if task else _FLOWS) if found else (),
         no_flows=why or "No flows to look at.",
     )

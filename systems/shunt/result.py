@@ -10,8 +10,8 @@ from typing import Any
 from n3ic.data.split import SplitProtocol
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation
-from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.model.classifier import Classifier
+from n3ic.systems.shunt.points import ShuntPoint
 from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.markdown import percent
 
@@ -80,7 +80,7 @@ class ShuntStudy(Displayed):
         test: points on the test rows, of the same thresholds.
         chosen: the chosen threshold; None without an aim and without a threshold of the model.
         figures: figures of the stages on the test rows at that threshold; see
-            :func:`~n3ic.evaluation.shunting.stage_figures`.
+            :func:`~n3ic.systems.shunt.points.stage_figures`.
     """
 
     model: Classifier

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.evaluation.interval import LEVEL, share_interval
-from n3ic.evaluation.shunting import ShuntPoint
+from n3ic.systems.shunt.points import ShuntPoint
 from n3ic.util.pictures import INK, PALE, legend, look, new_figure, plain, styled
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def shunting_figure(points: Sequence[ShuntPoint], rows: str, chosen: int | None 
 
     Args:
         points: points of the thresholds on held-out rows: ``study.test`` of
-            :func:`~n3ic.usecases.shunting.study_shunting`. Validation rows, on which a threshold
+            :func:`~n3ic.systems.shunt.study.study_shunting`. Validation rows, on which a threshold
             is chosen, would flatter it.
         rows: description of the rows.
         chosen: the threshold to mark.

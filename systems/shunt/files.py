@@ -9,8 +9,8 @@ from pathlib import Path
 
 from n3ic.data.streaming import csv_cell
 from n3ic.errors import UsageError
-from n3ic.evaluation.shunting import ShuntPoint
-from n3ic.usecases.shunt_study import ShuntStudy
+from n3ic.systems.shunt.points import ShuntPoint
+from n3ic.systems.shunt.result import ShuntStudy
 from n3ic.util.files import free_path, new_directory, write_atomic
 from n3ic.util.names import path_component
 
@@ -44,7 +44,7 @@ def write_figure(study: ShuntStudy, title: str, path: str | Path) -> None:
         N3icError: the file cannot be written.
         MissingDependencyError: matplotlib is not installed.
     """
-    from n3ic.runs.pictures import shunting_figure
+    from n3ic.systems.shunt.picture import shunting_figure
     from n3ic.util.pictures import png
 
     rows = f"{title}, {study.rows['test']:,} test rows"

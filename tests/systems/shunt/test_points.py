@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from n3ic.evaluation.metrics import evaluate
-from n3ic.evaluation.shunting import (
+from n3ic.systems.shunt.points import (
     TwoStageRows,
     point_for_accuracy,
     point_for_host_load,

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 import n3ic
-from n3ic.cli.shunt import show
 from n3ic.data.split import split
 from n3ic.errors import DataError, UsageError
 from n3ic.model.network import BinaryModel
-from n3ic.usecases import shunting
-from n3ic.usecases.shunt_study import ThresholdObjective
-from n3ic.usecases.shunting import study_shunting
-from n3ic.usecases.shunting_report import points_csv, write_figure, write_models
+from n3ic.systems.shunt import study as shunting
+from n3ic.systems.shunt.commands import show
+from n3ic.systems.shunt.files import points_csv, write_figure, write_models
+from n3ic.systems.shunt.result import ThresholdObjective
+from n3ic.systems.shunt.study import study_shunting
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow  # trains a network, and boosted trees many times

@@ -16,14 +16,14 @@ from n3ic.util.files import free_path, write_atomic
 from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
-    from n3ic.usecases.shunt_study import ShuntStudy
+    from n3ic.systems.shunt.result import ShuntStudy
 
 _BRIEF = (0, 1, 2, 3, 4, 6, 7)  # columns shown for several networks
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command."""
-    app.command("shunt")(shunt)
+    app.command("shunt", rich_help_panel="Train and use")(shunt)
 
 
 def shunt(
@@ -68,9 +68,9 @@ def shunt(
     The threshold is chosen on validation rows and reported on test rows.
     """
     from n3ic.runs.folder import models_of, newest_run
-    from n3ic.usecases.shunt_study import ThresholdObjective
-    from n3ic.usecases.shunting import study_shunting
-    from n3ic.usecases.shunting_report import check_place, points_csv, write_figure
+    from n3ic.systems.shunt.files import check_place, points_csv, write_figure
+    from n3ic.systems.shunt.result import ThresholdObjective
+    from n3ic.systems.shunt.study import study_shunting
 
     aim = ThresholdObjective(accuracy, host_load, margin)
     if model is None:
@@ -103,7 +103,7 @@ def shunt(
 
 
 def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None:
-    from n3ic.usecases.shunting_report import write_models
+    from n3ic.systems.shunt.files import write_models
 
     there = path.exists()
     write_models(studies, path, replace=replace)
@@ -121,7 +121,7 @@ def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
         for name, study in studies.items():
             _show(study, f"{where}{f' ({name})' if name else ''}")
         return
-    from n3ic.usecases.shunt_study import POINT_COLUMNS, point_cells
+    from n3ic.systems.shunt.result import POINT_COLUMNS, point_cells
 
     rows = []
     for name, study in studies.items():

@@ -14,7 +14,10 @@ from n3ic.data.split import Split, seen_in_training, split
 from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import known_split
 from n3ic.evaluation.metrics import Evaluation
-from n3ic.evaluation.shunting import (
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.systems.shunt.points import (
     ShuntPoint,
     TwoStageRows,
     point_for_accuracy,
@@ -23,12 +26,9 @@ from n3ic.evaluation.shunting import (
     stage_figures,
     thresholds_of,
 )
-from n3ic.kernel.prediction import predict
-from n3ic.model.classifier import Classifier
-from n3ic.model.inputs import UINT32_MAX
+from n3ic.systems.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
-from n3ic.usecases.shunt_study import ShuntStudy, ThresholdObjective
 from n3ic.util.markdown import percent
 
 
