@@ -14,10 +14,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 SOURCES = (".c", ".cc", ".cpp", ".cxx")
@@ -65,6 +63,12 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
     return digest.hexdigest(), out
 
 
+def copy(source: Path, to: Path) -> None:
+    """Copy a file and its mode; loading shutil would take as long as all else here."""
+    to.write_bytes(source.read_bytes())
+    to.chmod(source.stat().st_mode)
+
+
 def main(cache: Path, compiler: str, words: list[str]) -> int:
     """Compile, or copy what was compiled; returns the compiler's exit code."""
     try:
@@ -77,17 +81,16 @@ def main(cache: Path, compiler: str, words: list[str]) -> int:
     kept = cache / digest
     if kept.exists():
         out.unlink(missing_ok=True)
-        shutil.copy(kept, out)
+        copy(kept, out)
         return 0
     done = subprocess.run([compiler, *words], capture_output=True)
     sys.stdout.buffer.write(done.stdout)
     sys.stderr.buffer.write(done.stderr)
     if not (done.returncode or done.stderr or done.stdout):
         cache.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=cache)
-        os.close(handle)
-        shutil.copy(out, temporary)
-        Path(temporary).replace(kept)
+        temporary = kept.with_suffix(f".{os.getpid()}")
+        copy(out, temporary)
+        temporary.replace(kept)
     return done.returncode
 
 

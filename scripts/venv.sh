@@ -98,7 +98,8 @@ compile_once() {
     mkdir -p "$folder"
     for name in cc gcc g++ clang; do
         real=$(PATH=${PATH//"$folder:"/} command -v "$name") || continue
-        printf '#!/bin/sh\nexec %q -IS %q %q %q "$@"\n' "$PWD/$1/bin/python" \
+        printf '#!/bin/sh\n[ "$1" != --version ] || exec %q --version\nexec %q -IS %q %q %q "$@"\n' \
+            "$real" "$PWD/$1/bin/python" \
             "$PWD/scripts/compiled_once.py" "$PWD/build/compiled" "$real" >"$folder/$name"
         chmod +x "$folder/$name"
     done
