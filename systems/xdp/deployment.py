@@ -35,6 +35,7 @@ from n3ic.systems.xdp.program_record import (
     Interface,
     ProgramRecord,
     changing,
+    daemon_record,
     forget_others,
     read_model,
     read_record,
@@ -439,12 +440,11 @@ def unload(interface: Interface) -> bool:
                         f"{interface.name}: program {found.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
-                if found.program_id in recorded_programs(interface):
-                    record = read_record(interface, found.program_id)[0]
-                    if isinstance(record, DaemonRecord):
-                        daemon_requests.unload(record)
-                        remove_record(interface)
-                        return True
+                daemon = daemon_record(interface, found.program_id)
+                if daemon is not None:
+                    daemon_requests.unload(daemon)
+                    remove_record(interface)
+                    return True
                 try:
                     detach(interface.index, found, program)
                 except BpfError as error:

@@ -167,6 +167,18 @@ def read_record(
         raise UsageError(f"{folder / _RECORD}: damaged: {error}; unload and load again") from error
 
 
+def daemon_record(interface: Interface, program_id: int) -> DaemonRecord | None:
+    """The record of a program that ``n3icd`` runs; None if it is not one of those.
+
+    Raises:
+        UsageError: the record is damaged.
+    """
+    if not (_of_program(interface, program_id) / _DAEMON).exists():
+        return None
+    record, _, _ = read_record(interface, program_id)
+    return record if isinstance(record, DaemonRecord) else None
+
+
 def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list[BinaryModel]]:
     """What ``n3icd`` wrote: see ``record_write`` in ``exporters/xdp/daemon/store.c``."""
     given, pack = json.loads((folder / _DAEMON).read_bytes()), (folder / PACK).read_bytes()

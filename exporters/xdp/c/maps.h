@@ -157,7 +157,7 @@ struct scratch {
  * look at by headers' lengths, of which HEAD bytes are filled.
  */
 struct head {
-    uint8_t bytes[17 * 1024];
+    uint8_t bytes[18 * 1024];
 };
 
 PER_CPU(scratches, USERS, struct scratch);

@@ -14,6 +14,7 @@ from wires import link
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
+from n3ic.exporters.xdp.plan import Choices
 from n3ic.meter.standard import standard_spec
 from n3ic.systems.xdp import deployment, dispatcher, hooks
 from n3ic.systems.xdp.program_record import Interface
@@ -140,7 +141,7 @@ def test_the_order_is_that_of_priorities(place, exported, priority, behind):
     def check(interface, other):
         load_other(other)
         policies = ("undecided=drop",)
-        deployment.load(interface, exported, priority=priority, policies=policies)
+        deployment.load(interface, exported, Choices(policies=policies), priority=priority)
         send("n3a", [frame(1000 + port) for port in range(8)])
         assert (status(interface).dropped, seen()) == (8, behind)
         assert deployment.unload(interface)

@@ -14,6 +14,7 @@ from n3ic.errors import UsageError
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic
 from n3ic.exporters.xdp.verdicts import Limits
 from n3ic.meter.packet import LINK_ETHERNET, parse
@@ -243,9 +244,8 @@ def tcx(exported, in_namespace, tmp_path, monkeypatch):
             link("n3a", "n3b")
             link("n3c", "n3d")
             interface = Interface.named("n3b")
-            deployment.load(
-                interface, exported, mode="tcx", policies=policies, limits=Limits(dry_run)
-            )
+            choices = Choices(policies=policies, limits=Limits(dry_run))
+            deployment.load(interface, exported, choices, mode="tcx")
             try:
                 with wire("n3a") as far, wire("n3b") as near, wire("n3d") as third:
                     check(interface, far, near, third)
@@ -311,7 +311,7 @@ def test_marks_are_those_of_the_stack(exported, in_namespace, tmp_path, monkeypa
     def check():
         ip("set", "lo", "up")
         interface = Interface.named("lo")
-        deployment.load(interface, exported, mode="tcx", policies=("undecided=mark:77",))
+        deployment.load(interface, exported, Choices(policies=("undecided=mark:77",)), mode="tcx")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taker:
             taker.bind(("127.0.0.1", 0))
             taker.setsockopt(socket.SOL_SOCKET, 75, 1)  # SO_RCVMARK
@@ -356,7 +356,7 @@ def test_hooks_refuse_what_they_cannot_do(exported, in_namespace, tmp_path, monk
             ("tcx", "undecided=mirror:n3b", "without end"),
         ):
             with pytest.raises(UsageError, match=said):
-                deployment.load(interface, exported, mode=mode, policies=(policy,))
+                deployment.load(interface, exported, Choices(policies=(policy,)), mode=mode)
             assert deployment.query(interface.index) is None
 
     in_namespace(check)

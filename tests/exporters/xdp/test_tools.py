@@ -299,8 +299,9 @@ def test_the_table_is_as_large_as_asked(link, exported):
     one, other = link
     n3ic("load", one, exported, "--memory", "2M", "--new-flows", 20)
     with deployment.opened(Interface.named(one)) as (_, programs, _):
-        flows = programs.maps["flows"]
-        assert 0 <= (2 << 20) - flows.entries * flows.value_bytes < flows.value_bytes
+        flows, item = programs.maps["flows"], programs.maps["flows"].value_bytes
+        item += programs.maps["tags"].value_bytes
+        assert 0 <= (2 << 20) - flows.entries * item < item
     send(other, [frame(port) for port in range(1, 101)])
     found = status(Interface.named(one))
     assert 20 <= found.started < 40
