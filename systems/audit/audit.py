@@ -202,7 +202,7 @@ class Audit:
         )
 
     def best(self) -> tuple[Finding, ...]:
-        """The finding of each column that says most: leaks first, the most telling before others."""
+        """The finding of each column that says most: leaks first, then the most telling."""
         found: dict[str, Finding] = {}
         for one in sorted(self.singles, key=lambda f: (not f.leaks, -f.sure)):
             found.setdefault(one.columns[0], one)
@@ -449,9 +449,10 @@ def _gaps(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def _better(one: Finding, other: Finding) -> bool:
-    return (one.leaks, round(one.sure, 4), one.rows) > (
+    """Whether a finding says more than another: to a per cent, and then of more rows."""
+    return (one.leaks, round(one.sure, 2), one.rows) > (
         other.leaks,
-        round(other.sure, 4),
+        round(other.sure, 2),
         other.rows,
     )
 
@@ -504,7 +505,8 @@ def _most_telling(
     found: Mapping[tuple[str, str], Finding], columns: Sequence[str], most: int
 ) -> list[str]:
     best = {c: max((f.sure for (n, _), f in found.items() if n == c), default=0.0) for c in columns}
-    return sorted(columns, key=lambda c: -best[c])[:most]
+    chosen = sorted(columns, key=lambda c: -best[c])[:most]
+    return [c for c in columns if c in chosen]
 
 
 def _facts(mark: Mark, table: FlowTable) -> MarkFacts:

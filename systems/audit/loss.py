@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable
-from n3ic.errors import needed
 from n3ic.training.recipe import Recipe
 
 _FOLDS = 3
@@ -76,23 +75,18 @@ def boosted(table: FlowTable, seed: int) -> Right:
     Raises:
         MissingDependencyError: scikit-learn is not installed.
     """
-    with needed("the loss without a column"):
-        from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits
+    from n3ic.training.input_bits import boosted_trees
+
     rng = np.random.default_rng((seed, 3))
-    rows = rng.permutation(len(table))[:_ROWS]
-    part = table.rows(rows)
+    part = table.rows(rng.permutation(len(table))[:_ROWS])
 
     def right(columns: tuple[str, ...]) -> NDArray[np.bool_]:
-        X, y = part.matrix(columns), part.label
-        out = np.zeros(len(y), dtype=np.bool_)
+        out = np.zeros(len(part), dtype=np.bool_)
         for fold in range(_FOLDS):
-            held = np.arange(len(y)) % _FOLDS == fold
-            trees = HistGradientBoostingClassifier(
-                max_iter=_ROUNDS, early_stopping=False, random_state=seed
-            )
-            with threadpool_limits(1):  # threads that wait for one another cost more than they do
-                out[held] = trees.fit(X[~held], y[~held]).predict(X[held]) == y[held]
+            held = np.arange(len(part)) % _FOLDS == fold
+            own = {name: part.features[name][~held] for name in columns}
+            trees = boosted_trees(own, part.label[~held], rounds=_ROUNDS, seed=seed)
+            out[held] = trees.predict(part.rows(held).matrix(columns)) == part.label[held]
         return out
 
     return right

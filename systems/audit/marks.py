@@ -86,33 +86,37 @@ def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tu
         DataError: a file has changed meanwhile.
     """
     kinds = {f.name: kind_of(f.name, f.nic_reason) for f in table.catalogue if not f.usable}
-    texts = _other_columns(table, source, named)
+    texts = _of_text(table, source, named)
     found: list[Mark] = []
-    for name in named or [*(n for n, kind in kinds.items() if kind), *texts]:
+    for name in named or dict.fromkeys([*(n for n, kind in kinds.items() if kind), *texts]):
         kind = (kinds.get(name) or kind_of(name) or "named") if not named else "named"
-        if name in table.features:
+        if name in texts:
+            found.append(_of_texts(name, kind, texts[name]))
+        elif name in table.features:
             found.append(_of_numbers(name, kind, table.features[name]))
             if kind_of(name) == "address":
                 found.append(_of_numbers(f"{name} /24", "network", table.features[name] >> 8, 8))
-        elif name in texts:
-            found.append(_of_texts(name, kind, texts[name]))
         else:
             known = [*table.features, *texts]
             raise UsageError(f"{table.name} has no column {name!r}; {nearest(name, known)}")
     return tuple(mark for mark in found if len(mark.values) > 1)
 
 
-def _other_columns(
+def _of_text(
     table: FlowTable, source: DataSet, named: Sequence[str]
 ) -> dict[str, NDArray[np.str_]]:
-    """Columns of text that are marks or named, and no features."""
+    """Columns of text that are marks or named; features have no words, but numbers."""
     if not isinstance(source, CatalogueDataSet):
         return {}
+    rules = table.rules.columns if table.rules else {}
+    numbers = {n for n in table.features if n not in rules or rules[n].kind != "category"}
     parts: dict[str, list[NDArray[np.str_]]] = {}
     for path in dict.fromkeys(file.path for file in table.sources):
-        for one in open_sheets(path):
+        # An embedded file is named without its folder.
+        inside = source.embedded if source.embedded and source.embedded.name == path else path
+        for one in open_sheets(inside):
             names = source.names_of(one.sheet)
-            wanted = [n for n in names if n not in table.features and (n in named or kind_of(n))]
+            wanted = [n for n in names if n not in numbers and (n in named or kind_of(n))]
             if not wanted:
                 continue
             cells = parse_sheet(one.sheet, names, header=True, numeric=(), text=wanted)

@@ -22,6 +22,7 @@ Codes = NDArray[np.int64]
 
 FOLDS = 5
 MOST_BINS = 256
+_FEWEST_BINS = 16
 LEAST = 30
 """Rows with a value, and without it, from which on a group counts."""
 
@@ -97,8 +98,9 @@ def bins(values: NDArray[np.int64] | NDArray[np.float64], most: int = MOST_BINS)
 
     Args:
         values: a column, of shape ``(rows,)``.
-        most: at most that many bins.
+        most: at most that many bins; fewer where a bin would have less than 32 rows.
     """
+    most = min(most, max(_FEWEST_BINS, len(values) // 32))
     distinct, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     places = places.reshape(-1).astype(np.int64)
     if len(distinct) <= most:
