@@ -9,12 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
+from n3ic.data.dataset import data_set
 from n3ic.data.user_table import describe
 from n3ic.errors import DataError, UsageError
 from n3ic.systems.audit import loss
 from n3ic.systems.audit.audit import AuditRequest, audit
 from n3ic.systems.audit.loss import losses
-from n3ic.systems.audit.marks import kind_of
+from n3ic.systems.audit.marks import kind_of, marks_of
 from n3ic.systems.audit.telling import FOLDS, Rows, best_cut, bins, told_by
 
 ROWS = 2400
@@ -266,3 +267,11 @@ def test_the_command_writes_table_json_csv_page_and_picture(tmp_path, monkeypatc
     assert isinstance(again.exception, UsageError)
     bad = run(*words, "--out", tmp_path / "t.txt")
     assert isinstance(bad.exception, UsageError)
+
+
+def test_columns_that_an_embedded_data_set_leaves_out_are_marks_too():
+    source = data_set("cic-ids2017")
+    marks = {mark.name: mark for mark in marks_of(source.load(), source)}
+    assert {"source_ip", "source_ip /24", "destination_port", "timestamp"} <= marks.keys()
+    assert "5/7/2017" in marks["timestamp"].values
+    assert not marks["destination_port"].counts
