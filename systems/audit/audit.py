@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The leak audit: which columns, and pairs of columns, tell the marks of a table.
 
-A column leaks that tells a value of a mark among rows of one class, one protocol and one state,
+A column leaks that tells a value of a mark among rows of one class, protocol, state and service,
 where that value tells the class. It is asked of all rows and of parts of them, such as one protocol
 or the rows in which the column has a value, because a leak may show in some flows alone.
 """
@@ -25,6 +25,7 @@ from n3ic.systems.audit.loss import Loss
 from n3ic.systems.audit.marks import Mark, marks_of
 from n3ic.systems.audit.telling import (
     FOLDS,
+    LEAST,
     Codes,
     Rows,
     Told,
@@ -93,8 +94,8 @@ class Finding:
         rows: number of rows of that part.
         share: share of these with the value.
         told: balanced accuracy on rows of the left-out folds.
-        within: the same within the groups of one class, protocol and state; None if no group has
-            rows with and without the value.
+        within: the same within the groups of one class, protocol, state and service (the ports);
+            None if no group has rows with and without the value.
         label_class: class that the value tells best.
         label_gap: share of that class's rows with the value less that of the others' rows.
         chance: share of the permutations of the mark that some column tells as well; None if it
@@ -248,10 +249,9 @@ def audit(
     table = table.rows(kept)
     marks = tuple(replace(m, codes=m.codes[kept], whole=m.whole[kept]) for m in marks)
     fold = np.random.default_rng((request.seed, 1)).permutation(len(table)) % FOLDS
-    _, group = np.unique(
-        np.stack([table.label, *(table.features[c] for c in dividing)]), axis=1, return_inverse=True
-    )
-    group = group.reshape(-1).astype(np.int64)
+    ports = [mark.codes for mark in marks if not mark.counts]
+    parts = np.stack([table.label, *(table.features[c] for c in dividing), *ports])
+    group = np.unique(parts, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
     strata = [*_strata(table, columns, dividing)]
     singles: dict[tuple[str, str], Finding] = {}
     pairs: dict[tuple[str, ...], Finding] = {}
@@ -438,12 +438,17 @@ def _findings(
 
 
 def _gaps(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Of each value: the largest difference of its shares in a class and in the rest; the class."""
+    """Of each value: the largest difference of its shares in a class and in the rest; the class.
+
+    Where one class has nearly all rows, no value is of use to tell it.
+    """
     counts = np.zeros((rows.values, int(rows.label.max()) + 1))
     np.add.at(counts, (rows.mark, rows.label), 1)
     sizes = counts.sum(axis=0)
     rest = counts.sum(axis=1, keepdims=True) - counts
     gaps = counts / np.maximum(sizes, 1) - rest / np.maximum(sizes.sum() - sizes, 1)
+    least = max(LEAST, len(rows.label) // 20)
+    gaps[:, (sizes < least) | (sizes.sum() - sizes < least)] = 0
     best = np.abs(gaps).argmax(axis=1)
     return np.abs(gaps)[np.arange(rows.values), best], best.astype(np.int64)
 

@@ -66,7 +66,7 @@ def audit(
 ) -> None:
     """Find columns that are an address, a TTL, a time or a capture in disguise.
 
-    A column leaks that tells a marked column's value within one class, protocol and state.
+    A column leaks that tells a marked column's value within one class, protocol, state and port.
     """
     from n3ic.systems.audit.audit import AuditRequest
     from n3ic.systems.audit.audit import audit as audit_table

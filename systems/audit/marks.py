@@ -53,7 +53,7 @@ class Mark:
     def counts(self) -> bool:
         """Whether a column that tells it may be left out for that.
 
-        A port names a service, which honest features tell, too.
+        A port names a service, which honest features tell, too; it divides the rows instead.
         """
         return self.kind != "port"
 

@@ -6,7 +6,7 @@ their share of a value; the rows of that fold are told by it. The figure is Youd
 share of the value's rows that the rule finds, less the share of the other rows that it finds, too.
 It is 0 for a rule that knows nothing and 1 for one that knows all, however rare the value is.
 
-It is also taken within groups of rows: of one class, one protocol and one state. Whoever tells the
+It is also taken within groups of rows: of one class, protocol and state. Whoever tells the
 class seems to tell every mark that depends on the class, too; within a class that help is gone.
 """
 

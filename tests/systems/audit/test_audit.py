@@ -275,3 +275,23 @@ def test_columns_that_an_embedded_data_set_leaves_out_are_marks_too():
     assert {"source_ip", "source_ip /24", "destination_port", "timestamp"} <= marks.keys()
     assert "5/7/2017" in marks["timestamp"].values
     assert not marks["destination_port"].counts
+
+
+def test_what_the_service_says_is_no_leak(tmp_path):
+    rng, table = columns()
+    near = table["ttl"] == 31
+    table["dport"] = np.where(near, 53, 443)  # near hosts ask for names
+    table["size"] = np.where(near, 60, 900) + rng.integers(0, 50, ROWS)
+    assert audited(tmp_path / "t.csv", table).leaking == ()
+
+
+def test_a_part_of_nearly_one_class_has_nothing_to_tell(tmp_path):
+    rng, table = columns()
+    attack = rng.random(ROWS) < 0.04
+    table["label"] = np.where(attack, "attack", "benign")
+    table["ttl"] = np.where(attack | (rng.random(ROWS) < 0.4), 254, 31)
+    table["rtt"] = np.where(table["ttl"] == 31, 500, 5000) + rng.integers(0, 99, ROWS)
+    found = audited(tmp_path / "t.csv", table)
+    assert found.leaking == ()
+    assert found.singles[0].columns == ("rtt",)
+    assert found.singles[0].label_gap == 0
