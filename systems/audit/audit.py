@@ -51,8 +51,8 @@ class AuditRequest:
         marks: marked columns; empty for those that are known.
         columns: the audited columns; empty for those that are used by default and those that are
             known to leak and are no marks.
-        within: columns whose values divide the rows; empty for the protocol and the state. They
-            are not asked themselves.
+        within: columns whose values divide the rows; empty for the protocol, the state and the
+            frequent values of ports. They are not asked themselves.
         pairs: number of columns of which all pairs are tried; the most telling ones.
         bar: balanced accuracy from which on a column tells a mark.
         gap: difference of a value's share in a class and in the others from which on it tells the
@@ -244,12 +244,14 @@ def audit(
             "or it is the same in every row; name marked columns with --mark"
         )
     dividing = _dividing(table, request.within)
+    if not any(mark.counts for mark in marks):
+        raise DataError(f"{table.name}: ports alone are marked, which divide the rows; use --mark")
     columns = _audited(table, request, [*(mark.name for mark in marks), *dividing])
     kept = _sample(len(table), request)
     table = table.rows(kept)
     marks = tuple(replace(m, codes=m.codes[kept], whole=m.whole[kept]) for m in marks)
     fold = np.random.default_rng((request.seed, 1)).permutation(len(table)) % FOLDS
-    ports = [mark.codes for mark in marks if not mark.counts]
+    ports = [] if request.within else [mark.codes for mark in marks if not mark.counts]
     parts = np.stack([table.label, *(table.features[c] for c in dividing), *ports])
     group = np.unique(parts, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
     strata = [*_strata(table, columns, dividing)]
@@ -258,7 +260,7 @@ def audit(
     for where, mask, own in strata:
         part = table.rows(mask)
         coded = {c: bins(v) for c, v in _varied(part, (own,) if own else columns).items()}
-        for mark in marks:
+        for mark in (m for m in marks if m.counts):
             tell(f"columns that tell {mark.name}, {where}")
             rows = _rows(mark, part, group, fold, mask)
             found = _findings(_singles(coded, rows), part, mark, rows, where, request)
@@ -274,7 +276,7 @@ def audit(
             continue
         part = table.rows(mask)
         made = _made_pairs(_varied(part, paired))
-        for mark in marks:
+        for mark in (m for m in marks if m.counts):
             tell(f"pairs that tell {mark.name}, {where}")
             rows = _rows(mark, part, group, fold, mask)
             found = _findings(_pairs(made, rows), part, mark, rows, where, request)
@@ -384,7 +386,7 @@ def _made_pairs(
 ) -> list[tuple[tuple[str, ...], str, Codes]]:
     """What is made of each two columns: their bins together, their difference, their quotient."""
     few = {name: bins(values, _PAIR_BINS) for name, values in columns.items()}
-    out = []
+    out: list[tuple[tuple[str, ...], str, Codes]] = []
     for a, b in combinations(columns, 2):
         x, y = columns[a], columns[b]
         out.append(((a, b), "pair", few[a] * (int(few[b].max()) + 1) + few[b]))

@@ -41,7 +41,10 @@ def audit(
         typer.Option(help="Columns to audit, with commas; 'all'; default: those that are used."),
     ] = "",
     within: Annotated[
-        str, typer.Option(help="Columns that divide the rows; default: protocol and state.")
+        str,
+        typer.Option(
+            help="Columns that divide the rows; default: protocol, state and frequent ports."
+        ),
     ] = "",
     pairs: Annotated[
         int, typer.Option(help="Try all pairs of the N most telling columns.", min=0, max=64)
@@ -150,7 +153,7 @@ def _with_losses(
     used = [c for c in found.columns if c in {*table.usable, *found.suspects}]
     base = tuple(dict.fromkeys([*(c for c in table.usable if c not in found.columns), *used]))
     first = dict.fromkeys([*found.suspects, *(f.columns[0] for f in found.best())])
-    asked = [(name,) for name in first if name in used][:most]
+    asked: list[tuple[str, ...]] = [(name,) for name in first if name in used][:most]
     if len(found.suspects) > 1:
         asked.append(found.suspects)
     if recipe:

@@ -26,7 +26,7 @@ def audit_figure(found: Audit) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     columns = [one.columns[0] for one in found.best()[:_MOST]]
-    marks = [mark.name for mark in found.marks]
+    marks = [m.name for m in found.marks if any(f.mark == m.name for f in found.singles)]
     lost = {one.columns[0]: one for one in found.losses if len(one.columns) == 1}
     known = {(one.columns[0], one.mark): one for one in found.singles}
     figure = new_page(max(7.0, 0.8 * len(marks) + 5.6), max(3.6, 0.36 * len(columns) + 2.4))
@@ -36,8 +36,9 @@ def audit_figure(found: Audit) -> Figure:
         for place, mark in enumerate(marks):
             if one := known.get((name, mark)):
                 told[row, place] = 100 * one.sure
+                figures = f"{told[row, place]:.0f}{'*' * one.leaks}"
                 left.text(
-                    place, row, f"{told[row, place]:.0f}{'*' * one.leaks}", ha="center",
+                    place, row, "-" if one.within is None else figures, ha="center",
                     va="center", fontsize=9, color="white" if told[row, place] > 92 else INK,
                 )  # fmt: skip
     pale = LinearSegmentedColormap.from_list("told", ["#ffffff", LOOKS[0].colour])
@@ -59,5 +60,7 @@ def audit_figure(found: Audit) -> Figure:
     right.tick_params(left=False)
     right.margins(x=0.1)
     figure.suptitle(plain(f"{found.name}: {found.rows:,} rows", 60))
-    figure.supxlabel("* raises the alarm", fontsize=10, color=SOFT)
+    figure.supxlabel(
+        "* raises the alarm   - no group has rows with and without a value", fontsize=10, color=SOFT
+    )
     return figure

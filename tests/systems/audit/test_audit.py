@@ -184,6 +184,9 @@ def test_a_table_without_marks_and_unknown_columns_are_refused(tmp_path):
     del table["ttl"]
     with pytest.raises(DataError, match="--mark"):
         audited(tmp_path / "t.csv", table)
+    table["dport"] = table["proto"] + 50
+    with pytest.raises(DataError, match="ports alone"):
+        audited(tmp_path / "t.csv", table)
     with pytest.raises(UsageError, match="19 permutations"):
         AuditRequest(permutations=3)
 
