@@ -37,6 +37,7 @@ MeterJobs = Annotated[
     int | None, typer.Option(help="Captures metered at once; default: one per core.", min=1)
 ]
 _GROUP = "n3ic.datasets"
+_MORE = "n3ic.data_commands"  # functions, one command each
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -46,6 +47,8 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         app: the command line.
         words: what was typed; it says whether the generators' own options are needed, too.
     """
+    from n3ic import plugins
+
     group = typer.Typer(help="List, show, check and generate data sets.", no_args_is_help=True)
     group.command("list")(list_sets)
     group.command("show")(show)
@@ -55,6 +58,8 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     group.command("generate")(
         with_options(generate, _owners() if {"data", "generate"} <= set(words) else ())
     )
+    for name in plugins.names(_MORE):
+        group.command(name)(plugins.load(_MORE, name))
     app.add_typer(group, name="data")
 
 
