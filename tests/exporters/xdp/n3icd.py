@@ -11,6 +11,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
+from n3ic.exporters.xdp.packing import pack
+from n3ic.exporters.xdp.plan import Choices, plan
+from n3ic.systems.xdp.deployment import exported
 
 CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
 N3IC = (
@@ -28,6 +31,13 @@ def n3ic(*arguments):
         raise done.exception
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def repacked(built, model, path, **given):
+    """Write a pack of a model for the program of an export."""
+    chosen = Choices(models={0: model}, **given)
+    path.write_bytes(pack(built, plan(exported(built)[0], "buckets", chosen)))
+    return path
 
 
 def frame(port, protocol=17, source=1):

@@ -13,15 +13,12 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from metering import load
-from n3icd import CLASSES, flows, frame, free_port, send
+from n3icd import CLASSES, flows, frame, free_port, repacked, send
 from wires import ip
 
 from n3ic.exporters.xdp import libbpf
-from n3ic.exporters.xdp.packing import pack
-from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.verdicts import Limits
 from n3ic.model.random_models import random_model
-from n3ic.systems.xdp.deployment import exported
 
 
 def test_two_readers_see_every_flow(daemon, veth, daemon_model):
@@ -139,17 +136,6 @@ def test_idle_flows_end(daemon, veth):
     assert [flow["last"] for flow in found] == sorted(flow["last"] for flow in found)
     assert all(flow["decided"] - flow["last"] > 1 for flow in found)
     assert running.end() == 0
-
-
-def repacked(built, model, path, **given):
-    """Write a pack of a model for the program of an export."""
-    chosen = plan(network_of(built), "buckets", Choices(models={0: model}, **given))
-    path.write_bytes(pack(built, chosen))
-    return path
-
-
-def network_of(built):
-    return exported(built)[0]
 
 
 def retrained(model):

@@ -6,8 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from n3icd import flows, frame, send
-from test_daemon import repacked
+from n3icd import flows, frame, repacked, send
 from wires import ip
 
 from n3ic.exporters.xdp import libbpf
