@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import gc
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from n3ic.exporters.host import runner
+from n3ic.exporters.host import compilation, runner
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
 from n3ic.training.input_bits.boosted import boosted_trees
@@ -36,6 +37,14 @@ def pytest_collection_finish() -> None:
 
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, so none needs its files on the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -93,15 +102,38 @@ def browser() -> str:
     return found
 
 
+def _network_object(
+    network: compilation.Sources, compiler: build.CCompiler, flags: tuple[str, ...]
+) -> bytes:
+    """``bnn.o`` of two objects: the kernel, which most networks share, and the weights."""
+    files = dict(network)
+    kernel, mark, weights = files.pop("bnn.c").partition(b"/* --- weights, compiled in ---")
+    if not mark:
+        return _object(network, compiler, flags)
+    headers = tuple(files.items())
+    weights = b'#include "bnn.h"\n#include <stdint.h>\n' + b"/*" + weights
+    parts = {"kernel.o": _object((*headers, ("bnn.c", kernel)), compiler, flags)}
+    parts["weights.o"] = _object.__wrapped__((*headers, ("bnn.c", weights)), compiler, flags)
+    with compilation._folder(parts) as scratch:
+        objects = [str(scratch / name) for name in parts]
+        build._compile(compiler, ("-r", "-nostdlib", *objects), scratch / "bnn.o")
+        return (scratch / "bnn.o").read_bytes()
+
+
+_object = functools.lru_cache(maxsize=4)(compilation._network_object.__wrapped__)
+
+
 @pytest.fixture
 def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds that are not optimised and timed once, for tests that are not of the kernels.
 
-    They are clang's where it is installed: on vector intrinsics it takes half as long as gcc.
+    The kernel is compiled once for all networks. Builds are clang's where it is installed: on
+    vector intrinsics it takes half as long as gcc.
     """
     monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setattr(runner, "REPEATS", 1)
+    monkeypatch.setattr(compilation, "_network_object", _network_object)
     if "CC" not in os.environ and shutil.which("clang"):
         monkeypatch.setenv("CC", "clang")
 

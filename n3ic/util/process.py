@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -75,7 +76,7 @@ def run_tool(
             start_new_session=True,
         )
         try:
-            process.wait(seconds)
+            _wait(process, seconds)
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -86,6 +87,22 @@ def run_tool(
         return subprocess.CompletedProcess(
             list(command), process.returncode, out.read(), err.read()
         )
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: int) -> None:
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # another platform, an old kernel, or a filter of calls
+        process.wait(seconds)  # asks at most every 50 ms
+        return
+    try:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        if not ended.poll(seconds * 1000):
+            raise subprocess.TimeoutExpired(process.args, seconds)
+    finally:
+        os.close(handle)
+    process.wait()
 
 
 @cache

@@ -73,6 +73,16 @@ def test_a_lower_limit_of_the_user_is_kept():
     assert done.stdout.split("\n")[0] == "(1000, 1000) (1048576, 1048576)"
 
 
+def test_a_machine_without_handles_of_processes_bounds_the_time_too(monkeypatch):
+    def refused(_pid):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
+    assert python("print('done')", seconds=60).stdout == b"done\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        python("import time; time.sleep(60)", seconds=1)
+
+
 def test_what_takes_too_long_is_ended_with_what_it_started(tmp_path):
     child = f"import time; time.sleep(3); open({str(tmp_path / 'late')!r}, 'w')"
     text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
