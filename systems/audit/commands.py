@@ -153,7 +153,8 @@ def _with_losses(
     used = [c for c in found.columns if c in {*table.usable, *found.suspects}]
     base = tuple(dict.fromkeys([*(c for c in table.usable if c not in found.columns), *used]))
     first = dict.fromkeys([*found.suspects, *(f.columns[0] for f in found.best())])
-    asked: list[tuple[str, ...]] = [(name,) for name in first if name in used][:most]
+    asked: list[tuple[str, ...]] = []
+    asked += [(name,) for name in first if name in used][:most]
     if len(found.suspects) > 1:
         asked.append(found.suspects)
     if recipe:
