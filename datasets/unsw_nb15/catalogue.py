@@ -138,13 +138,25 @@ HEADER_COLUMNS: tuple[str, ...] = tuple(
 """The 33 columns of the partition files that say something about a flow and need no payload, the
 three TTL columns among them."""
 
+HANDSHAKE_TIMES: tuple[str, ...] = ("tcprtt", "synack", "ackdat", "synack_share")
+"""Times of the TCP handshake. They leak the distance of the hosts; the literature reads them."""
+
+
+def _as_in_literature(feature: Feature) -> bool:
+    return not feature.leaks or bool(
+        {feature.name, *NEEDS.get(feature.name, ())} & {*HANDSHAKE_TIMES}
+    )
+
+
 PUBLISHED: tuple[str, ...] = tuple(
     f.name
     for f in CATALOGUE
-    if f.tap != "payload" and not f.leaks and f.name not in {*_TOML["tap"], *_TOML["windows"]}
+    if f.tap != "payload"
+    and _as_in_literature(f)
+    and f.name not in {*_TOML["tap"], *_TOML["windows"]}
 )
-"""The published columns, and what is derived from them, that need no payload and do not leak. A NIC
-at one tap cannot compute them all."""
+"""The published columns, and what is derived from them, that need no payload and do not leak, and
+the times of the handshake, which do. A NIC at one tap cannot compute them all."""
 
 
 def to_units(name: str, values: ArrayLike) -> Column:

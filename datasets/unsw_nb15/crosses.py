@@ -104,7 +104,8 @@ def _derived(
     columns: Mapping[str, Feature],
     of: Callable[[Column, Column], Column],
 ) -> Derived:
-    """Published values are crossed, so a tap stands to it as to the worse of the two."""
+    """A tap stands to a cross as to the worse of its columns, and it leaks if one of them does."""
+    leaky = next((columns[n] for n in needs if columns[n].leaks), None)
     worst = min((columns[n] for n in needs), key=lambda f: _TAPS.index(f.tap))
     feature = Feature(
         name=name,
@@ -115,8 +116,8 @@ def _derived(
         bits=14 if unit == "1/64 octave" else 32,
         nic=False,
         nic_reason="a cross of published values",
-        leaks=False,
-        leak_reason="",
+        leaks=leaky is not None,
+        leak_reason=leaky.leak_reason if leaky else "",
         tap=worst.tap,
         tap_reason=worst.tap_reason,
     )

@@ -19,7 +19,6 @@ from n3ic.model.metering import (
     MeterSpec,
     Register,
     Step,
-    Update,
     Window,
 )
 
@@ -44,7 +43,7 @@ def one_tap(*, windows: bool = False) -> MeterSpec:
     """
     return MeterSpec(
         registers=(*_counters(), *_tcp()),
-        features=(*_protocol(), *_sizes(), *_times(), *_handshake()),
+        features=(*_protocol(), *_sizes(), *_times()),
         windows=tuple(
             Window(name, WINDOW_FLOWS, same) for name, same in WINDOWS.items() if windows
         ),
@@ -74,21 +73,12 @@ def _tcp() -> list[Register]:
     def seen(name: str, flags_set: int, flags_clear: int = 0) -> Register:
         return Register(name, "count", guard=_guard("both", flags_set, flags_clear), width=1)
 
-    def time(name: str, update: Update, guard: Guard) -> Register:
-        return Register(name, update, "time", guard, _TIME_BITS)
-
-    syn, ack = _guard("forward", SYN, ACK), _guard("forward", ACK, SYN | FIN | RST)
-    answer = _guard("reverse", SYN | ACK)
     return [
         seen("rst", RST),
         seen("fin", FIN),
         seen("established", ACK, SYN),
         seen("answered", SYN | ACK),
         seen("opening", SYN, ACK),
-        time("t_syn", "last", syn),
-        time("t_synack", "first", answer),
-        time("t_answered", "min", answer),  # also a first time; the maximum if no packet matches
-        time("t_ack", "first", ack),
     ]
 
 
@@ -173,17 +163,6 @@ def _times() -> list[MeteredFeature]:
             _quotient(f"tap_{side}inpkt", "us", 1, f"{side}gaps", "$0", less),
         ]
     return out
-
-
-def _handshake() -> list[MeteredFeature]:
-    synack, ackdat = Step("sub", "t_synack", "t_syn"), Step("sub", "t_ack", "t_answered")
-    both = synack, ackdat, Step("add", "$0", "$1")
-    return [
-        MeteredFeature("synack", program=(synack,), unit="us"),
-        MeteredFeature("ackdat", program=(ackdat,), unit="us"),
-        MeteredFeature("tcprtt", program=both, unit="us"),
-        _quotient("synack_share", "1/1024", 1024, "$0", "$2", *both),
-    ]
 
 
 def _quotient(

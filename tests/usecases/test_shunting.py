@@ -69,7 +69,7 @@ def test_labels_of_test_rows_do_not_move_the_threshold(run, flows, monkeypatch):
         label[test] = 1 - label[test]
         return {name: replace(flow, label=label)}
 
-    for aim in (ThresholdObjective(accuracy=0.97), ThresholdObjective(host_load=0.2)):
+    for aim in (ThresholdObjective(accuracy=0.89), ThresholdObjective(host_load=0.2)):
         (before,) = study_shunting(run, flows, aim=aim).values()
         with monkeypatch.context() as patch:
             patch.setattr(shunting, "labelled_flows", scrambled)
@@ -80,11 +80,11 @@ def test_labels_of_test_rows_do_not_move_the_threshold(run, flows, monkeypatch):
 
 
 def test_the_threshold_gives_what_was_wanted_on_validation_rows(run, flows):
-    (study,) = n3ic.shunt(run, flows, accuracy=0.97).values()
+    (study,) = n3ic.shunt(run, flows, accuracy=0.89).values()
     chosen = next(p for p in study.validation if p.threshold == study.chosen)
-    assert chosen.accuracy >= 0.97
+    assert chosen.accuracy >= 0.89
     lower = [p for p in study.validation if p.threshold < study.chosen]
-    assert all(p.accuracy < 0.97 for p in lower)
+    assert all(p.accuracy < 0.89 for p in lower)
     (study,) = n3ic.shunt(run, flows, host_load=0.1).values()
     chosen = next(p for p in study.validation if p.threshold == study.chosen)
     assert chosen.host_load <= 0.1
