@@ -14,9 +14,11 @@ from n3ic.data.user_table import describe
 from n3ic.errors import DataError, UsageError
 from n3ic.systems.audit import loss
 from n3ic.systems.audit.audit import AuditRequest, audit
+from n3ic.systems.audit.commands import _recipe
 from n3ic.systems.audit.loss import losses
 from n3ic.systems.audit.marks import kind_of, marks_of
 from n3ic.systems.audit.telling import FOLDS, Rows, best_cut, bins, told_by
+from n3ic.training.recipe import Recipe, Training
 
 ROWS = 2400
 
@@ -298,3 +300,17 @@ def test_a_part_of_nearly_one_class_has_nothing_to_tell(tmp_path):
     assert found.leaking == ()
     assert found.singles[0].columns == ("rtt",)
     assert found.singles[0].label_gap == 0
+
+
+def test_a_network_without_the_column_that_tells_the_class_loses(tmp_path, small_baselines):
+    _, table = columns()
+    table["payload"] = np.where(table["label"] == "attack", 900, 100)
+    own, _ = describe(written(tmp_path / "t.csv", table), "label")
+    quick = Recipe("quick", "", bits=16, training=Training(hidden=(8,), epochs=2, polish=0))
+    right = loss.network(own.load(tmp_path / "t.csv"), quick, 1, lambda _: None)
+    (one,) = losses(right, "networks", ("payload", "bytes"), [("payload",)])
+    assert one.rows == 216  # validation rows: a tenth of nine tenths
+    assert one.lost > 0.2 and not one.free
+    assert _recipe("published", data_set("unsw-nb15")).name == "published"
+    with pytest.raises(UsageError, match="no recipe 'x'"):
+        _recipe("x", own)
