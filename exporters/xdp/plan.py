@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from n3ic.errors import UsageError
+from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.xdp import policy_parser
 from n3ic.exporters.xdp.layout import KEY, SLOTS_PER_FLOW, TAGS, WAYS, bucket_type, slot_type
 from n3ic.exporters.xdp.network.structure import structure_of
@@ -101,14 +101,14 @@ def plan(compiled: BinaryModel, table: Table, choices: Choices) -> Plan:
         choices: what the user chose.
 
     Raises:
-        UsageError: the network has no meter, a policy is malformed or can never act, two policies
-            name the same verdict, a network has another meter or other classes, or a size is none.
+        ExportError: the network has no meter.
+        UsageError: a policy is malformed or can never act, two policies name the same verdict, a
+            network has another meter or other classes, or a size is none.
     """
     spec, otherwise = compiled.meter, choices.otherwise
     if spec is None:
-        raise UsageError(
-            f"{compiled.name} has no meter, so no packets decide flows: train it on a table of "
-            "`n3ic data extract`"
+        raise ExportError(
+            f"{compiled.name} has no meter: train it on a table of `n3ic data extract`"
         )
     models = {otherwise: compiled, **(choices.models or {})}
     acts = policy_parser.policies(choices.policies, models[otherwise].classes)
