@@ -67,7 +67,7 @@ static inline enum aside read_tc(struct __sk_buff *skb, uint32_t size, uint32_t 
     a->vlan = NO_TAG;
     if (whole && parse_usual(f, length, METER_TUNNELS, a->packet))
         return PACKET_OK;
-    if (whole && linear >= n)
+    if (whole && !METER_TUNNELS && linear >= n)
         return read_frame(f, length, a);
     h = bpf_map_lookup_elem(&heads, &zeroth);
     n = h ? copy_head(skb, size, h) : 0;

@@ -64,7 +64,7 @@ static inline enum aside read_xdp(struct xdp_md *ctx, uint32_t size, uint32_t le
     a->vlan = NO_TAG;
     if (parse_usual(f, length, METER_TUNNELS, a->packet))
         return PACKET_OK;
-    if (linear >= n)
+    if (!METER_TUNNELS && linear >= n) /* else the verifier would follow two parsers */
         return read_frame(f, length, a);
     h = bpf_map_lookup_elem(&heads, &zeroth);
     if (!h || n < SHORTEST || bpf_xdp_load_bytes(ctx, 0, h->bytes, n))

@@ -430,7 +430,8 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
 
 /* --- packets ---------------------------------------------------------------------------------- */
 
-#define HEAD 512 /* bytes in which headers are looked for where a packet lies in several pieces */
+/* Bytes in which headers are looked for where a packet lies in pieces, or may be a tunnel. */
+#define HEAD (METER_TUNNELS ? 2048 : 512)
 #define SHORTEST 14 /* bytes of a header of Ethernet */
 
 /* Reads a frame that is not a usual one. */
