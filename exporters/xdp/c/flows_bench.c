@@ -17,17 +17,17 @@ struct {
     __type(value, __u32);
 } measured SEC(".maps");
 
-SEC("xdp") int spread(struct xdp_md *ctx) {
+SEC("xdp.frags") int spread(struct xdp_md *ctx) {
     if (next_source(ctx))
         bpf_tail_call(ctx, &measured, 0);
     return XDP_ABORTED;
 }
 
-SEC("xdp") int pass(struct xdp_md *ctx) {
+SEC("xdp.frags") int pass(struct xdp_md *ctx) {
     return XDP_PASS;
 }
 
-SEC("xdp") int parse(struct xdp_md *ctx) {
+SEC("xdp.frags") int parse(struct xdp_md *ctx) {
     struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
     struct packet p;
     enum aside reason = parse_frame(LINK_ETHERNET, frame, ctx->data_end - ctx->data, 0, &p);
@@ -62,7 +62,7 @@ struct trailer { /* as in state.h */
     __u32 length, captured;
 };
 
-SEC("xdp") int flood_on(struct xdp_md *ctx) {
+SEC("xdp.frags") int flood_on(struct xdp_md *ctx) {
     const __u32 first = 0;
     struct flood *f = bpf_map_lookup_elem(&floods, &first);
     __u32 size = ctx->data_end - ctx->data;
