@@ -110,7 +110,8 @@ def check(image, table, seed, limits, policies, allowed=(), listed=()):
     maps = VerdictModel(limits, {**policies, -1: policies.get("shunted", ("pass", 0, "none", 0))},
                         SPEC.tick_ns)  # fmt: skip
     frames = [f for f in replayable(traffic(SPEC, 600, seed=seed)) if sound(f)]
-    with load(model, image=image[table], table=table, limits=limits, flows=256) as programs:
+    given = {"limits": limits, "flows": 256, "secret": bytes(range(16))}  # no bucket is full
+    with load(model, image=image[table], table=table, **given) as programs:
         for verdict, (action, argument, scope, ttl) in policies.items():
             programs.set_policy(verdict, action, argument, scope=scope, ttl=ttl)
         for text, until in allowed:
