@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 LabelsFormat = Annotated[
     Literal["table", "ndpi", "zeek", "upc-aau", "hosts"], typer.Option(help="Format of the labels.")
 ]
+KnownDataSet = Annotated[
+    str | None, typer.Option("--dataset", help="Data set; default: the one that recognises it.")
+]
+TableLabel = Annotated[
+    str, typer.Option(help="Column of the class, for a table of no known data set.")
+]
 LabelColumn = Annotated[str, typer.Option(help="Column of the label; default: the format's own.")]
 IdleTimeout = Annotated[
     float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
@@ -197,12 +203,8 @@ def _odd(facts: ColumnProfile) -> str:
 
 def check(
     path: Annotated[Path, typer.Argument(help="Files or a folder.")],
-    name: Annotated[
-        str | None, typer.Option("--dataset", help="Data set; default: the one that recognises it.")
-    ] = None,
-    label: Annotated[
-        str, typer.Option(help="Column of the class, for a table of no known data set.")
-    ] = "",
+    name: KnownDataSet = None,
+    label: TableLabel = "",
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Read files and report what they are, their number of rows, and their problems."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
+from n3ic.cli.data import KnownDataSet, TableLabel
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,12 +27,8 @@ def audit(
     path: Annotated[
         str, typer.Argument(metavar="TABLE", help="Files, a folder, or an embedded data set.")
     ],
-    name: Annotated[
-        str | None, typer.Option("--dataset", help="Data set; default: the one that recognises it.")
-    ] = None,
-    label: Annotated[
-        str, typer.Option(help="Column of the class, for a table of no known data set.")
-    ] = "",
+    name: KnownDataSet = None,
+    label: TableLabel = "",
     mark: Annotated[
         list[str] | None,
         typer.Option(help="Marked column, many times; default: addresses, TTL, ports, times."),

@@ -30,7 +30,7 @@ def n3ic(*arguments):
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
-    return done.output
+    return done.stdout
 
 
 def repacked(built, model, path, **given):

@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from metering import network
-from typer.testing import CliRunner
+from n3icd import N3IC, n3ic
 
-from n3ic.cli.main import command_line
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, policy_parser, source
 from n3ic.exporters.xdp.exporter import read_program
@@ -36,21 +34,7 @@ from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
 from n3ic.systems.xdp.terminal import lines
 from n3ic.targets.directory import export
 
-N3IC = (
-    sys.executable, "-u", "-c",
-    "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()",
-)  # fmt: skip
 CLASSES = ("benign", "attack=very", "shunted")
-
-
-def n3ic(*arguments):
-    """What a command prints; its errors are raised."""
-    typed = ["xdp", *map(str, arguments)]
-    done = CliRunner().invoke(command_line(typed), typed)
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def frame(port, protocol=17):
