@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seeds of a release and the table of its runs."""
+
+import pytest
+import release_table
+
+COMMIT = "0d73c5644d9704aaa5307492dea12646ff8db9e4"
+
+
+def test_a_digest_decides_different_seeds():
+    seeds = release_table.seeds_of(COMMIT)
+    assert seeds == release_table.seeds_of(COMMIT)
+    assert len(set(seeds)) == 5
+    assert all(10_000 <= seed < 100_000 for seed in seeds)
+    assert not set(seeds) & set(release_table.seeds_of(COMMIT[:-1] + "5"))
+
+
+def test_a_digest_is_whole():
+    with pytest.raises(ValueError, match="40 or 64 hexadecimal digits"):
+        release_table.seeds_of(COMMIT[:10])
+
+
+def metrics(accuracy: float, tree: float | None) -> dict:
+    """Figures of a run as metrics.json has them."""
+    told = {"accuracy": accuracy, "accuracy_unseen": accuracy - 0.04, "fpr": 0.05}
+    rows = [told, {"accuracy": accuracy - 0.1, "false_alarms": 0.25}]
+    baselines = {} if tree is None else {"tree_same_cuts": told | {"accuracy": tree}}
+    return {"test": told, "shifts": {"rows": rows}, "baselines": baselines}
+
+
+def test_the_table_has_means_and_deviations_of_what_every_run_has():
+    runs = {
+        "default": [metrics(0.92, 0.91), metrics(0.94, 0.93)],
+        "published": [metrics(0.97, 0.95), metrics(0.97, None)],
+    }
+    lines = release_table.table(runs).splitlines()
+    assert lines[2] == ("| **binary** | 93.0±1.4 | 89.0±1.4 | 5.0 | 97.0±0.0 | 93.0±0.0 | 5.0 |")
+    assert "half" in lines[3]
+    assert lines[3].endswith("| 83.0±1.4 |  | 25.0 | 87.0±0.0 |  | 25.0 |")
+    assert lines[4].endswith("| 92.0±1.4 | 89.0±1.4 | 5.0 |  |  |  |")
+    assert len(lines) == 5
