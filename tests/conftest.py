@@ -166,6 +166,20 @@ def small_baselines() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def forked_nodes() -> Iterator[None]:
+    """Nodes of a ring, forked from one process that has imported what they need.
+
+    As users have them, each is a process that imports it all: see the Python of how-to/cluster.md.
+    """
+    dask = pytest.importorskip("dask")
+    utils = pytest.importorskip("distributed.utils")
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = utils.get_mp_context()  # it would have pandas and more imported, too
+        context.set_forkserver_preload(["distributed", "n3ic.systems.cluster.launch"])
+        yield
+
+
 @pytest.fixture(scope="session")
 def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> KernelLibrary:
     """The kernel without weights."""
