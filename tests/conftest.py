@@ -9,7 +9,7 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -31,12 +31,30 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Every other process collects from the end: of a fresh clone, each compiles half of all."""
+    report = yield
+    odd = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
+    if odd and isinstance(collector, (pytest.Session, pytest.Directory)):
+        report.result.reverse()
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All processes have the tests in one order, files of long ones first."""
+    items.sort(key=lambda item: (item.path.name not in LONG, item.path))
+
+
 def pytest_collection_finish() -> None:
     """Collecting garbage passes over what was imported: all libraries of all tests."""
     gc.freeze()
 
 
 ROOT = Path(__file__).resolve().parent.parent
+LONG = ("test_notebooks.py", "test_docs.py")  # begun last, they would keep one process busy alone
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -145,6 +163,20 @@ def small_baselines() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(float_mlp, "EPOCHS", 3)
         patch.setitem(boosted_trees.__kwdefaults__, "rounds", 20)
+        yield
+
+
+@pytest.fixture(scope="module")
+def forked_nodes() -> Iterator[None]:
+    """Nodes of a ring, forked from one process that has imported what they need.
+
+    As users have them, each is a process that imports it all: see the Python of how-to/cluster.md.
+    """
+    dask = pytest.importorskip("dask")
+    utils = pytest.importorskip("distributed.utils")
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = utils.get_mp_context()  # it would have pandas and more imported, too
+        context.set_forkserver_preload(["distributed", "n3ic.systems.cluster.launch"])
         yield
 
 

@@ -41,7 +41,7 @@ def run_python(text: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_baselines", "quick_build")
+@pytest.mark.usefixtures("small_baselines", "quick_build", "forked_nodes")
 @pytest.mark.parametrize(
     ("name", "commands"),
     [

@@ -12,7 +12,7 @@ from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.plan import PLAN_VERSION
 
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.slow  # starts rings of processes
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_nodes")]  # starts processes
 
 
 def plan_text(placement):

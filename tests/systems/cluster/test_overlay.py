@@ -22,7 +22,7 @@ from n3ic.systems.cluster.udp import FaultInjection
 
 pytest.importorskip("distributed")
 sparse = pytest.importorskip("scipy.sparse")
-pytestmark = pytest.mark.slow  # starts processes
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_nodes")]  # starts processes
 
 MODEL = random_model((300, 130, 40, 3), np.random.default_rng(0))
 OPTIONS = RingOptions(timing=LinkTiming(limit=1.0), faults=FaultInjection(loss=0.01, seed=3))
