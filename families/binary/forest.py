@@ -9,7 +9,6 @@ a selection, and a tree of 400 leaves takes some 170 tables of six inputs.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,10 +19,11 @@ from numpy.typing import NDArray
 from n3ic.data.table import Feature
 from n3ic.errors import UsageError, needed
 from n3ic.model.bits import Bits, pack
-from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.training.input_bits.columns import Cut, thermometer_fields
+from n3ic.training.packed_trees import least_right
 from n3ic.training.recipe import Training
 
 if TYPE_CHECKING:
@@ -154,11 +154,8 @@ def tree_network(
 
 
 def _cut(tree: Any, node: int, names: Sequence[str]) -> Cut:
-    """Find the least integer that scikit-learn sends to the right; it compares in float32."""
-    threshold = float(tree.threshold[node])
-    values = range(UINT32_MAX + 1)
-    cut = bisect_left(values, True, key=lambda value: float(np.float32(value)) > threshold)
-    return names[int(tree.feature[node])], cut
+    """Find the feature and the cut of a split."""
+    return names[int(tree.feature[node])], int(least_right(tree.threshold[node : node + 1])[0])
 
 
 def _grown(tree: Any) -> list[_Leaf]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from n3ic.evaluation.metrics import counted_class
 from n3ic.families.binary.rare import class_weights, with_false_alarms
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
-from n3ic.runs.learner import Learned
+from n3ic.runs.contest import candidate
+from n3ic.runs.learner import Candidate, Learned
 from n3ic.runs.preparation import on_bits
 from n3ic.runs.prepared import Prepared
 from n3ic.runs.progress import TrainingProgress
@@ -21,6 +23,8 @@ from n3ic.training.recipe import Training
 
 if TYPE_CHECKING:
     from n3ic.training.loop import Epoch
+
+_NETWORK, _TREE = "binary network", "tree as a binary network"
 
 
 def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -38,18 +42,27 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
+    name = _NETWORK
+    beside: tuple[Candidate, ...] = ()
+    grown = None
     if this.recipe.tree_bytes and this.keeps is None:
-        tree = _better_tree(model, prepared, progress)
-        if tree is not None:
+        grown = _tree(model, prepared, progress)
+    if grown is not None:
+        tree, better = grown
+        if better:
+            beside = (candidate(_NETWORK, model, prepared),)
             model, prepared = tree, on_bits(prepared, tree.input, progress.stage)
-            history = ()
+            history, name = (), _TREE
+        elif this.budget:
+            on_tree = on_bits(prepared, tree.input, progress.stage)
+            beside = (candidate(_TREE, tree, on_tree),)
     share = this.recipe.training.false_alarms
     if share:
         held, positive = prepared.validation, counted_class(len(model.classes), this.positive)
         scores = model.scores(pack(held.bits))
         model = with_false_alarms(model, scores, held.label, positive, share)
         progress.stage(f"false alarms: {model.provenance['false_alarms']}")
-    return Learned(model, prepared, history)
+    return Learned(model, prepared, history, name, beside)
 
 
 def _weights(prepared: Prepared) -> NDArray[np.float64] | None:
@@ -79,28 +92,30 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
     )
 
 
-def _better_tree(
+def _tree(
     model: BinaryModel, prepared: Prepared, progress: TrainingProgress
-) -> BinaryModel | None:
-    """Grow a tree with as many cuts as a network; None if it does not fit or is not better."""
-    from n3ic.families.binary.forest import tree_network
-    from n3ic.training.baselines import best_first_tree
-    from n3ic.training.input_choice import candidates
+) -> tuple[BinaryModel, bool] | None:
+    """Grow a tree with as many cuts as a network, or of as many bytes, and write it as a network.
 
-    this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    progress.stage("growing a tree of as many cuts")
+    Returns:
+        The tree, and whether it is better than the network; None if it does not fit.
+    """
+
+    this, held = prepared.experiment, prepared.validation
+    most = this.recipe.tree_bytes
     weights = _weights(prepared)
-    weight = None if weights is None else weights[rows.label]
-    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed, weight)
-    tree = tree_network(
-        grown,
-        candidates(this.table, this.recipe),
-        this.table.classes,
-        catalogue={f.name: f for f in this.table.catalogue},
-        name=this.name,
-        provenance=this.provenance | {"weights": "a decision tree's"},
-    )
-    if tree is None or tree.weight_bytes + tree.mask_bytes > this.recipe.tree_bytes:
+    if not this.budget:
+        progress.stage("growing a tree of as many cuts")
+        tree = _tree_of(prepared.spec.n_cuts, prepared, weights)
+    else:
+        progress.stage("growing a tree of as many bytes")
+        # A cut takes 4 bytes, and two leaves' weights and masks of all cuts: c^2 / 4 bytes.
+        cuts = int(2 * math.sqrt(64 + most)) - 16 + 1
+        tree = _tree_of(cuts, prepared, weights)
+        while tree is not None and tree.total_bytes > most and cuts > 1:
+            cuts = cuts * 4 // 5
+            tree = _tree_of(cuts, prepared, weights)
+    if tree is None or tree.total_bytes > most:
         return None
     bits, parts = tree.input.encode(this.table.features), prepared.parts
     counts = np.ones(len(held.label)) if weights is None else weights[held.label]
@@ -108,10 +123,29 @@ def _better_tree(
         round(float(counts @ (m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label)))
         for m, x in ((model, prepared.bits), (tree, bits))
     )
-    if trees <= mine:
-        return None
-    progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
-    return tree.changed(input=tree.input.with_rates(bits[parts.train]))
+    if trees > mine:
+        progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
+    return tree.changed(input=tree.input.with_rates(bits[parts.train])), trees > mine
+
+
+def _tree_of(
+    cuts: int, prepared: Prepared, weights: NDArray[np.float64] | None
+) -> BinaryModel | None:
+    """Grow a tree of so many cuts, as a network; None if it gives all rows one class."""
+    from n3ic.families.binary.forest import tree_network
+    from n3ic.training.baselines import best_first_tree
+    from n3ic.training.input_choice import candidates
+
+    this, rows = prepared.experiment, prepared.train
+    weight = None if weights is None else weights[rows.label]
+    return tree_network(
+        best_first_tree(rows.columns, rows.label, cuts, this.seed, weight),
+        candidates(this.table, this.recipe),
+        this.table.classes,
+        catalogue={f.name: f for f in this.table.catalogue},
+        name=this.name,
+        provenance=this.provenance | {"weights": "a decision tree's"},
+    )
 
 
 def _gradient(
