@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -100,21 +99,42 @@ def _tree(
     Returns:
         The tree, and whether it is better than the network; None if it does not fit.
     """
+    from sklearn.tree import DecisionTreeClassifier
 
-    this, held = prepared.experiment, prepared.validation
-    most = this.recipe.tree_bytes
+    from n3ic.families.binary.forest import tree_network
+    from n3ic.training.baselines import best_first_tree
+    from n3ic.training.input_choice import candidates
+    from n3ic.training.packed_trees import most_leaves
+
+    this, rows, held = prepared.experiment, prepared.train, prepared.validation
+    most, names = this.recipe.tree_bytes, candidates(this.table, this.recipe)
     weights = _weights(prepared)
-    if not this.budget:
-        progress.stage("growing a tree of as many cuts")
-        tree = _tree_of(prepared.spec.n_cuts, prepared, weights)
-    else:
+    weight = None if weights is None else weights[rows.label]
+    if this.budget:
         progress.stage("growing a tree of as many bytes")
-        # A cut takes 4 bytes, and two leaves' weights and masks of all cuts: c^2 / 4 bytes.
-        cuts = int(2 * math.sqrt(64 + most)) - 16 + 1
-        tree = _tree_of(cuts, prepared, weights)
-        while tree is not None and tree.total_bytes > most and cuts > 1:
-            cuts = cuts * 4 // 5
-            tree = _tree_of(cuts, prepared, weights)
+        grown = DecisionTreeClassifier(max_leaf_nodes=max(2, most), random_state=this.seed)
+        grown.fit(rows.columns, rows.label, weight)
+    else:
+        progress.stage("growing a tree of as many cuts")
+        grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed, weight)
+
+    def network(leaves: int) -> BinaryModel | None:
+        return tree_network(
+            grown,
+            names,
+            this.table.classes,
+            n_leaves=leaves,
+            catalogue={f.name: f for f in this.table.catalogue},
+            name=this.name,
+            provenance=this.provenance | {"weights": "a decision tree's"},
+        )
+
+    def fits(leaves: int) -> bool:
+        found = network(leaves)
+        return found is None or found.total_bytes <= most
+
+    whole = int(grown.get_n_leaves())
+    tree = network(most_leaves(min(whole, most), fits) if this.budget else whole)
     if tree is None or tree.total_bytes > most:
         return None
     bits, parts = tree.input.encode(this.table.features), prepared.parts
@@ -126,26 +146,6 @@ def _tree(
     if trees > mine:
         progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
     return tree.changed(input=tree.input.with_rates(bits[parts.train])), trees > mine
-
-
-def _tree_of(
-    cuts: int, prepared: Prepared, weights: NDArray[np.float64] | None
-) -> BinaryModel | None:
-    """Grow a tree of so many cuts, as a network; None if it gives all rows one class."""
-    from n3ic.families.binary.forest import tree_network
-    from n3ic.training.baselines import best_first_tree
-    from n3ic.training.input_choice import candidates
-
-    this, rows = prepared.experiment, prepared.train
-    weight = None if weights is None else weights[rows.label]
-    return tree_network(
-        best_first_tree(rows.columns, rows.label, cuts, this.seed, weight),
-        candidates(this.table, this.recipe),
-        this.table.classes,
-        catalogue={f.name: f for f in this.table.catalogue},
-        name=this.name,
-        provenance=this.provenance | {"weights": "a decision tree's"},
-    )
 
 
 def _gradient(

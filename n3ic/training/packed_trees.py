@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -26,6 +27,7 @@ _WEIGHTS = 3  # of a vote in a forest; with the mark of a next split, two classe
 _TREES = (3, 7, 15, 31)
 _CUT_SHARES = (0.3, 0.5, 0.7)  # of a forest's bytes
 _MOST_LEAVES = 4096
+_Vote = Callable[[NDArray[np.float64]], NDArray[np.int64]]  # class shares of nodes to votes
 Cut = tuple[int, int]  # a column, and the least integer that goes to the right
 
 
@@ -167,7 +169,7 @@ def least_right(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def split_tree(
     tree: Any,
-    vote: Callable[[NDArray[np.float64]], NDArray[np.int64]],
+    vote: _Vote,
     leaves: int = 0,
     cuts: Sequence[Sequence[Cut]] = (),
 ) -> Split | int:
@@ -218,8 +220,11 @@ def tree_within(
     def first(leaves: int) -> list[Split | int]:
         return [split_tree(grown.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
 
-    found = _largest(first, int(grown.get_n_leaves()), budget, classes)
-    return found and packed(found, classes)
+    def fits(leaves: int) -> bool:
+        return packed_bytes(first(leaves), classes) <= budget
+
+    leaves = most_leaves(int(grown.get_n_leaves()), fits)
+    return packed(first(leaves), classes) if leaves > 1 else None
 
 
 def forests_within(
@@ -263,14 +268,20 @@ def forests_within(
         ).fit(rows[:, :-1], rows[:, -1], sample_weight=count)
         vote = _weighted(forest.classes_)
         for trees in _TREES:
-            grown = [one.tree_ for one in forest.estimators_[:trees]]
+            first = partial(_beginnings, forest.estimators_[:trees], vote, cuts)
+            leaves = most_leaves(
+                max(int(one.get_n_leaves()) for one in forest.estimators_[:trees]),
+                lambda n, first=first: packed_bytes(first(n), classes * _WEIGHTS) <= budget,
+            )
+            if leaves > 1:
+                yield packed(first(leaves), classes, _WEIGHTS)
 
-            def first(leaves: int, grown: Any = grown, cuts: Any = cuts) -> list[Split | int]:
-                return [split_tree(t, vote, min(leaves, t.n_leaves), cuts) for t in grown]
 
-            most = max(int(tree.n_leaves) for tree in grown)
-            if found := _largest(first, most, budget, classes * _WEIGHTS):
-                yield packed(found, classes, _WEIGHTS)
+def _beginnings(
+    forest: Sequence[Any], vote: _Vote, cuts: Sequence[Sequence[Cut]], leaves: int
+) -> list[Split | int]:
+    """The beginnings of best-first trees, of so many leaves each."""
+    return [split_tree(t.tree_, vote, min(leaves, t.tree_.n_leaves), cuts) for t in forest]
 
 
 def random_forest(
@@ -292,7 +303,7 @@ def random_forest(
     return packed(grown, classes, _WEIGHTS)
 
 
-def _weighted(known: NDArray[np.int64]) -> Callable[[NDArray[np.float64]], NDArray[np.int64]]:
+def _weighted(known: NDArray[np.int64]) -> _Vote:
     """Votes for the likeliest class, the heavier the farther the second is behind."""
 
     def vote(share: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -304,13 +315,15 @@ def _weighted(known: NDArray[np.int64]) -> Callable[[NDArray[np.float64]], NDArr
     return vote
 
 
-def _largest(
-    first: Callable[[int], list[Split | int]], most: int, budget: int, votes: int
-) -> list[Split | int] | None:
-    """The most leaves whose trees fit, by bisection; None if trees of two leaves do not."""
+def most_leaves(most: int, fits: Callable[[int], bool]) -> int:
+    """The most leaves of trees that fit, by bisection; one leaf always does.
+
+    Args:
+        most: as many as there are.
+        fits: whether trees of so many leaves fit.
+    """
     low, high = 1, most
     while low < high:
         middle = (low + high + 1) // 2
-        fits = packed_bytes(first(middle), votes) <= budget
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return first(low) if low > 1 else None
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
