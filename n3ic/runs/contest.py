@@ -66,7 +66,7 @@ def best_within(
     kept, learned = max(fitting, key=lambda entry: worth(entry[0]))
     rows = learned.prepared
     progress.stage(f"growing trees of {this.budget:,} bytes")
-    packed = list(_packed(rows, this.budget))
+    packed = [_packed(name, trees, rows) for name, trees in trees_within(rows, this.budget)]
     others = sorted([*(c for c, _ in found if c is not kept), *beside, *packed], key=worth)
     notes = tuple(
         f"{c.name}: right on more validation rows in as many bytes ({percent(worth(c))} in "
@@ -96,23 +96,32 @@ def _tried(learned: Learned) -> Candidate:
     return candidate(learned.name or family_text(model.family), model, learned.prepared)
 
 
-def _packed(prepared: Prepared, budget: int) -> Iterator[Candidate]:
-    """A tree, and the best of some forests, on the columns."""
+def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedTrees]]:
+    """A tree on the columns within a number of bytes, and the best of several forests, if any.
+
+    Args:
+        prepared: the rows; validation rows choose the forest.
+        budget: most bytes of each.
+    """
     from n3ic.training.packed_trees import forests_within, tree_within
 
     rows, held, this = prepared.train, prepared.validation, prepared.experiment
     asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
-
-    def tried(name: str, trees: PackedTrees) -> Candidate:
-        memory = {"input_bytes": trees.cut_bytes, "index_bytes": len(trees.data) - trees.cut_bytes}
-        found = _on_rows(name, memory, trees.votes(held.columns), held.label)
-        return replace(found, exported=False)
-
     if tree := tree_within(*asked):
-        yield tried(TREE, tree)
-    forests = [tried(FOREST, trees) for trees in forests_within(*asked)]
-    if forests:
-        yield max(forests, key=lambda c: (c.accuracy, -c.bytes))
+        yield TREE, tree
+
+    def right(forest: PackedTrees) -> int:
+        return int((forest.votes(held.columns).argmax(axis=1) == held.label).sum())
+
+    if forests := [*forests_within(*asked)]:
+        yield FOREST, max(forests, key=right)
+
+
+def _packed(name: str, trees: PackedTrees, prepared: Prepared) -> Candidate:
+    held = prepared.validation
+    memory = {"input_bytes": trees.cut_bytes, "index_bytes": len(trees.data) - trees.cut_bytes}
+    found = _on_rows(name, memory, trees.votes(held.columns), held.label)
+    return replace(found, exported=False)
 
 
 def _on_rows(

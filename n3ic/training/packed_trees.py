@@ -220,10 +220,7 @@ def tree_within(
     def first(leaves: int) -> list[Split | int]:
         return [split_tree(grown.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
 
-    def fits(leaves: int) -> bool:
-        return packed_bytes(first(leaves), classes) <= budget
-
-    leaves = most_leaves(int(grown.get_n_leaves()), fits)
+    leaves = most_leaves(int(grown.get_n_leaves()), partial(_fit, first, classes, budget))
     return packed(first(leaves), classes) if leaves > 1 else None
 
 
@@ -269,12 +266,14 @@ def forests_within(
         vote = _weighted(forest.classes_)
         for trees in _TREES:
             first = partial(_beginnings, forest.estimators_[:trees], vote, cuts)
-            leaves = most_leaves(
-                max(int(one.get_n_leaves()) for one in forest.estimators_[:trees]),
-                lambda n, first=first: packed_bytes(first(n), classes * _WEIGHTS) <= budget,
-            )
+            most = max(int(one.get_n_leaves()) for one in forest.estimators_[:trees])
+            leaves = most_leaves(most, partial(_fit, first, classes * _WEIGHTS, budget))
             if leaves > 1:
                 yield packed(first(leaves), classes, _WEIGHTS)
+
+
+def _fit(first: Callable[[int], list[Split | int]], votes: int, budget: int, leaves: int) -> bool:
+    return packed_bytes(first(leaves), votes) <= budget
 
 
 def _beginnings(
