@@ -24,8 +24,9 @@ CUT_BYTES = 4
 FOREST_TREES = 60
 """Trees of the baseline, of any size."""
 _WEIGHTS = 3  # of a vote in a forest; with the mark of a next split, two classes take three bits
-_TREES = (3, 7, 15, 31)
-_CUT_SHARES = (0.3, 0.5, 0.7)  # of a forest's bytes
+_TREES = (3, 5, 9, 21)
+_CUT_SHARES = (0.3, 0.6)  # of a forest's bytes
+_CANDIDATES = 0.5  # share of the columns that a split chooses from, so that trees differ
 _MOST_LEAVES = 4096
 _Vote = Callable[[NDArray[np.float64]], NDArray[np.int64]]  # class shares of nodes to votes
 Cut = tuple[int, int]  # a column, and the least integer that goes to the right
@@ -259,6 +260,7 @@ def forests_within(
         forest = RandomForestClassifier(
             n_estimators=_TREES[-1],
             max_leaf_nodes=min(max(2, budget), _MOST_LEAVES),
+            max_features=_CANDIDATES,
             bootstrap=False,
             random_state=seed,
             n_jobs=1,

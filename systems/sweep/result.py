@@ -112,7 +112,9 @@ class SweepPoint:
         (runs,) = self.runs.values()
         out = {}
         for name in dict.fromkeys(name for run in runs for name in run.beside):
-            sizes, shares = zip(*(run.beside[name] for run in runs if name in run.beside))
+            sizes, shares = zip(
+                *(run.beside[name] for run in runs if name in run.beside), strict=True
+            )
             out[name] = SizePoint({"bytes": float(np.mean(sizes))}, shares, name)
         return out
 
