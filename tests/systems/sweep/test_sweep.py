@@ -165,7 +165,7 @@ def test_a_sweep_stands_in_80_columns_and_names_are_escaped():
 
 
 def test_several_networks_add_up_and_their_median_counts():
-    figures = SeedFigures((8, 2), "ab", {"weight_bytes": 8}, 5.0, 10.0, 0.5, 0.6)
+    figures = SeedFigures((8, 2), "ab", {"total_bytes": 8}, 5.0, 10.0, 0.5, 0.6)
     runs = {"a": (figures,), "b": (replace(figures, latency_ns=30.0, validation=0.9),)}
     (point,) = points_of([(SweepNetwork({"bits": 1}, None, None), runs)])
     assert point.costs == {"bytes": 16, "sites": 10, "latency_ns": 30}
