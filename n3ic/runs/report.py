@@ -123,9 +123,9 @@ def metrics_of(
         }
         for task, r in results.items()
     }
+    sizes = [memory_of(r.model) for r in results.values()]  # a budget may keep several families
     out["memory"] = {
-        key: sum(memory_of(r.model)[key] for r in results.values())
-        for key in memory_of(first.model)
+        key: sum(size.get(key, 0) for size in sizes) for key in {k: 0 for of in sizes for k in of}
     }
     out["test"] = _medians(results)
     out["protocols"] = {p: {"test": _medians(r)} for p, r in every.items()}
