@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from n3ic.runs.learner import Learned, Learner
@@ -19,6 +20,14 @@ class BinaryLearner(Learner):
 
     name: ClassVar[str] = "binary"
     summary: ClassVar[str] = "binary networks: XNOR, popcount and thresholds"
+
+    budgeted: ClassVar[bool] = True
+
+    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+        """Choose the input bits and hidden layers."""
+        from n3ic.training.sizing import within
+
+        return within(recipe, given, budget, n_classes)
 
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the network."""

@@ -27,7 +27,11 @@ def _one(result: TrainingResult) -> dict[str, Any]:
         "classes": result.test.of_classes(result.model.classes),
         "validation": result.validation.to_dict(),
         "train": {"accuracy": result.train_accuracy},
-        "baselines": {name: e.to_dict() for name, e in result.baselines.items()},
+        "baselines": {
+            name: e.to_dict() | {"bytes": result.baseline_bytes.get(name)}
+            for name, e in result.baselines.items()
+        },
+        "candidates": [{**asdict(c), "bytes": c.bytes} for c in result.candidates],
         "rows": dict(result.rows),
         "twin_share": result.twin_share,
         "no_better_than": result.no_better_than,
@@ -46,16 +50,11 @@ def model_text(metrics: Mapping[str, Any]) -> str:
 
 
 def memory_of(model: Classifier) -> dict[str, int]:
-    """Bytes of a model by kind; for a binary network also of its weights as float32."""
-    if not isinstance(model, BinaryModel):
-        return {"weight_bytes": model.weight_bytes, "input_bytes": model.input_bytes}
-    return {
-        "weight_bytes": model.weight_bytes,
-        "threshold_bytes": model.threshold_bytes,
-        "mask_bytes": model.mask_bytes,
-        "input_bytes": model.input_bytes,
-        "float_weight_bytes": model.float_weight_bytes,
-    }
+    """Bytes of a model by part and in total; of a binary network also its weights as float32."""
+    found = {**model.memory, "total_bytes": model.total_bytes}
+    if isinstance(model, BinaryModel):
+        found["float_weight_bytes"] = model.float_weight_bytes
+    return found
 
 
 def metrics_of(
@@ -124,9 +123,9 @@ def metrics_of(
         }
         for task, r in results.items()
     }
+    sizes = [memory_of(r.model) for r in results.values()]  # a budget may keep several families
     out["memory"] = {
-        key: sum(memory_of(r.model)[key] for r in results.values())
-        for key in memory_of(first.model)
+        key: sum(size.get(key, 0) for size in sizes) for key in {k: 0 for of in sizes for k in of}
     }
     out["test"] = _medians(results)
     out["protocols"] = {p: {"test": _medians(r)} for p, r in every.items()}
@@ -160,6 +159,22 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
         "or columns that tell more; --class-weight and --false-alarms find more of a rare class"
         for task, one in networks.items()
         if one.get("no_better_than")
+    ]
+
+
+CANDIDATE_HEAD = ("validation rows", "bytes", "accuracy", "balanced", "", "")
+
+
+def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A row each of what was tried within a budget of bytes, as text."""
+    return [
+        [
+            *(str(of["name"]), f"{of['bytes']:,}"),
+            *(percent(of["accuracy"]), percent(of["balanced"])),
+            "exported" if of["exported"] else "no target takes it",
+            "kept" if of["kept"] else "",
+        ]
+        for of in candidates
     ]
 
 
@@ -250,6 +265,9 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         lines += [counted, ""]
     points = metrics.get("by_packet", ())
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
+    if tried := metrics.get("candidates"):
+        lines += [*table(list(CANDIDATE_HEAD), candidate_rows(tried)), ""]
+    sizes = {n: m.get("bytes") for n, m in metrics["baselines"].items()}
     lines += [
         *_figures(
             "classifier", "", tuple(FIGURES), ((n, {"test": m}) for n, m in classifiers.items())
@@ -259,6 +277,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         "",
         *([*table(list(PACKET_HEAD), packet_rows(points)), ""] if points else []),
         *(x for t in tables_of(metrics) for x in (t.title, "", *table(t.head, t.rows), "")),
+        *(f"{n}: {size:,} B packed\n" for n, size in sizes.items() if size),
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
         *_figures("protocol", "", tuple(FIGURES), protocols),
