@@ -51,6 +51,12 @@ def shunt(
         int | None,
         typer.Option(help="Set the threshold: smallest margin that the card decides.", min=0),
     ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Probability that the accuracy or the load is kept.")
+    ] = 0.95,
+    other_rows: Annotated[
+        Path | None, typer.Option(help="Further labelled flows to show the threshold on.")
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
@@ -65,14 +71,15 @@ def shunt(
 ) -> None:
     """Show which flows the card decides and which the host gets, and choose the threshold.
 
-    The threshold is chosen on validation rows and reported on test rows.
+    The threshold is chosen on validation rows, by an exact bound, and reported on test rows. An
+    accuracy is promised for flows that duplicate no training row.
     """
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.systems.shunt.files import check_place, points_csv, write_figure
     from n3ic.systems.shunt.result import ThresholdObjective
     from n3ic.systems.shunt.study import study_shunting
 
-    aim = ThresholdObjective(accuracy, host_load, margin)
+    aim = ThresholdObjective(accuracy, host_load, margin, confidence)
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
@@ -87,7 +94,9 @@ def shunt(
         if path is not None:
             free_path(path, replace)
     with spinner("splitting rows and training boosted trees"):
-        studies = study_shunting(model, data, dataset=dataset, task=task, aim=aim)
+        studies = study_shunting(
+            model, data, dataset=dataset, task=task, aim=aim, other_rows=other_rows
+        )
     if json:
         print_json({name: study.to_dict() for name, study in studies.items()})
     else:
@@ -128,7 +137,7 @@ def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
         pairs = zip(study.validation, study.test, strict=True)
         (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
         alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
-        cells = point_cells(*pair, chosen=False)
+        cells = point_cells(*pair, study.aim.confidence, chosen=False)
         rows.append([name, *(cells[i] for i in _BRIEF), *alone])
     aim = next(iter(studies.values())).aim
     columns = ["network", *(POINT_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone"]

@@ -49,6 +49,7 @@ class ShuntPoint:
         shunted_accuracy: share of the shunted rows that the second stage gets right.
         end_to_end: share of all rows that are decided correctly, by either stage.
         end_to_end_unseen: that share on rows without a duplicate.
+        decided_unseen: number of rows without a duplicate that are decided on the card.
     """
 
     threshold: int
@@ -60,6 +61,7 @@ class ShuntPoint:
     shunted_accuracy: float | None
     end_to_end: float
     end_to_end_unseen: float | None
+    decided_unseen: int = 0
 
     @property
     def host_load(self) -> float:
@@ -104,19 +106,8 @@ def _point(stages: TwoStageRows, threshold: int) -> ShuntPoint:
         shunted_accuracy=_mean(host[~decided]),
         end_to_end=float(either.mean()),
         end_to_end_unseen=_mean(either[unseen]),
+        decided_unseen=int((decided & unseen).sum()),
     )
-
-
-def point_for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
-    """The point with at least that accuracy that decides most rows on the card, or None."""
-    able = [p for p in points if p.accuracy is not None and p.accuracy >= wanted]
-    # The lowest threshold decides the most rows.
-    return min(able, key=lambda p: p.threshold, default=None)
-
-
-def point_for_host_load(points: Sequence[ShuntPoint], allowed: float) -> ShuntPoint:
-    """The point of the highest threshold that shunts at most that share of the rows."""
-    return max((p for p in points if p.host_load <= allowed), key=lambda p: p.threshold)
 
 
 def stage_figures(

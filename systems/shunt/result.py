@@ -11,13 +11,14 @@ from n3ic.data.split import SplitProtocol
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.model.classifier import Classifier
+from n3ic.systems.shunt.guarantee import ClaimRow, at_least
 from n3ic.systems.shunt.points import ShuntPoint
 from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.markdown import percent
 
 _SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
 POINT_COLUMNS = (
-    *("threshold", "validated: on card", "accuracy", "test: on card", "accuracy"),
+    *("threshold", "validated: on card", "right at least", "test: on card", "accuracy"),
     *("deduplicated", "host, on the rest", "end to end", "deduplicated"),
 )
 _STAGES = {
@@ -32,20 +33,23 @@ _STAGES = {
 
 @dataclass(frozen=True)
 class ThresholdObjective:
-    """The aim of choosing a threshold; at most one of the three is given.
+    """The aim of choosing a threshold; at most one of the first three is given.
 
     Attributes:
-        accuracy: least accuracy of the flows that the card decides, on validation rows.
-        host_load: largest share of the validation rows for the host.
+        accuracy: least accuracy of the flows that the card decides.
+        host_load: largest share of the flows for the host.
         margin: the threshold itself.
+        confidence: probability that the accuracy or the load is kept; see
+            :mod:`n3ic.systems.shunt.guarantee`.
 
     Raises:
-        UsageError: several are given, or a share is not in 0..1.
+        UsageError: several are given, a share is not in 0..1, or the confidence not in 0.5..1.
     """
 
     accuracy: float | None = None
     host_load: float | None = None
     margin: int | None = None
+    confidence: float = 0.95
 
     def __post_init__(self) -> None:
         given = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
@@ -54,12 +58,15 @@ class ThresholdObjective:
         for name, value in (("accuracy", self.accuracy), ("host load", self.host_load)):
             if value is not None and not 0 <= value <= 1:
                 raise UsageError(f"the {name} is a share from 0 to 1, not {value}")
+        if not 0.5 <= self.confidence < 1:
+            raise UsageError(f"the confidence is from 0.5 to below 1, not {self.confidence}")
 
     def __str__(self) -> str:
+        sure = f"with {percent(self.confidence)} confidence"
         if self.accuracy is not None:
-            return f"an accuracy of {percent(self.accuracy)} at least on the card"
+            return f"an accuracy of {percent(self.accuracy)} at least on the card, {sure}"
         if self.host_load is not None:
-            return f"a host load of {percent(self.host_load)} at most"
+            return f"a host load of {percent(self.host_load)} at most, {sure}"
         return "" if self.margin is None else f"a margin of {self.margin}"
 
 
@@ -81,6 +88,7 @@ class ShuntStudy(Displayed):
         chosen: the chosen threshold; None without an aim and without a threshold of the model.
         figures: figures of the stages on the test rows at that threshold; see
             :func:`~n3ic.systems.shunt.points.stage_figures`.
+        claims: what the card decides at that threshold, on the rows that chose it and on others.
     """
 
     model: Classifier
@@ -94,6 +102,7 @@ class ShuntStudy(Displayed):
     test: tuple[ShuntPoint, ...]
     chosen: int | None
     figures: Mapping[str, Evaluation]
+    claims: tuple[ClaimRow, ...] = ()
 
     def view(self) -> View:
         """The title and the tables that are displayed."""
@@ -124,6 +133,8 @@ class ShuntStudy(Displayed):
             "validation": [asdict(p) for p in self.validation],
             "test": [asdict(p) for p in self.test],
             "threshold": self.chosen,
+            "confidence": self.aim.confidence,
+            "claims": [row.to_dict() for row in self.claims],
             "figures": {name: e.to_dict() for name, e in self.figures.items()},
         }
 
@@ -138,7 +149,7 @@ def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:
     )
     pairs = list(zip(study.validation, study.test, strict=True))
     cells = tuple(
-        point_cells(*pair, chosen=pair[0].threshold == study.chosen)
+        point_cells(*pair, study.aim.confidence, chosen=pair[0].threshold == study.chosen)
         for pair in _thinned(pairs, study.chosen)
     )
     points = TextTable(title, POINT_COLUMNS, cells)
@@ -156,15 +167,39 @@ def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:
         for name, e in study.figures.items()
     )
     head = ("", "rows", "share", "accuracy", "deduplicated", "macro F1")
-    return points, TextTable(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
+    decided = TextTable(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
+    return points, *_claims(study.claims), decided
 
 
-def point_cells(validation: ShuntPoint, test: ShuntPoint, *, chosen: bool) -> tuple[str, ...]:
-    """A row of :data:`POINT_COLUMNS`; the chosen threshold has a star."""
+def _claims(claims: Sequence[ClaimRow]) -> tuple[TextTable, ...]:
+    rows = tuple(
+        (
+            claim.rows,
+            f"{claim.flows:,}",
+            percent(claim.decided / claim.flows if claim.flows else None),
+            percent(claim.right / claim.decided if claim.decided else None),
+            " to ".join(map(percent, claim.interval)),
+        )
+        for claim in claims
+    )
+    head = ("rows", "flows", "on card", "right", "95 % interval")
+    return (TextTable("what the card decides", head, rows),) if rows else ()
+
+
+def point_cells(
+    validation: ShuntPoint, test: ShuntPoint, confidence: float, *, chosen: bool
+) -> tuple[str, ...]:
+    """A row of :data:`POINT_COLUMNS`; the chosen threshold has a star.
+
+    What is right at least is the one-sided bound of one threshold, on validation rows without a
+    duplicate among the training rows.
+    """
+    rows = validation.decided_unseen
+    right = round((validation.accuracy_unseen or 0.0) * rows)
     return (
         f"{'* ' if chosen else ''}{test.threshold}",
         percent(validation.share),
-        percent(validation.accuracy),
+        percent(float(at_least(right, rows, confidence)) if rows else None),
         percent(test.share),
         percent(test.accuracy),
         percent(test.accuracy_unseen),

@@ -11,17 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.split import Split, seen_in_training, split
+from n3ic.data.table import FlowTable
 from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import known_split
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
+from n3ic.systems.shunt.guarantee import (
+    ClaimRow,
+    at_least,
+    claim_row,
+    first_threshold,
+    threshold_for_accuracy,
+    threshold_for_load,
+)
 from n3ic.systems.shunt.points import (
-    ShuntPoint,
     TwoStageRows,
-    point_for_accuracy,
-    point_for_host_load,
     shunt_points,
     stage_figures,
     thresholds_of,
@@ -39,6 +45,7 @@ def study_shunting(
     dataset: str | None = None,
     task: str = "",
     aim: ThresholdObjective | None = None,
+    other_rows: str | Path | None = None,
 ) -> dict[str, ShuntStudy]:
     """Study the shunting of each network of a run, or of a model file.
 
@@ -51,6 +58,7 @@ def study_shunting(
         dataset: name of the data set that reads them; None for the network's own.
         task: name of one network of a run of several; empty for all.
         aim: the aim of the threshold; None reports on the model's own threshold.
+        other_rows: files of further labelled flows, which the threshold is shown on.
 
     Returns:
         Studies by task; under an empty name for a single network.
@@ -68,10 +76,21 @@ def study_shunting(
             known = ", ".join(name for name in flows if name) or "a single one"
             raise UsageError(f"{model}: no network {task!r}; it holds {known}")
         flows = {task: flows[task]}
-    return {name: _study(found, aim or ThresholdObjective(), name) for name, found in flows.items()}
+    others = labelled_flows(model, other_rows, dataset) if other_rows is not None else {}
+    where = "" if other_rows is None else Path(other_rows).name
+    return {
+        name: _study(found, aim or ThresholdObjective(), name, others.get(name), where)
+        for name, found in flows.items()
+    }
 
 
-def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStudy:
+def _study(
+    flows: LabelledFlows,
+    aim: ThresholdObjective,
+    task: str,
+    others: LabelledFlows | None,
+    where: str,
+) -> ShuntStudy:
     from n3ic.training.input_bits import boosted_trees, fault_of
     from n3ic.training.input_choice import candidates
 
@@ -105,13 +124,21 @@ def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStu
     thresholds = thresholds_of(validation.margins)
     if aim.margin is not None:
         thresholds = sorted({*thresholds, aim.margin})
-    found = shunt_points(validation, thresholds)
-    chosen = _chosen(found, aim, task)
+    chosen = _chosen(flows, parts, validation, aim, task)
     figures: Mapping[str, Evaluation] = {}
+    claims: list[ClaimRow] = []
     if chosen is not None:
+        thresholds = sorted({*thresholds, chosen})
         if not own:
-            model = _with_threshold(model, chosen, aim, len(validation.label))
+            rows = validation.unseen.sum() if aim.accuracy is not None else len(validation.label)
+            model = _with_threshold(model, chosen, aim, int(rows))
         figures = stage_figures(test, chosen, len(model.classes), flows.positive)
+        claims = [
+            *_claims("validation", validation, chosen),
+            *_claims("test", test, chosen),
+        ]
+        if others is not None:
+            claims += _claims(where, _other_rows(flows, parts.train, others), chosen)
     return ShuntStudy(
         model,
         aim,
@@ -120,10 +147,47 @@ def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStu
         trained,
         names,
         _counts(parts),
-        found,
+        shunt_points(validation, thresholds),
         shunt_points(test, thresholds),
         chosen,
         figures,
+        tuple(claims),
+    )
+
+
+def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, ClaimRow]:
+    """What the card decides of rows, and of those that duplicate no training row."""
+    right, unseen = rows.card == rows.label, rows.unseen
+    new = f"{name}, deduplicated"
+    return (
+        claim_row(name, right, rows.margins, threshold),
+        claim_row(new, right[unseen], rows.margins[unseen], threshold),
+    )
+
+
+def _other_rows(
+    flows: LabelledFlows, train: NDArray[np.int64], others: LabelledFlows
+) -> TwoStageRows:
+    """Rows of other files; the host's second stage is not asked about them."""
+    table = others.table
+    found = predict(others.model, others.model.encode(table.features))
+    index = np.arange(len(table), dtype=np.int64)
+    both = _joined(flows.table.rows(train), table)
+    known = np.arange(len(train), dtype=np.int64)
+    unseen = ~seen_in_training(both, known, len(train) + index)
+    classes = found.classes.astype(np.int64)
+    return TwoStageRows(others.label, classes, found.margins, classes, unseen)
+
+
+def _joined(one: FlowTable, other: FlowTable) -> FlowTable:
+    """The features that two tables share, one after the other, to look for duplicates."""
+    shared = [f for f in one.catalogue if f.name in one.features and f.name in other.features]
+    features = {
+        f.name: np.concatenate([one.features[f.name], other.features[f.name]]) for f in shared
+    }
+    label = np.zeros(len(one) + len(other), dtype=np.int64)
+    return FlowTable(
+        one.name, features, tuple(shared), label, one.classes, one.synthetic, one.sha256
     )
 
 
@@ -133,28 +197,48 @@ def _with_threshold(
     """The network with a threshold, and the threshold's aim in its provenance."""
     known = {k: v for k, v in model.provenance.items() if k != "shunting"}
     if threshold:
-        where = "" if aim.margin is not None else f", of {rows:,} validation rows"
+        where = "" if aim.margin is not None else f", by {rows:,} validation rows"
         known["shunting"] = f"{aim}{where}"
     return model.changed(shunt=threshold, provenance=known)
 
 
-def _chosen(points: tuple[ShuntPoint, ...], aim: ThresholdObjective, task: str) -> int | None:
+def _chosen(
+    flows: LabelledFlows, parts: Split, held: TwoStageRows, aim: ThresholdObjective, task: str
+) -> int | None:
     if aim.margin is not None:
         return aim.margin
     if aim.host_load is not None:
-        return point_for_host_load(points, aim.host_load).threshold
+        return threshold_for_load(held.margins, aim.host_load, aim.confidence)
     if aim.accuracy is None:
         return None
-    found = point_for_accuracy(points, aim.accuracy)
+    # Rows that duplicate a training row would vouch for what the network learned by heart.
+    right, margins = (held.card == held.label)[held.unseen], held.margins[held.unseen]
+    first = first_threshold(
+        _other_margins(flows, parts.train), len(margins), aim.accuracy, aim.confidence
+    )
+    found = threshold_for_accuracy(right, margins, aim.accuracy, aim.confidence, first)
     if found is None:
-        accuracies = [(p.accuracy, p.threshold) for p in points if p.accuracy is not None]
-        best, threshold = max(accuracies)
+        tested = claim_row("", right, margins, first)
+        bound = float(at_least(tested.right, tested.decided, aim.confidence))
         raise UsageError(
-            f"{f'{task}: ' if task else ''}no threshold gives an accuracy of "
-            f"{percent(aim.accuracy)} on the card: the best on the validation rows is "
-            f"{percent(best)}, at a margin of {threshold}"
+            f"{f'{task}: ' if task else ''}no threshold gives {aim}: where the test begins, at a "
+            f"margin of {first}, it is {percent(bound)} at least, by {tested.decided:,} decided "
+            "validation rows that duplicate no training row; ask for less, or give more flows"
         )
-    return found.threshold
+    # Every threshold from the first down to this one has passed: a margin that occurs is shown.
+    return next((t for t in thresholds_of(held.margins) if found <= t <= first), found)
+
+
+def _other_margins(flows: LabelledFlows, train: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Margins of training rows, which order the tests and are none of the tested rows.
+
+    They are the rows of one half that duplicate none of the other, as the tested rows duplicate no
+    training row.
+    """
+    half = train[1::2]
+    new = half[~seen_in_training(flows.table, train[::2], half)]
+    rows = flows.table.rows(new if len(new) else train)
+    return predict(flows.model, flows.model.encode(rows.features)).margins
 
 
 def _counts(parts: Split) -> dict[str, int]:

@@ -22,6 +22,8 @@ def shunt(
     accuracy: float | None = None,
     host_load: float | None = None,
     margin: int | None = None,
+    confidence: float = 0.95,
+    other_rows: str | Path | None = None,
 ) -> dict[str, ShuntStudy]:
     """What the card decides by itself, what the host gets, and the threshold for a wanted figure.
 
@@ -36,6 +38,9 @@ def shunt(
         accuracy: share that the card shall get right of what it decides, at least.
         host_load: share of the flows that the host may get, at most.
         margin: the threshold itself. One of the three, or none for the curve alone.
+        confidence: probability that the wanted accuracy or load is kept on flows drawn like the
+            validation rows; of an accuracy, on flows that duplicate no training row.
+        other_rows: files of further labelled flows, which the threshold is shown on.
 
     Returns:
         Studies by network; under an empty name for a single one.
@@ -47,5 +52,5 @@ def shunt(
     from n3ic.systems.shunt.result import ThresholdObjective
     from n3ic.systems.shunt.study import study_shunting
 
-    aim = ThresholdObjective(accuracy, host_load, margin)
-    return study_shunting(model, flows, dataset=dataset, task=task, aim=aim)
+    aim = ThresholdObjective(accuracy, host_load, margin, confidence)
+    return study_shunting(model, flows, dataset=dataset, task=task, aim=aim, other_rows=other_rows)

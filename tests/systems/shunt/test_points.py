@@ -7,8 +7,6 @@ import pytest
 from n3ic.evaluation.metrics import evaluate
 from n3ic.systems.shunt.points import (
     TwoStageRows,
-    point_for_accuracy,
-    point_for_host_load,
     shunt_points,
     stage_figures,
     thresholds_of,
@@ -37,6 +35,7 @@ def test_points_by_hand():
     assert at_4.decided == 3
     assert at_4.accuracy == pytest.approx(2 / 3)
     assert at_4.accuracy_unseen == pytest.approx(1 / 2)
+    assert at_4.decided_unseen == 2
     assert at_4.share_unseen == pytest.approx(2 / 3)
     assert at_4.shunted_accuracy == pytest.approx(1 / 2)
     assert at_4.end_to_end == pytest.approx(3 / 5)
@@ -55,24 +54,6 @@ def test_figures_are_those_of_each_stage_on_its_rows():
     )
     assert figures["shunted_host"].confusion == ((0, 1), (0, 1))
     assert figures["card"].confusion == ((2, 0), (2, 1))
-
-
-def test_a_threshold_for_an_accuracy_decides_as_many_rows_as_it_can():
-    points = shunt_points(STAGES, thresholds_of(MARGINS))
-    assert point_for_accuracy(points, 0.6).threshold == 0
-    assert point_for_accuracy(points, 0.7).threshold == 2
-    assert point_for_accuracy(points, 0.76).threshold == 9
-    assert point_for_accuracy(points, 1.0).threshold == 9
-    wrong = TwoStageRows(1 - CARD, CARD, MARGINS, HOST, UNSEEN)
-    assert point_for_accuracy(shunt_points(wrong, [0, 4, 10]), 0.5) is None
-
-
-def test_a_threshold_for_a_host_load_shunts_no_more():
-    points = shunt_points(STAGES, thresholds_of(MARGINS))
-    assert point_for_host_load(points, 0.0).threshold == 0
-    assert point_for_host_load(points, 0.2).threshold == 2
-    assert point_for_host_load(points, 0.39).threshold == 2
-    assert point_for_host_load(points, 1.0).threshold == 10
 
 
 def test_points_and_figures_agree_on_drawn_rows():

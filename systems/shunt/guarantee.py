@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds that keep a promise with a stated confidence.
+
+A threshold that looks best on some rows flatters itself, as it was chosen among many. Learn then
+Test (Angelopoulos et al., 2021) by a fixed sequence is exact for any number of rows: thresholds are
+tested in an order that does not depend on the rows, each by the exact bound of Clopper and Pearson,
+and the first that fails ends it. A false promise then needs the first threshold in that order that
+breaks it to pass its test, so no correction for the number of tests is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.evaluation.interval import share_interval
+
+_POWER = 0.9  # that half of the allowed errors shall pass the first test
+_ROWS = np.unique(np.geomspace(10, 1e7, 400).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """What the card decides of some rows at the chosen threshold.
+
+    Attributes:
+        rows: which rows, in words.
+        flows: number of rows.
+        decided: number of rows that the card decides.
+        right: number of these that it gets right.
+    """
+
+    rows: str
+    flows: int
+    decided: int
+    right: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The exact 95 % interval of the share that is right."""
+        low, high = share_interval(self.right, self.decided)
+        return float(low), float(high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return vars(self) | {"interval": list(self.interval)}
+
+
+def claim_row(
+    rows: str, right: NDArray[np.bool_], margins: NDArray[np.int32], threshold: int
+) -> ClaimRow:
+    """Count what the card decides of rows, and what of it is right."""
+    decided = margins >= threshold
+    return ClaimRow(rows, len(right), int(decided.sum()), int((decided & right).sum()))
+
+
+def at_least(hits: ArrayLike, rows: ArrayLike, confidence: float) -> NDArray[np.float64]:
+    """The exact one-sided lower bound of shares, float64 of the shape of ``hits``."""
+    return share_interval(hits, rows, 2 * confidence - 1)[0]
+
+
+def first_threshold(margins: NDArray[np.int32], rows: int, wanted: float, confidence: float) -> int:
+    """The threshold that is tested first: the highest with enough rows to pass.
+
+    Enough are as many that a network of half of the allowed errors passes nine times in ten, or
+    half of all rows. Higher thresholds decide fewer rows, and would end the tests for want of rows.
+
+    Args:
+        margins: margins of other rows than those of the tests, shape ``(others,)``, at least one.
+        rows: number of rows of the tests.
+        wanted: the promised accuracy.
+        confidence: probability that the promise holds.
+    """
+    from scipy.stats import binom
+
+    errors = binom.ppf(1 - confidence, _ROWS, 1 - wanted) - 1  # the most that pass
+    able = _ROWS[binom.cdf(errors, _ROWS, (1 - wanted) / 2) >= _POWER]
+    share = min(able[0] / max(rows, 1) if len(able) else 1.0, 0.5)
+    return int(np.sort(margins)[::-1][int(np.ceil(share * len(margins))) - 1])
+
+
+def threshold_for_accuracy(
+    right: NDArray[np.bool_],
+    margins: NDArray[np.int32],
+    wanted: float,
+    confidence: float,
+    first: int,
+) -> int | None:
+    """The lowest threshold whose decisions are right often enough, or None.
+
+    With a probability of at least ``confidence`` the true accuracy of what it decides is at least
+    ``wanted``, on rows drawn like these that neither trained the network nor chose ``first``.
+
+    Args:
+        right: whether the network is right on each row, shape ``(rows,)``.
+        margins: the network's margins, shape ``(rows,)``.
+        wanted: least accuracy of what the card decides.
+        confidence: probability that the promise holds, from 0.5 to 1.
+        first: the threshold that is tested first; lower ones follow.
+    """
+    order = np.arange(first, -1, -1)
+    decided, correct = (_at_or_above(m, order) for m in (margins, margins[right]))
+    passed = (at_least(correct, decided, confidence) >= wanted) & (decided > 0)
+    count = len(passed) if passed.all() else int(np.argmin(passed))
+    return int(order[count - 1]) if count else None
+
+
+def threshold_for_load(margins: NDArray[np.int32], allowed: float, confidence: float) -> int:
+    """The highest threshold that shunts few enough rows.
+
+    With a probability of at least ``confidence`` the true share of shunted rows is at most
+    ``allowed``. The load grows with the threshold, so the order of the tests is its own.
+
+    Args:
+        margins: the network's margins, shape ``(rows,)``.
+        allowed: largest share of the rows for the host.
+        confidence: probability that the promise holds, from 0.5 to 1.
+    """
+    if allowed >= 1:
+        return int(margins.max(initial=0)) + 1
+    order = np.arange(1, int(margins.max(initial=0)) + 2)
+    decided = _at_or_above(margins, order)
+    passed = at_least(decided, len(margins), confidence) >= 1 - allowed
+    return int(order[passed].max(initial=0))
+
+
+def _at_or_above(margins: NDArray[np.int32], thresholds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of margins at or above each threshold."""
+    return len(margins) - np.searchsorted(np.sort(margins), thresholds, side="left")
