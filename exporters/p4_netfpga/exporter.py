@@ -87,7 +87,7 @@ class P4NetfpgaExporter(P4Target):
             for what in ("luts", "brams")
         }
 
-    def artefacts(
+    def texts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """The program and the README."""
