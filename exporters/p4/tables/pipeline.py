@@ -42,6 +42,10 @@ class Column:
     sum: int
     stored: tuple[int, ...]
 
+    def word(self, width: int) -> int:
+        """All entries of ``width`` bits as one integer, that of index 0 in the lowest bits."""
+        return sum(entry << (i * width) for i, entry in enumerate(self.stored))
+
 
 @dataclass(frozen=True)
 class TableStep:
