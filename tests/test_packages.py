@@ -15,7 +15,9 @@ import n3ic
 
 ROOTS = ("datasets", "exporters", "families", "systems")
 BETWEEN_TARGETS = {("qonnx", "onnx"), ("host", "onnx"), ("p4_netfpga", "p4"), ("xdp", "host")}
-ORDINARY = {"binary", "binary-network", "card", "cluster", "flows", "host", "metered", "shunt"}
+ORDINARY = {
+    *("binary", "binary-network", "card", "cluster", "flows", "host", "metered", "shunt", "tables"),
+}
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {
     ("n3ic/cli/data.py", "upc-aau"),  # labels are written like those of that data set

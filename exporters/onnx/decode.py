@@ -72,7 +72,7 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
     with np.errstate(all="ignore"):
         biases = scores.offset.astype(np.int64)
     layers = (*reader.layers, DecodedLayer(scores.weights, biases, scores.mask))
-    cuts = _cuts(constants, spec) if source == "features" else None
+    cuts = cuts_of(constants, spec) if source == "features" else None
     return Decoded(path.name, layers, cuts, shunt=shunt_of(model, constants))
 
 
@@ -197,7 +197,7 @@ class _Reader:
             raise ValueError(f"constant {name!r} is not {value:g}")
 
 
-def _cuts(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[int, ...], ...]:
+def cuts_of(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[int, ...], ...]:
     """Read the cuts of each field, and check that the field's other constants are its own."""
     ends = np.cumsum([field.width for field in spec.fields])
     cuts = []

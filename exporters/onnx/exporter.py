@@ -43,7 +43,8 @@ class OnnxExporter(Exporter):
     reads: ClassVar[tuple[str, ...]] = (".onnx",)
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.onnx.spn.exporter:EXPORTER"
+        "sum-product-network": "n3ic.exporters.onnx.spn.exporter:EXPORTER",
+        "look-up-tables": "n3ic.exporters.onnx.tables.exporter:EXPORTER",
     }
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -128,6 +129,24 @@ class OnnxExporter(Exporter):
         from n3ic.exporters.onnx.importer import read
 
         return read(path)
+
+
+def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:
+    """Run a graph that has no hidden bits in onnxruntime; see :meth:`Exporter.run`."""
+    names = outputs_of(model)
+    part = graph.cut(graph.read(directory / FILE), ["bits"], names)
+    bits = unpack(words, model.input.n_bits).astype(np.float32)
+    found = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
+    shapes = {name: (len(bits),) for name in names} | {"scores": (len(bits), len(model.classes))}
+    for name, values in found.items():
+        if values.shape != shapes[name]:
+            raise VerifyError(
+                f"the graph gives {name} of shape {values.shape}, expected {shapes[name]}"
+            )
+    return Execution(
+        Inference(found["scores"], found["class"], found["margin"], verdicts=found.get("verdict")),
+        f"onnxruntime {graph.require('onnxruntime').__version__}",
+    )
 
 
 def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:

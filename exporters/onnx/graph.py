@@ -56,10 +56,13 @@ class GraphBuilder:
             self._annotations[name] = kind
         return name
 
-    def tensor(self, name: str, width: int | None, dtype: type[Any], kind: str = "") -> str:
-        """Declare a tensor of shape ``(batch, width)``, or ``(batch,)`` if width is None."""
+    def tensor(
+        self, name: str, width: int | tuple[int, ...] | None, dtype: type[Any], kind: str = ""
+    ) -> str:
+        """Declare a tensor of shape ``(batch, *width)``, or ``(batch,)`` if width is None."""
         helper = self._onnx.helper
-        shape = [self._batch] if width is None else [self._batch, width]
+        more = () if width is None else width if isinstance(width, tuple) else (width,)
+        shape = [self._batch, *more]
         element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._values[name] = helper.make_tensor_value_info(name, element, shape)
         if kind:
@@ -120,7 +123,8 @@ class GraphBuilder:
                 "n3ic.digest": source.digest,
                 "n3ic.input": json.dumps(source.input.to_dict(), sort_keys=True),
                 "n3ic.name": source.name,
-            },
+            }
+            | ({} if source.family == BinaryModel.family else {"n3ic.family": source.family}),
         )
         return model
 

@@ -157,6 +157,11 @@ class _Walk:
 
     def result(self, digest: str) -> BinaryModel:
         """Return the model; ``digest`` goes into its provenance."""
+        if "n3ic.family" in self._props:
+            raise ModelError(
+                f"n3ic wrote this graph from a model of family {self._text('n3ic.family', '')}, "
+                "and imports binary networks only: use the model.n3ic of the export's directory"
+            )
         spec, start = self._input()
         for node in self._nodes_behind(start):
             self._visit(node)

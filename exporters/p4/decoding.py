@@ -64,7 +64,7 @@ def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
     Raises:
         VerifyError: the file is not such a runtime file.
     """
-    data = _json(text, name)
+    data = json_of(text, name)
     try:
         listed = data["table_entries"]
         # Compared as a whole, so that an additional key is refused too.
@@ -110,7 +110,7 @@ def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
             the weights and set the number, in this order.
     """
     names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
-    requests = _json(text, name)
+    requests = json_of(text, name)
     held: list[DecodedEntry] = []
     try:
         for request in requests:
@@ -144,19 +144,39 @@ def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> Dec
     numbers = (("table", entry["tableId"]), ("action", chosen["actionId"]))
     if any(number not in names for number in numbers):
         raise VerifyError(f"{name}: n3ic.p4 has no {' or '.join(f'{k} {i}' for k, i in numbers)}")
+    data = action_data(chosen["params"], f"{name}: {names[numbers[0]]}")
+    return DecodedEntry(names[numbers[0]], names[numbers[1]], data)
+
+
+def action_data(parameters: Sequence[Mapping[str, Any]], where: str) -> tuple[int, ...]:
+    """Read the data of an action of a P4Runtime update.
+
+    Raises:
+        VerifyError: the parameters are out of order, or a value is not canonical; ``where`` names
+            the entry.
+    """
     data = []
-    for position, parameter in enumerate(chosen["params"], 1):
+    for position, parameter in enumerate(parameters, 1):
         if set(parameter) != {"paramId", "value"} or parameter["paramId"] != position:
-            raise VerifyError(f"{name}: {names[numbers[0]]} has parameters out of order")
-        try:
-            octets = base64.b64decode(parameter["value"], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not base64") from error
-        # Unused bits of the last digit may differ in text and decode to the same bytes.
-        if base64.b64encode(octets).decode() != parameter["value"]:
-            raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not canonical base64")
-        data.append(int.from_bytes(octets, "big"))
-    return DecodedEntry(names[numbers[0]], names[numbers[1]], tuple(data))
+            raise VerifyError(f"{where} has parameters out of order")
+        data.append(integer_of(parameter["value"], where))
+    return tuple(data)
+
+
+def integer_of(text: str, where: str) -> int:
+    """Read an integer of a P4Runtime update: base64 of its bytes.
+
+    Raises:
+        VerifyError: the text is not such a value.
+    """
+    try:
+        octets = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise VerifyError(f"{where}: a value is not base64") from error
+    # Unused bits of the last digit may differ in text and decode to the same bytes.
+    if base64.b64encode(octets).decode() != text:
+        raise VerifyError(f"{where}: a value is not canonical base64")
+    return int.from_bytes(octets, "big")
 
 
 def decode_entries(
@@ -223,7 +243,8 @@ def decode_entries(
     return Decoded(artefact, layers, digest=digest, shunt=shunting.get("shunting"))
 
 
-def _json(text: str, name: str) -> Any:
+def json_of(text: str, name: str) -> Any:
+    """Parse JSON; a text that is none is a VerifyError."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

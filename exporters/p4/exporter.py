@@ -32,10 +32,8 @@ from n3ic.exporters.p4.table_entries import (
     p4runtime_requests,
     tutorial_runtime,
 )
-from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
-from n3ic.targets.base import Execution
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
@@ -50,6 +48,9 @@ class P4Exporter(P4Target):
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
+    other_families: ClassVar[Mapping[str, str]] = {
+        "look-up-tables": "n3ic.exporters.p4.tables.exporter:EXPORTER"
+    }
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         SHUNTING,
@@ -103,7 +104,7 @@ class P4Exporter(P4Target):
         size = sum(entry.data_bytes for step in steps for entry in step)
         return (Placement("weights, thresholds and biases", "table entries", size),)
 
-    def artefacts(
+    def texts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """Render the program, its entries in three formats, and the README."""
@@ -133,16 +134,6 @@ class P4Exporter(P4Target):
         }
         port = packet_layout(model, options).shunt_port
         return tuple(decode_entries(name, entries, model, port) for name, entries in held.items())
-
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Send packets through the program in the interpreter and, if requested, on bmv2."""
-        if not options.get("with-bmv2"):
-            return super().run(directory, model, options, words)
-        from n3ic.exporters.p4.run.bmv2 import run_bmv2
-        from n3ic.exporters.p4.run.execute import run_interpreter
-
-        program = self.program(directory, model, options)
-        return run_bmv2(program, words, *run_interpreter(program, words))
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Report entries, operations, PHV bits and tables; bmv2 has no meaningful latency."""

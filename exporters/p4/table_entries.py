@@ -134,11 +134,18 @@ def _number(name: str) -> int:
 
 def cli_commands(steps: Steps) -> str:
     """Write the entries as commands for ``simple_switch_CLI``, one per line."""
-    lines = []
-    for e in chain.from_iterable(steps):
-        data = (f"{p.value:#0{2 + -(-p.bits // 4)}x}" for p in e.parameters)
-        lines.append(" ".join(("table_set_default", e.table, e.action, *data)))
-    return "\n".join(lines) + "\n"
+    return "".join(f"{default_command(e)}\n" for e in chain.from_iterable(steps))
+
+
+def default_command(entry: DefaultEntry) -> str:
+    """Write a command that sets a table's default action."""
+    data = map(hexadecimal, entry.parameters)
+    return " ".join(("table_set_default", entry.table, entry.action, *data))
+
+
+def hexadecimal(parameter: ActionParameter) -> str:
+    """Write a value in hexadecimal, with leading zeros."""
+    return f"{parameter.value:#0{2 + -(-parameter.bits // 4)}x}"
 
 
 def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
@@ -148,34 +155,38 @@ def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
     ordering of updates), so each request is sent after the answer to the one before.
     """
     requests = [
-        {"deviceId": "0", "electionId": {"low": "1"}, "updates": _updates(step, ids)}
+        {
+            "deviceId": "0",
+            "electionId": {"low": "1"},
+            "updates": [default_update(e, ids) for e in step],
+        }
         for step in steps
     ]
     return json.dumps(requests, indent=1) + "\n"
 
 
-def _updates(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "MODIFY",
-            "entity": {
-                "tableEntry": {
-                    "tableId": ids.tables[e.table],
+def default_update(entry: DefaultEntry, ids: ControlIds) -> dict[str, Any]:
+    """Write a P4Runtime update that sets a table's default action."""
+    return {
+        "type": "MODIFY",
+        "entity": {
+            "tableEntry": {
+                "tableId": ids.tables[entry.table],
+                "action": {
                     "action": {
-                        "action": {
-                            "actionId": ids.actions[e.action],
-                            "params": [
-                                {"paramId": i, "value": _base64(p.value)}
-                                for i, p in enumerate(e.parameters, 1)
-                            ],
-                        }
-                    },
-                    "isDefaultAction": True,
-                }
-            },
-        }
-        for e in entries
-    ]
+                        "actionId": ids.actions[entry.action],
+                        "params": parameters_of(entry.parameters),
+                    }
+                },
+                "isDefaultAction": True,
+            }
+        },
+    }
+
+
+def parameters_of(parameters: tuple[ActionParameter, ...]) -> list[dict[str, Any]]:
+    """Write action data for P4Runtime."""
+    return [{"paramId": i, "value": base64_of(p.value)} for i, p in enumerate(parameters, 1)]
 
 
 def tutorial_runtime(steps: Steps) -> str:
@@ -201,7 +212,8 @@ def tutorial_runtime(steps: Steps) -> str:
         raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
 
 
-def _base64(value: int) -> str:
+def base64_of(value: int) -> str:
+    """Write an integer as base64 of its bytes, the most significant first."""
     # P4Runtime 1.3, 8.4: the canonical form has no leading zero bytes, and 0 is one byte.
     data = value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")
     return base64.b64encode(data).decode("ascii")

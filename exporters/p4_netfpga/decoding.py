@@ -73,16 +73,35 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
         if neuron != counter:
             raise VerifyError(f"{name}: score {neuron} reads the counter of {counter}")
         keep("limit", layer, neuron, int(bias, 16))
+    shunt = shunting_of(source, shunt_port)
+    digest = held_digest(model_numbers(source), model)
+    layers = decoded_layers(name, values, model)
+    return Decoded(name, layers, digest=digest, shunt=shunt)
+
+
+def shunting_of(source: str, shunt_port: int | None) -> int | None:
+    """Decode the smallest margin that a program does not shunt; None if it shunts nothing.
+
+    Raises:
+        VerifyError: there are several thresholds, or shunted packets go to another port.
+    """
     thresholds = [int(digits, 16) for digits in _SHUNTING.findall(source)]
     ports = [int(digits, 16) for digits in _PORT.findall(source)]
     if len(thresholds) > 1 or ports != ([] if shunt_port is None else [shunt_port]):
         raise VerifyError(
-            f"{name}: shunts below the thresholds {thresholds} to the ports {ports}; one threshold "
-            f"at most and the export's port {shunt_port} are expected"
+            f"n3ic.p4: shunts below the thresholds {thresholds} to the ports {ports}; one "
+            f"threshold at most and the export's port {shunt_port} are expected"
         )
+    return next(iter(thresholds), None)
+
+
+def model_numbers(source: str) -> list[int]:
+    """Decode the model's number, which a program writes twice.
+
+    Raises:
+        VerifyError: it is written once, or more often than twice.
+    """
     said = _MODEL.findall(source)  # once for the reply's header, once for the digest
     if len(said) != 2:
-        raise VerifyError(f"{name}: the model's number is written {len(said)} times, not twice")
-    digest = held_digest([int(number, 16) for number in said], model)
-    layers = decoded_layers(name, values, model)
-    return Decoded(name, layers, digest=digest, shunt=next(iter(thresholds), None))
+        raise VerifyError(f"n3ic.p4: the model's number is written {len(said)} times, not twice")
+    return [int(number, 16) for number in said]

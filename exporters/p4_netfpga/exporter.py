@@ -31,6 +31,11 @@ from n3ic.targets.figures import Figure, Report
 from n3ic.targets.packets import INGRESS, PacketLayout
 from n3ic.targets.shape_search import Shape, nearest_shape
 
+NOT_COMPILED = (
+    "Checked and run in n3ic's interpreter under the rules of the architecture; not compiled by "
+    "P4-SDNet."
+)
+
 
 class P4NetfpgaExporter(P4Target):
     """SimpleSumeSwitch: the program is the network."""
@@ -43,6 +48,9 @@ class P4NetfpgaExporter(P4Target):
     }
     sharing: ClassVar[str] = "one after the other in one pipeline"
     crossed: ClassVar[int] = INGRESS << 1  # ports are one bit each: the host's interface is next
+    other_families: ClassVar[Mapping[str, str]] = {
+        "look-up-tables": "n3ic.exporters.p4_netfpga.tables.exporter:EXPORTER"
+    }
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         shunt_port(255, "one bit each, 8 is the host's nf1"),
@@ -78,16 +86,10 @@ class P4NetfpgaExporter(P4Target):
 
     def needs(self, shapes: Sequence[Shape], masked: int = 0) -> dict[str, float]:
         """LUTs and BRAMs: the paper's figures for the shape, scaled, beside the reference NIC."""
-        paper = self.device.paper
         bit_operations = sum(shape_operations(shape) for shape in shapes) + masked
-        # Only the network scales: the reference NIC is in the paper's figures and stays one.
-        ratio = bit_operations / shape_operations(PAPER_SHAPE)
-        return {
-            what: paper[f"reference_{what}"] + (paper[what] - paper[f"reference_{what}"]) * ratio
-            for what in ("luts", "brams")
-        }
+        return scaled_resources(bit_operations, self.device.paper)
 
-    def artefacts(
+    def texts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """The program and the README."""
@@ -108,29 +110,46 @@ class P4NetfpgaExporter(P4Target):
         source = read_artefact(directory / PROGRAM)
         needs = self.needs([model.shape], masked_bits(model))
         constants = "the model's bits, constants in the code without a memory of their own"
-        how = (
-            "the paper's figure of 256-32-16-2 less the reference NIC, scaled by bit operations, "
-            "plus the reference NIC"
-        )
         figures = (
             Figure("memory.weights", model.weight_bytes, "byte", "measured", constants),
             Figure("memory.thresholds", model.threshold_bytes, "byte", "measured", constants),
             *program_figures(model, source, compiled(source, model)),
-            Figure("resources.lut", round(needs["luts"]), "LUT", "estimated", how, paper["luts"]),
-            Figure(
-                "resources.bram", round(needs["brams"]), "BRAM", "estimated", how, paper["brams"]
-            ),
+            *resource_figures(needs, paper),
             self.latency(model),
         )
         return Report(
             figures,
             (
-                "Checked and run in n3ic's interpreter under the rules of the architecture; not "
-                "compiled by P4-SDNet.",
+                NOT_COMPILED,
                 f"The reference NIC alone takes {paper['reference_luts']:,.0f} LUTs and "
                 f"{paper['reference_brams']:.0f} BRAMs.",
             ),
         )
+
+
+def scaled_resources(bit_operations: float, paper: Mapping[str, float]) -> dict[str, float]:
+    """Scale the paper's LUTs and BRAMs by bit operations, beside the reference NIC."""
+    # Only the network scales: the reference NIC is in the paper's figures and stays one.
+    ratio = bit_operations / shape_operations(PAPER_SHAPE)
+    return {
+        what: paper[f"reference_{what}"] + (paper[what] - paper[f"reference_{what}"]) * ratio
+        for what in ("luts", "brams")
+    }
+
+
+def resource_figures(
+    needs: Mapping[str, float], paper: Mapping[str, float]
+) -> tuple[Figure, Figure]:
+    """Report the LUTs and BRAMs of :func:`scaled_resources`."""
+    how = (
+        "the paper's figure of 256-32-16-2 less the reference NIC, scaled by bit operations, "
+        "plus the reference NIC"
+    )
+    luts, brams = round(needs["luts"]), round(needs["brams"])
+    return (
+        Figure("resources.lut", luts, "LUT", "estimated", how, paper["luts"]),
+        Figure("resources.bram", brams, "BRAM", "estimated", how, paper["brams"]),
+    )
 
 
 EXPORTER = P4NetfpgaExporter()

@@ -54,6 +54,16 @@ class Family(Plugin):
         """The class of the family's models, which reads their files."""
         raise NotImplementedError
 
+    def simplified(self, model: Any) -> Simplified[Any]:
+        """The model without what makes no difference to its scores; the model itself by default.
+
+        Args:
+            model: a model of the family.
+        """
+        from n3ic.model.passes import unchanged
+
+        return unchanged(model)
+
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Packed inputs of the trained model for verification: deciding ones, then others.
 

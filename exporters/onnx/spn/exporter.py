@@ -8,18 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
-from n3ic.errors import VerifyError
 from n3ic.exporters.onnx import exporter as binary
 from n3ic.exporters.onnx import graph
-from n3ic.exporters.onnx.exporter import FILE, OnnxExporter, outputs_of, session_run
+from n3ic.exporters.onnx.exporter import FILE, OnnxExporter
 from n3ic.exporters.onnx.spn.build import build
 from n3ic.families.spn.arithmetic import LogArithmetic
 from n3ic.families.spn.network import SpnModel
 from n3ic.families.spn.operations import operations
-from n3ic.model.bits import Words, unpack
-from n3ic.model.classifier import Inference
+from n3ic.model.bits import Words
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.device import Device, Fit, Problem
@@ -59,24 +55,7 @@ class OnnxSpnExporter(Exporter[SpnModel]):
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
         """Run the graph in onnxruntime."""
-        names = outputs_of(model)
-        part = graph.cut(graph.read(directory / FILE), ["bits"], names)
-        bits = unpack(words, model.input.n_bits).astype(np.float32)
-        found = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
-        shapes = {name: (len(bits),) for name in names} | {
-            "scores": (len(bits), len(model.classes))
-        }
-        for name, values in found.items():
-            if values.shape != shapes[name]:
-                raise VerifyError(
-                    f"the graph gives {name} of shape {values.shape}, expected {shapes[name]}"
-                )
-        return Execution(
-            Inference(
-                found["scores"], found["class"], found["margin"], verdicts=found.get("verdict")
-            ),
-            f"onnxruntime {graph.require('onnxruntime').__version__}",
-        )
+        return binary.run_graph(directory, model, words)
 
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]

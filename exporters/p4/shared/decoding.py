@@ -13,6 +13,7 @@ import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.model.bits import Bits
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import DecodedLayer
 
@@ -87,7 +88,7 @@ def decoded_layers(
     return tuple(layers)
 
 
-def held_digest(numbers: Sequence[int], model: BinaryModel) -> str:
+def held_digest(numbers: Sequence[int], model: Classifier) -> str:
     """Check the model's numbers that an artefact writes into answers.
 
     Returns:

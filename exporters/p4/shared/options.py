@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from n3ic.errors import UsageError
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel, shape_text
 from n3ic.options import Option, Options
 from n3ic.targets.device import Problem
@@ -61,12 +62,12 @@ def shunt_port(largest: int, example: str) -> Option:
     )
 
 
-def shunts(model: BinaryModel, options: Options) -> bool:
+def shunts(model: Classifier, options: Options) -> bool:
     """Whether a model's program has a shunting threshold under the given options."""
     return model.shunt > 0 or options.get("shunting") == "all"
 
 
-def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
+def packet_layout(model: Classifier, options: Options) -> PacketLayout:
     """The packet layout of a model's program under the given options."""
     port = int(options["shunt-port"])
     return PacketLayout(
@@ -81,7 +82,7 @@ def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
     )
 
 
-def packet_problems(model: BinaryModel, packets: PacketLayout) -> list[Problem]:
+def packet_problems(model: Classifier, packets: PacketLayout) -> list[Problem]:
     """Check that the packet's field can hold the input.
 
     Raises:
@@ -101,4 +102,6 @@ def packet_problems(model: BinaryModel, packets: PacketLayout) -> list[Problem]:
     if packets.input_bits <= held:
         return []
     text = f"{packets.input_bits} input bits do not fit the {held} bits of {packets.field}"
+    if not isinstance(model, BinaryModel):
+        return [Problem(text)]
     return [Problem(text, layer=0, nearest=shape_text((held, *model.shape[1:])))]

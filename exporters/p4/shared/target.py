@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of both P4 targets: checks, templates, execution and figures."""
+"""The base classes of both P4 targets: checks, templates, execution and figures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from n3ic.exporters.p4.shared.pipeline import (
     shape_operations,
 )
 from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
-from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.base import Execution, Exporter, ModelT
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation, colocate, over_budget
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure
@@ -39,25 +40,117 @@ PROGRAM = "n3ic.p4"
 _SHARED_TEMPLATES = Path(__file__).parent / "templates"
 
 
-class P4Target(Exporter):
-    """A target whose artefact is the P4_16 program ``n3ic.p4``.
+class P4Program(Exporter[ModelT]):
+    """A target whose artefact is the P4_16 program ``n3ic.p4``, for models of any family.
 
     Attributes:
-        budget: error text for each device limit, with the fields ``need`` and ``limit``.
-        sharing: how several networks share the device, as a phrase for reports.
         crossed: port through which packets from ``INGRESS`` leave.
     """
 
     shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 2_000
+    quick_vectors: ClassVar[int] = 200
+    crossed: ClassVar[int]
+
+    @abstractmethod
+    def artefacts(self, model: ModelT, packets: PacketLayout) -> dict[str, str]:
+        """Render the texts of the artefacts by file name."""
+
+    @property
+    def template_folders(self) -> tuple[Path, ...]:
+        """Folders of the target's templates, the first first."""
+        return (self.folder / "templates", _SHARED_TEMPLATES)
+
+    def commands(self, directory: Path) -> str:
+        """Table entries as ``simple_switch_CLI`` commands, to be loaded before any packet."""
+        return ""
+
+    def hidden(self, model: ModelT) -> tuple[int, ...]:
+        """Number of bits of each hidden layer that the program keeps."""
+        return ()
+
+    def write(self, model: ModelT, options: Options, out: Path) -> None:
+        """Write the program, its entries and the README."""
+        packets = packet_layout(model, options)
+        problems = packet_problems(model, packets)
+        if problems:
+            raise ExportError(str(problems[0]))
+        for name, text in self.artefacts(model, packets).items():
+            (out / name).write_text(text, encoding="ascii", newline="\n")
+
+    def render(
+        self, name: str, model: ModelT, network: object, packets: PacketLayout, **more: Any
+    ) -> str:
+        """Render a template of the target, which may include shared ones."""
+        values = {
+            "network": network,
+            "packets": packets,
+            "title": comment(model.name),
+            "shape": model.shape_text,
+            "class_names": [_markdown_cell(c) for c in model.classes],
+            "field_bits": FIELD_BITS.get(packets.field, 0),
+        }
+        return render(self.template_folders, name, {**values, **more}, {"literal": literal})
+
+    def program(self, directory: Path, model: ModelT, options: Options) -> LoadedProgram:
+        """Load the program of an export directory with its entries.
+
+        Raises:
+            VerifyError: an artefact cannot be read.
+        """
+        from n3ic.exporters.p4.run.execute import LoadedProgram
+
+        return LoadedProgram(
+            source=read_artefact(directory / PROGRAM),
+            commands=self.commands(directory),
+            packets=packet_layout(model, options),
+            hidden=self.hidden(model),
+            crossed=self.crossed,
+        )
+
+    def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
+        """Send packets through the program in the interpreter and, if requested, on bmv2."""
+        from n3ic.exporters.p4.run.execute import run_interpreter
+
+        program = self.program(directory, model, options)
+        found = run_interpreter(program, words)
+        if not options.get("with-bmv2"):
+            return found[0]
+        from n3ic.exporters.p4.run.bmv2 import run_bmv2
+
+        return run_bmv2(program, words, *found)
+
+    def scaled_latency(self, bit_operations: float, remark: str = "") -> Figure:
+        """Scale the paper's latency by bit operations; at least one clock."""
+        paper_ns = 1000 * self.device.paper["latency_us"]
+        scaled = paper_ns * bit_operations / shape_operations(PAPER_SHAPE)
+        clock_ns = 1000 / self.device.paper["clock_mhz"]
+        bound = f", but at least one clock of {clock_ns:g} ns" if scaled < clock_ns else ""
+        return Figure(
+            "latency",
+            max(scaled, clock_ns),
+            "ns",
+            "estimated",
+            "the paper's 2 us for 256-32-16-2 as P4 on a NetFPGA-SUME, scaled by bit operations"
+            f"{bound}{remark}",
+            paper_ns,
+        )
+
+
+class P4Target(P4Program[BinaryModel]):
+    """A P4 target of binary networks.
+
+    Attributes:
+        budget: error text for each device limit, with the fields ``need`` and ``limit``.
+        sharing: how several networks share the device, as a phrase for reports.
+    """
+
     refusals: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "each sum compares two values, looks their distance up and needs "
         "the sum before: such a chain of dependent tables is longer than a pipeline"
     }
-    quick_vectors: ClassVar[int] = 200
     budget: ClassVar[Mapping[str, str]]
     sharing: ClassVar[str]
-    crossed: ClassVar[int]
 
     @abstractmethod
     def width_problems(self, model: BinaryModel) -> list[Problem]:
@@ -77,14 +170,18 @@ class P4Target(Exporter):
         """
 
     @abstractmethod
-    def artefacts(
+    def texts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """Render the texts of the artefacts by file name."""
+        """Render the texts of the artefacts of a network by file name."""
 
-    def commands(self, directory: Path) -> str:
-        """Table entries as ``simple_switch_CLI`` commands, to be loaded before any packet."""
-        return ""
+    def artefacts(self, model: BinaryModel, packets: PacketLayout) -> dict[str, str]:
+        """Render the texts of the artefacts by file name."""
+        return self.texts(model, pipeline_of(model, shunts=packets.shunts), packets)
+
+    def hidden(self, model: BinaryModel) -> tuple[int, ...]:
+        """Number of neurons of each hidden layer."""
+        return tuple(layer.n_outputs for layer in model.hidden)
 
     def placements(self, model: BinaryModel) -> tuple[Placement, ...]:
         """Placements of the model in separate memories."""
@@ -124,76 +221,12 @@ class P4Target(Exporter):
             problems=over_budget(needs, self.device.limits),
         )
 
-    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
-        """Write the program, its entries and the README."""
-        packets = packet_layout(model, options)
-        problems = packet_problems(model, packets)
-        if problems:
-            raise ExportError(str(problems[0]))
-        network = pipeline_of(model, shunts=packets.shunts)
-        for name, text in self.artefacts(model, network, packets).items():
-            (out / name).write_text(text, encoding="ascii", newline="\n")
-
-    def render(
-        self,
-        name: str,
-        model: BinaryModel,
-        network: MatchActionPipeline,
-        packets: PacketLayout,
-        **more: Any,
-    ) -> str:
-        """Render a template of the target, which may include shared ones."""
-        values = {
-            "network": network,
-            "packets": packets,
-            "title": comment(model.name),
-            "shape": model.shape_text,
-            "class_names": [_markdown_cell(c) for c in model.classes],
-            "field_bits": FIELD_BITS.get(packets.field, 0),
-        }
-        folders = (self.folder / "templates", _SHARED_TEMPLATES)
-        return render(folders, name, {**values, **more}, {"literal": literal})
-
-    def program(self, directory: Path, model: BinaryModel, options: Options) -> LoadedProgram:
-        """Load the program of an export directory with its entries.
-
-        Raises:
-            VerifyError: an artefact cannot be read.
-        """
-        from n3ic.exporters.p4.run.execute import LoadedProgram
-
-        return LoadedProgram(
-            source=read_artefact(directory / PROGRAM),
-            commands=self.commands(directory),
-            packets=packet_layout(model, options),
-            hidden=tuple(layer.n_outputs for layer in model.hidden),
-            crossed=self.crossed,
-        )
-
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Send packets through the program in the interpreter, by its architecture's rules."""
-        from n3ic.exporters.p4.run.execute import run_interpreter
-
-        return run_interpreter(self.program(directory, model, options), words)[0]
-
     def latency(self, model: BinaryModel, remark: str = "") -> Figure:
         """Scale the paper's latency to the shape by bit operations; at least one clock."""
-        paper_ns = 1000 * self.device.paper["latency_us"]
-        scaled = paper_ns * operations(model) / shape_operations(PAPER_SHAPE)
-        clock_ns = 1000 / self.device.paper["clock_mhz"]
-        bound = f", but at least one clock of {clock_ns:g} ns" if scaled < clock_ns else ""
-        return Figure(
-            "latency",
-            max(scaled, clock_ns),
-            "ns",
-            "estimated",
-            "the paper's 2 us for 256-32-16-2 as P4 on a NetFPGA-SUME, scaled by bit operations"
-            f"{bound}{remark}",
-            paper_ns,
-        )
+        return self.scaled_latency(operations(model), remark)
 
 
-def compiled(source: str, model: BinaryModel) -> Switch:
+def compiled(source: str, model: Classifier) -> Switch:
     """Compile the program of a network, without entries.
 
     Raises:

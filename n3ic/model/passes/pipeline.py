@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from n3ic.model.bits import Words, checked_words, pack, unpack
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import constant, dead, duplicate, unused
 from n3ic.model.passes.draft import Draft, Removed
@@ -35,6 +36,7 @@ class Findings:
         neurons: the removed hidden neurons, each with its cause.
         bits: the removed input bits, which nothing reads.
         features: the features that are no longer read.
+        parts: what else a family removes of its models, a line each.
         shared: groups of equal or complementary neurons that stay, because a reader counts
             several of them: (layer, neurons). A target that folds weights into logic computes
             each group once.
@@ -44,15 +46,16 @@ class Findings:
     bits: tuple[int, ...] = ()
     features: tuple[str, ...] = ()
     shared: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def removes(self) -> bool:
         """Whether anything is removed."""
-        return bool(self.neurons or self.bits)
+        return bool(self.neurons or self.bits or self.parts)
 
     def lines(self) -> list[str]:
         """The findings in words, a line each; empty without findings."""
-        out = []
+        out = list(self.parts)
         for (layer, cause), count in sorted(
             Counter((found.layer, found.cause) for found in self.neurons).items()
         ):
@@ -68,7 +71,7 @@ class Findings:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
+        return ({"parts": list(self.parts)} if self.parts else {}) | {
             "neurons": [
                 {"layer": r.layer, "neuron": r.neuron, "cause": r.cause, "other": r.other}
                 for r in self.neurons
@@ -115,10 +118,12 @@ def simplify(model: ModelT) -> Simplified[ModelT]:
     """Remove what makes no difference to the scores of a binary network.
 
     Constant neurons are folded into the next thresholds and biases; needless copies and unread
-    neurons and bits are removed. No layer gains a mask. A model of another family is unchanged.
+    neurons and bits are removed. No layer gains a mask. Other families have passes of their own.
     """
-    found: Simplified[Any] = _network(model) if isinstance(model, BinaryModel) else unchanged(model)
-    return found
+    if isinstance(model, BinaryModel):
+        network: Simplified[Any] = _network(model)
+        return network
+    return family(model.family).simplified(model)
 
 
 def _network(model: BinaryModel) -> Simplified[BinaryModel]:

@@ -23,8 +23,17 @@ def drop(draft: Draft) -> Draft:
     A thermometer field loses single cuts. A binary field goes as a whole or stays: its bits are
     those of one clamped integer.
     """
-    idle = set(bits(draft.model.layers[0]))
-    spec = draft.model.input
+    spec, kept = narrowed(draft.model.input, set(bits(draft.model.layers[0])))
+    return draft if len(kept) == draft.model.input.n_bits else draft.without_bits(spec, kept)
+
+
+def narrowed(spec: InputSpec, idle: set[int]) -> tuple[InputSpec, list[int]]:
+    """The input without some bits, and the bits that stay; the same input if none would.
+
+    Args:
+        spec: the input.
+        idle: bits that nothing reads.
+    """
     fields: list[Field] = []
     kept: list[int] = []
     for start, field in zip(spec.offsets, spec.fields, strict=True):
@@ -37,6 +46,4 @@ def drop(draft: Draft) -> Draft:
             of = tuple(tuple(r[k] for k in read) for r in field.class_rates)
             fields.append(replace(field, width=len(read), cuts=cuts, rates=rates, class_rates=of))
             kept.extend(start + k for k in read)
-    if not fields or len(kept) == spec.n_bits:
-        return draft
-    return draft.without_bits(InputSpec(tuple(fields)), kept)
+    return (InputSpec(tuple(fields)), kept) if fields else (spec, list(range(spec.n_bits)))

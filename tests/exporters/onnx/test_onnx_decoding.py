@@ -8,7 +8,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.onnx import decode as decoder
-from n3ic.exporters.onnx.decode import _cuts, _Reader, decode, shunt_of
+from n3ic.exporters.onnx.decode import _Reader, cuts_of, decode, shunt_of
 from n3ic.model.inputs import Field, InputSpec
 
 WEIGHTS = [[1, -1, 1], [-1, -1, 1]]  # two inputs, three neurons
@@ -301,7 +301,7 @@ STAGE: dict[str, list[int]] = {
 
 def cuts(**change):
     held = {name: np.array(value) for name, value in (STAGE | change).items() if value is not None}
-    return _cuts(held, SPEC)
+    return cuts_of(held, SPEC)
 
 
 def test_cuts_are_those_of_each_field():

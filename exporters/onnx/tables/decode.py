@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads look-up tables back from the nodes and constants of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx.decode import cuts_of, shunt_of
+from n3ic.families.tables.decoded import DecodedTables
+from n3ic.model.inputs import InputSpec
+
+# Every node from the bits to the sums, as text: operator, inputs, output, attributes.
+_NODES = {
+    "Cast bits -> whole to=6",
+    "Gather whole read -> addressing axis=1",
+    "Mul addressing place -> weighted",
+    "Reshape weighted by_table -> places",
+    "ReduceSum places over_bits -> indices keepdims=0",
+    "Add indices start -> rows",
+    "Gather entries rows -> narrow axis=0",
+    "Cast narrow -> addressed to=6",
+    "ReduceSum addressed over_tables -> total keepdims=0",
+}
+_ONE_SUM = {"Add total bias -> sums", "Mul sums classes -> scores"}
+_MORE_SUMS = {"Add total bias -> scores"}
+
+
+def decode(path: Path, spec: InputSpec) -> DecodedTables:
+    """Decode the bits, entries, biases and cuts of a graph that n3ic wrote.
+
+    Args:
+        path: path of the ONNX file.
+        spec: fields of the input, if the graph encodes features itself.
+
+    Raises:
+        VerifyError: the file is not such a graph; the error names the node or constant.
+    """
+    model = graph.read(path)
+    to_array = graph.require("onnx").numpy_helper.to_array
+    held = {t.name: to_array(t) for t in model.graph.initializer}
+    bias = _integers(held, "bias", path.name)
+    said = [_text(node) for node in model.graph.node]
+    wanted = _NODES | (_ONE_SUM if len(bias) == 1 else _MORE_SUMS)
+    made = {name for text in wanted for name in text.split(" -> ")[1].split()[:1]}
+    # A tensor of these is made by its own node, and none is made twice: ONNX refuses that.
+    stray = {text for text in said if text.split(" -> ")[1].split()[0] in made} ^ wanted
+    if stray:
+        raise VerifyError(f"{path.name}: node {sorted(stray)[0]!r} is not as n3ic writes it")
+    for name, values in (("over_bits", [2]), ("over_tables", [1]), ("classes", [0, 1])):
+        used = name != "classes" or len(bias) == 1
+        if used and _integers(held, name, path.name).tolist() != values:
+            raise VerifyError(f"{path.name}: constant {name!r} is not {values}")
+    bits, entries = _tables(held, path.name)
+    if any(each.shape[1] != len(bias) for each in entries):
+        raise VerifyError(f"{path.name}: biases of {len(bias)} sums, entries of others")
+    features = bool(model.graph.input) and model.graph.input[0].name == "features"
+    cuts = cuts_of(held, spec) if features else None
+    return DecodedTables(path.name, bits, entries, bias, cuts, shunt_of(model, held))
+
+
+def _tables(
+    held: Mapping[str, NDArray[Any]], name: str
+) -> tuple[tuple[tuple[int, ...], ...], tuple[NDArray[np.int64], ...]]:
+    """Read the input bits and the entries of each table."""
+    shape = _integers(held, "by_table", name)
+    read, place = (_integers(held, each, name) for each in ("read", "place"))
+    start = _integers(held, "start", name)
+    entries = np.asarray(held.get("entries", np.zeros(0)))
+    count = len(start)
+    if shape.tolist()[:2] != [0, count] or len(shape) != 3:
+        raise VerifyError(f"{name}: constant 'by_table' is not a shape of {count} tables")
+    longest = int(shape[2])
+    if not count * longest == len(read) == len(place) > 0 or entries.ndim != 2:
+        raise VerifyError(f"{name}: the constants are not of {count} tables")
+    if entries.dtype != np.int8:
+        raise VerifyError(f"{name}: constant 'entries' is not int8")
+    bits, parts, at = [], [], 0
+    for t in range(count):
+        row = slice(t * longest, (t + 1) * longest)
+        size = int(np.count_nonzero(place[row]))
+        powers = [1 << j if j < size else 0 for j in range(longest)]
+        if place[row].tolist() != powers or int(start[t]) != at or at + (1 << size) > len(entries):
+            raise VerifyError(f"{name}: the index of table {t} is not a sum of powers of two")
+        bits.append(tuple(read[row].tolist()[:size]))
+        parts.append(entries[at : at + (1 << size)].astype(np.int64))
+        at += 1 << size
+    if at != len(entries):
+        raise VerifyError(f"{name}: {len(entries) - at} entries belong to no table")
+    return tuple(bits), tuple(parts)
+
+
+def _integers(held: Mapping[str, NDArray[Any]], name: str, file: str) -> NDArray[np.int64]:
+    """Read a constant that is a row of integers."""
+    values = held.get(name)
+    if values is None or values.dtype.kind != "i" or values.ndim != 1:
+        raise VerifyError(f"{file}: constant {name!r} is not a row of integers")
+    return values.astype(np.int64)
+
+
+def _text(node: Any) -> str:
+    """Write a node as text; lists and tensors among its attributes are only counted."""
+    told = [f"{a.name}={a.i}" for a in sorted(node.attribute, key=lambda a: a.name)]
+    domain = [f"{node.domain}:"] if node.domain else []
+    return " ".join([*domain, node.op_type, *node.input, "->", *node.output, *told])

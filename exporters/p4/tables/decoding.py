@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads look-up tables back: indices and sums from ``n3ic.p4``, entries from the files of entries.
+
+The code shares nothing with the writer, so that a mistake there shows here. Numbers have a bounded
+count of digits, so that a hostile program cannot make int() slow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4.decoding import action_data, integer_of, json_of
+from n3ic.exporters.p4.interpreter import P4Error, Switch
+from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd, TableModify
+from n3ic.exporters.p4.shared.decoding import held_digest
+from n3ic.families.tables.decoded import DecodedTables
+from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
+
+_PROGRAM = "n3ic.p4"
+_INDEX = r"^ +{meta}\.t(\d{{1,5}})_index = (.*);$"
+_BIT = (
+    r"\((?:\(\(bit<(?P<w>\d{{1,3}})>\) \({meta}\.x >> (?P<right>\d{{1,5}})\)\)"
+    r"|\(\(\(bit<(?P<w2>\d{{1,3}})>\) {meta}\.x\) << (?P<left>\d{{1,5}})\)"
+    r"|\(\(bit<(?P<w3>\d{{1,3}})>\) {meta}\.x\)) & (?P<w4>\d{{1,3}})w0x(?P<mask>[0-9a-f]{{1,2}})\)"
+)
+_ADD = (
+    r"^ +{meta}\.(t\d{{1,5}}_s\d{{1,5}}) = {meta}\.(t\d{{1,5}}_s\d{{1,5}}) \+ "
+    r"{meta}\.(t\d{{1,5}}_s\d{{1,5}});$"
+)
+_TOTAL = (
+    r"^ +{meta}\.score(\d{{1,5}}) = "
+    r"(?:\(\(bit<32>\) {meta}\.(t\d{{1,5}}_s\d{{1,5}})\) \+ )?(\w{{1,20}});$"
+)
+_ACTION = re.compile(r"^ +action t(\d{1,5})_entry\((.*)\) \{$", re.MULTILINE)
+_PARAMETER = re.compile(r"bit<(\d)> entry(\d{1,5})")
+_OFFSETS = re.compile(r"^ +action add_offsets\((.*)\) \{$", re.MULTILINE)
+_KEPT = re.compile(
+    r"^ +meta\.t(\d{1,5})_s(\d{1,5}) = \(bit<\d{1,2}>\) entry(\d{1,5});$", re.MULTILINE
+)
+_KEYED = re.compile(
+    r"^ +table t(\d{1,5}) \{\n +key = \{ meta\.t(\d{1,5})_index: exact; \}$", re.MULTILINE
+)
+_COMMANDS = {
+    SetDefault: re.compile(r"table_set_default \w+ \w+(?: 0x[0-9a-f]+)*"),
+    TableAdd: re.compile(r"table_add \w+ \w+ 0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+"),
+    TableModify: re.compile(r"table_modify \w+ \w+ \d+(?: 0x[0-9a-f]+)+"),
+}
+_NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
+_SET_MODEL = re.compile(r'@name\("\.set_(model_again|model)_(\w{1,80})"\)')
+_READINGS = ["model", "model_again"]
+_ALONE = {"offsets": "add_offsets", "shunting": "shunt_below", "shunt_port": "shunt_to"}
+
+Entry = tuple[str, str, int | None, tuple[int, ...]]  # table, action, key of a match, data
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How a program addresses its tables and adds their entries.
+
+    Attributes:
+        bits: for each table, the input bits of its index, the least significant first.
+        added: for each class, the fields ``tT_sS`` whose sum is its score, without the offset.
+        offsets: for each class, the offset as the program names or writes it.
+    """
+
+    bits: tuple[tuple[int, ...], ...]
+    added: Mapping[int, frozenset[str]]
+    offsets: Mapping[int, str]
+
+
+def wiring_of(source: str, meta: str) -> Wiring:
+    """Decode how a program addresses its tables and adds their entries.
+
+    Args:
+        source: P4 source.
+        meta: name of the metadata in the source.
+
+    Raises:
+        VerifyError: an index is not made of input bits, a table is missing, or an entry is added
+            twice.
+    """
+    indices = {}
+    for table, terms in _found(_INDEX, meta, source):
+        if int(table) in indices:
+            raise VerifyError(f"{_PROGRAM}: the index of table {table} is made twice")
+        indices[int(table)] = _index(terms, meta, int(table))
+    if sorted(indices) != list(range(len(indices))) or not indices:
+        raise VerifyError(f"{_PROGRAM}: {len(indices)} indices are not of consecutive tables")
+    held: dict[str, frozenset[str]] = {}
+    for into, left, right in _found(_ADD, meta, source):
+        one, other = held.get(left, frozenset({left})), held.get(right, frozenset({right}))
+        if into != left or one & other:
+            raise VerifyError(f"{_PROGRAM}: {into} = {left} + {right} adds an entry twice")
+        held[into] = one | other
+    added, offsets = {}, {}
+    for score, total, offset in _found(_TOTAL, meta, source):
+        if int(score) in offsets:
+            raise VerifyError(f"{_PROGRAM}: score {score} is computed twice")
+        added[int(score)] = held.get(total, frozenset({total})) if total else frozenset()
+        offsets[int(score)] = offset
+    return Wiring(tuple(indices[t] for t in range(len(indices))), added, offsets)
+
+
+def _found(pattern: str, meta: str, source: str) -> list[tuple[str, ...]]:
+    return re.findall(pattern.format(meta=meta), source, re.MULTILINE)
+
+
+def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
+    """Read the input bits of an index from its terms."""
+    parts = terms.split(" | ")
+    if len(parts) > MAX_INDEX_BITS:
+        raise VerifyError(f"{_PROGRAM}: the index of table {table} has {len(parts)} bits")
+    bits = []
+    for j, part in enumerate(parts):
+        found = re.fullmatch(_BIT.format(meta=meta), part)
+        if found is None:
+            raise VerifyError(f"{_PROGRAM}: the index of table {table} is not of input bits")
+        widths = {found[name] for name in ("w", "w2", "w3", "w4")} - {None}
+        bit = j + int(found["right"] or 0) - int(found["left"] or 0)
+        if widths != {str(len(parts))} or int(found["mask"], 16) != 1 << j or bit < 0:
+            raise VerifyError(f"{_PROGRAM}: bit {j} of the index of table {table} is not in place")
+        bits.append(bit)
+    return tuple(bits)
+
+
+@dataclass(frozen=True)
+class ProgramWiring:
+    """What a v1model program says of its tables besides their entries.
+
+    Attributes:
+        wiring: indices and sums.
+        columns: for each table, width and sum of each parameter of its action.
+        offsets: names of the parameters of the action that adds the offsets.
+        signature: suffix of the actions that set the model's number.
+    """
+
+    wiring: Wiring
+    columns: Mapping[int, tuple[tuple[int, int], ...]]
+    offsets: tuple[str, ...]
+    signature: str
+
+
+def program_wiring(source: str, meta: str) -> ProgramWiring:
+    """Decode a v1model program.
+
+    Raises:
+        VerifyError: as :func:`wiring_of`; or a table has another key or action than its own.
+    """
+    wiring = wiring_of(source, meta)
+    columns = {
+        int(table): tuple((int(width), int(s)) for width, s in _PARAMETER.findall(said))
+        for table, said in _ACTION.findall(source)
+    }
+    kept = {(t, s) for t, s, parameter in _KEPT.findall(source) if s == parameter}
+    tables = range(len(wiring.bits))
+    wanted = {(str(t), str(s)) for t, each in columns.items() for _, s in each}
+    if sorted(columns) != list(tables) or kept != wanted or len(_KEPT.findall(source)) != len(kept):
+        raise VerifyError(f"{_PROGRAM}: an action does not keep the entries of its own table")
+    if _KEYED.findall(source) != [(str(t), str(t)) for t in tables]:
+        raise VerifyError(f"{_PROGRAM}: a table is not looked up by its own index")
+    told = _SET_MODEL.findall(source)
+    if sorted(name for name, _ in told) != _READINGS or len({said for _, said in told}) != 1:
+        raise VerifyError(f"{_PROGRAM}: the model's number has no two readings")
+    offsets = [names.split(", ") for names in _OFFSETS.findall(source)]
+    if len(offsets) != 1:
+        raise VerifyError(f"{_PROGRAM}: {len(offsets)} actions add the offsets")
+    named = tuple(said.removeprefix("bit<32> ") for said in offsets[0])
+    return ProgramWiring(wiring, columns, named, told[0][1])
+
+
+def entries_of_commands(text: str, name: str, program: Switch, *, update: bool) -> list[Entry]:
+    """Read the entries of a file of ``simple_switch_CLI`` commands.
+
+    Args:
+        text: the commands.
+        name: name of the file, for errors.
+        program: the compiled program, without entries.
+        update: whether the file changes entries by their handles instead of adding them.
+
+    Raises:
+        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or n3ic writes no such
+            line; the error names the line.
+    """
+    try:
+        commands = program.read(text)
+    except P4Error as error:
+        raise VerifyError(f"{name}: {error}") from error
+    held: list[Entry] = []
+    for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
+        pattern = _COMMANDS.get(type(command))
+        if pattern is None or pattern.fullmatch(line) is None:
+            raise VerifyError(f"{name}, line {number}: n3ic writes no such command")
+        match command:
+            case SetDefault(table, action, data):
+                held.append((table, action, None, data))
+            case TableAdd(table, action, (int(key),), data, None) if not update:
+                held.append((table, action, key, data))
+            # The first file adds the entries in the order of their keys: a handle is a key.
+            case TableModify(table, action, handle, data) if update:
+                held.append((table, action, handle, data))
+            case _:
+                said = "changes" if update else "adds"
+                raise VerifyError(f"{name}, line {number}: the file {said} entries only")
+    if not update:
+        in_order = [key for _, _, key, _ in held if key is not None]
+        if any(b not in (a + 1, 0) for a, b in pairwise(in_order)):
+            raise VerifyError(f"{name}: entries are not added in the order of their keys")
+    return held
+
+
+def entries_of_p4runtime(text: str, name: str, source: str, *, update: bool) -> list[Entry]:
+    """Read the entries of P4Runtime requests, which number tables and actions.
+
+    Args:
+        text: the requests in the JSON mapping.
+        name: name of the file, for errors.
+        source: P4 source, whose ``@id`` annotations number its tables and actions.
+        update: whether the file modifies entries instead of inserting them.
+
+    Raises:
+        VerifyError: the text is not such requests, or they do not clear the model's number, load
+            the entries and set the number, in this order.
+    """
+    names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
+    requests = json_of(text, name)
+    held: list[Entry] = []
+    try:
+        for request in requests:
+            if {**request, "updates": []} != {
+                "deviceId": "0",
+                "electionId": {"low": "1"},
+                "updates": [],
+            }:
+                raise VerifyError(f"{name}: device or election is not the one of this export")
+            held += [_update(each, names, name, update) for each in request["updates"]]
+        sizes = [len(request["updates"]) for request in requests]
+    except (TypeError, KeyError, AttributeError, IndexError) as error:
+        raise VerifyError(f"{name}: not P4Runtime requests: {error!r}") from error
+    # A server may reorder the updates of one request, so each step needs a request of its own.
+    if [sizes[:1], sizes[2:]] != [[2], [2]]:
+        raise VerifyError(f"{name}: updates that need an order share a request")
+    return held
+
+
+def _update(given: Any, names: Mapping[tuple[str, int], str], name: str, update: bool) -> Entry:
+    entry = given["entity"]["tableEntry"]
+    chosen = entry["action"]["action"]
+    keyed = "match" in entry
+    wanted: dict[str, Any] = {
+        "tableId": entry["tableId"],
+        "action": {"action": {"actionId": chosen["actionId"], "params": chosen["params"]}},
+    }
+    if keyed:
+        value = entry["match"][0]["exact"]["value"]
+        wanted["match"] = [{"fieldId": 1, "exact": {"value": value}}]
+    else:
+        wanted["isDefaultAction"] = True
+    kind = "INSERT" if keyed and not update else "MODIFY"
+    if given != {"type": kind, "entity": {"tableEntry": wanted}}:
+        raise VerifyError(f"{name}: an update is not as n3ic writes it")
+    numbers = (("table", entry["tableId"]), ("action", chosen["actionId"]))
+    if any(number not in names for number in numbers):
+        raise VerifyError(f"{name}: n3ic.p4 has no {' or '.join(f'{k} {i}' for k, i in numbers)}")
+    table, action = (names[number] for number in numbers)
+    key = integer_of(value, f"{name}: {table}") if keyed else None
+    return table, action, key, action_data(chosen["params"], f"{name}: {table}")
+
+
+def decode_entries(
+    artefact: str,
+    held: Sequence[Entry],
+    program: ProgramWiring,
+    model: TablesModel,
+    shunt_port: int | None = None,
+) -> DecodedTables:
+    """Decode the look-up tables that a file of entries loads into the program.
+
+    Args:
+        artefact: name of the file, for errors.
+        held: entries of the file, in order.
+        program: what the program says of its tables.
+        model: the model, which gives the number of classes and the model's number.
+        shunt_port: port for shunted packets; None if they leave as all others.
+
+    Raises:
+        VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
+            model's number before all entries are loaded.
+    """
+    clear, body, name = held[:2], held[2:-2], held[-2:]
+    if sorted(clear, key=str) != [(t, f"no_{t}", None, ()) for t in _READINGS]:
+        raise VerifyError(f"{artefact}: does not begin by clearing the model's number")
+    setting = sorted((table, action, key, len(data)) for table, action, key, data in name)
+    if setting != [(t, f"set_{t}_{program.signature}", None, 1) for t in _READINGS]:
+        raise VerifyError(f"{artefact}: does not end with the model's number")
+    alone: dict[str, tuple[int, ...]] = {}
+    values: dict[tuple[int, int], tuple[int, ...]] = {}
+    for table, action, key, data in body:
+        if key is None:
+            if table in alone or _ALONE.get(table) != action:
+                raise VerifyError(f"{artefact}: no such entry, or twice: {table} with {action}")
+            alone[table] = data
+            continue
+        number = table.removeprefix("t")
+        known = number.isdecimal() and int(number[:6]) in program.columns
+        if not known or action != f"{table}_entry" or (int(number), key) in values:
+            raise VerifyError(f"{artefact}: no such entry, or twice: {table} with {action}, {key}")
+        values[int(number), key] = data
+    if len(alone.get("shunting", (0,))) != 1 or alone.get("shunt_port") != (
+        None if shunt_port is None else (shunt_port,)
+    ):
+        raise VerifyError(f"{artefact}: the entries of shunting are not those of the export")
+    entries, excess = _entries(artefact, program, values, len(model.bias))
+    digest = held_digest([data[0] for _, _, _, data in name], model)
+    offsets = dict(zip(program.offsets, alone.get("offsets", ()), strict=False))
+    bias = biases(artefact, program.wiring, offsets, excess, model)
+    shunt = alone["shunting"][0] if "shunting" in alone else None
+    return DecodedTables(artefact, program.wiring.bits, entries, bias, shunt=shunt, digest=digest)
+
+
+def _entries(
+    artefact: str,
+    program: ProgramWiring,
+    values: Mapping[tuple[int, int], tuple[int, ...]],
+    sums: int,
+) -> tuple[tuple[NDArray[np.int64], ...], Mapping[str, int]]:
+    """Undo the excess of each entry; return the excess of each field too."""
+    left = dict(values)
+    tables, excess = [], {}
+    for t, bits in enumerate(program.wiring.bits):
+        entries = np.zeros((1 << len(bits), sums), dtype=np.int64)
+        for key in range(len(entries)):
+            data = left.pop((t, key), None)
+            if data is None or len(data) != len(program.columns[t]):
+                raise VerifyError(f"{artefact}: table t{t} lacks the entry of index {key}")
+            for value, (width, s) in zip(data, program.columns[t], strict=True):
+                if s >= sums:
+                    raise VerifyError(f"{artefact}: table t{t} has entries of sum {s}")
+                excess[f"t{t}_s{s}"] = 1 << (width - 1)
+                entries[key, s] = value - excess[f"t{t}_s{s}"]
+        tables.append(entries)
+    if left:
+        t, key = next(iter(left))
+        raise VerifyError(f"{artefact}: table t{t} has no index {key}")
+    return tuple(tables), excess
+
+
+def biases(
+    artefact: str,
+    wiring: Wiring,
+    offsets: Mapping[str, int],
+    excess: Mapping[str, int],
+    model: TablesModel,
+) -> NDArray[np.int64]:
+    """Compute the biases of the sums from their offsets.
+
+    Args:
+        artefact: name of the artefact, for errors.
+        wiring: indices and sums.
+        offsets: 32-bit offsets by the name that the program has for them.
+        excess: what is added to the entries of each field.
+        model: the model, which gives the number of classes.
+
+    Raises:
+        VerifyError: a score lacks an offset, or adds other entries than those of its own sum.
+    """
+    sums = len(model.bias)
+    first = len(model.classes) - sums
+    if first and (wiring.added.get(0), wiring.offsets.get(0)) != (frozenset(), "0"):
+        raise VerifyError(f"{artefact}: the score of the first of two classes is not 0")
+    own = {s: {field for field in excess if field.endswith(f"_s{s}")} for s in range(sums)}
+    out = []
+    for s in range(sums):
+        score = first + s
+        if wiring.added.get(score) != own[s] or wiring.offsets.get(score) not in offsets:
+            raise VerifyError(f"{artefact}: score {score} is not the sum of its entries")
+        value = offsets[wiring.offsets[score]]
+        signed = value - (value >> 31 << 32)  # two's complement: bit 31 is worth -2^31
+        out.append(signed + sum(excess[field] for field in own[s]))
+    return np.array(out, dtype=np.int64)

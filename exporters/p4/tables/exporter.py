@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables on v1model: a match-action table each, its entries changed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from n3ic.exporters.p4 import exporter as binary
+from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, P4Exporter
+from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
+from n3ic.exporters.p4.shared.options import packet_layout
+from n3ic.exporters.p4.shared.target import PROGRAM, compiled, read_artefact
+from n3ic.exporters.p4.tables.decoding import (
+    decode_entries,
+    entries_of_commands,
+    entries_of_p4runtime,
+    program_wiring,
+)
+from n3ic.exporters.p4.tables.entries import (
+    cli_commands,
+    control_ids,
+    p4runtime_requests,
+    table_entries,
+)
+from n3ic.exporters.p4.tables.pipeline import TablesPipeline, table_operations, tables_pipeline
+from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
+from n3ic.families.tables.decoded import compared
+from n3ic.families.tables.network import TablesModel
+from n3ic.options import Option, Options
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Placement
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.packets import INGRESS, PacketLayout
+
+UPDATE, P4RUNTIME_UPDATE = "update.txt", "p4runtime_update.json"
+
+
+class P4TablesExporter(P4TablesTarget):
+    """v1model: the program depends on the indices, and the entries are the model."""
+
+    name: ClassVar[str] = "p4"
+    summary: ClassVar[str] = "P4_16 for bmv2 (v1model), a match-action table each"
+    options: ClassVar[tuple[Option, ...]] = P4Exporter.options
+    verify_options: ClassVar[tuple[Option, ...]] = P4Exporter.verify_options
+    budget: ClassVar[Mapping[str, str]] = {
+        "statements": "{need:,.0f} bits of indices and additions, p4c compiles {limit:,.0f} "
+        "in minutes",
+        "tables": "{need:,.0f} tables, p4c compiles {limit:,.0f} in minutes",
+        "classes": "{need:,.0f} classes, at most {limit:,.0f}",
+    }
+    crossed: ClassVar[int] = INGRESS ^ 1
+
+    @property
+    def sibling(self) -> Path:
+        """The folder of the exporter of binary networks."""
+        return Path(binary.__file__).resolve().parent
+
+    def needs(self, network: TablesPipeline) -> dict[str, float]:
+        """Count statements, tables and classes."""
+        # Arg max takes 2 classes - 1; five are load_input, indices, offsets, model and its second
+        # reading, and one is the result.
+        tables = len(network.tables) + len(network.levels) + 2 * network.classes + 5
+        return {
+            "statements": table_operations(network),
+            "tables": tables,
+            "classes": network.classes,
+        }
+
+    def placement(self, network: TablesPipeline) -> Placement:
+        """Place entries and offsets in action data."""
+        entries = table_entries(network)
+        size = sum(e.data_bytes for e in (*entries.matches, *entries.defaults))
+        return Placement("entries and offsets", "table entries", size)
+
+    def texts(
+        self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
+    ) -> dict[str, str]:
+        """Render the program, its entries in both formats to load and to change, and the README."""
+        entries = table_entries(network, packets.shunt_port)
+        ids = control_ids(entries)
+        return {
+            PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
+            COMMANDS: cli_commands(entries),
+            UPDATE: cli_commands(entries, update=True),
+            P4RUNTIME: p4runtime_requests(entries, ids),
+            P4RUNTIME_UPDATE: p4runtime_requests(entries, ids, update=True),
+            "README.md": self.render("README.md.j2", model, network, packets),
+        }
+
+    def commands(self, directory: Path) -> str:
+        """Read the entries in the format of ``simple_switch_CLI``."""
+        return read_artefact(directory / COMMANDS)
+
+    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
+        """Decode the indices from the program, and the entries from each of the four files."""
+        source = read_artefact(directory / PROGRAM)
+        wiring = program_wiring(source, "meta")
+        switch = compiled(source, model)
+        port = packet_layout(model, options).shunt_port
+        found = []
+        for name in (COMMANDS, UPDATE, P4RUNTIME, P4RUNTIME_UPDATE):
+            text, update = read_artefact(directory / name), name in (UPDATE, P4RUNTIME_UPDATE)
+            entries = (
+                entries_of_p4runtime(text, name, source, update=update)
+                if name.endswith(".json")
+                else entries_of_commands(text, name, switch, update=update)
+            )
+            found.append(compared(model, decode_entries(name, entries, wiring, model, port)))
+        return tuple(found)
+
+    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
+        """Report entries, operations, PHV bits, stages and tables."""
+        source = read_artefact(directory / PROGRAM)
+        program = compiled(source, model)
+        network = tables_pipeline(model, shunts=packet_layout(model, options).shunts)
+        memory = {"entries": 0, "offsets": 0}
+        count = 0
+        filled = set[str]()  # tables already counted: those of the model's number are set twice
+        for command in program.read(read_artefact(directory / COMMANDS)):
+            if isinstance(command, SetDefault | TableAdd):
+                action = program.tables[command.table].actions[command.action]
+                size = sum(-(-p.type.width // 8) for p in action.parameters)
+                if isinstance(command, TableAdd):
+                    memory["entries"] += size
+                    count += 1
+                elif command.table == "offsets":
+                    memory["offsets"] += size
+                if isinstance(command, SetDefault):
+                    filled.add(command.table)
+        kept = "action data of commands.txt, each parameter in whole bytes"
+        figures = (
+            *(Figure(f"memory.{n}", size, "byte", "measured", kept) for n, size in memory.items()),
+            Figure(
+                "table.entries", count + len(filled), "entry", "measured", "count of commands.txt"
+            ),
+            *tables_figures(network, source, program),
+        )
+        return Report(
+            figures,
+            (
+                "bmv2 is for function, not for speed: measure latency on the device of use.",
+                "The program is for p4c and bmv2; the verification names the executor that ran "
+                "here.",
+                "PHV bits are the width of the program's headers and metadata: an index and a "
+                "partial sum a table.",
+            ),
+        )
+
+
+EXPORTER = P4TablesExporter()

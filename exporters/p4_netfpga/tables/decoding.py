@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads look-up tables back from the constants of ``n3ic.p4``; shares no code with the writer."""
+
+# Numbers have a bounded count of digits, so that a hostile program cannot make int() slow.
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4.shared.decoding import held_digest
+from n3ic.exporters.p4.tables.decoding import biases, wiring_of
+from n3ic.exporters.p4_netfpga.decoding import model_numbers, shunting_of
+from n3ic.families.tables.decoded import DecodedTables
+from n3ic.families.tables.network import TablesModel
+
+_NAME = "n3ic.p4"
+_WORD = re.compile(
+    r"^ +user_metadata\.t(\d{1,5})_v(\d{1,5}) = (\d{1,5})w0x([0-9a-f]{1,4096});$", re.MULTILINE
+)
+_SELECT = re.compile(
+    r"^ +user_metadata\.(t\d{1,5}_v\d{1,5}) = \(user_metadata\.(?P<v>\w+) & "
+    r"\(~(?P<mask>\(.*?\))\)\) \| \(\(user_metadata\.(?P=v) >> (\d{1,5})\) & (?P=mask)\);$",
+    re.MULTILINE,
+)
+_MASK = re.compile(
+    r"\((\d{1,5})w0 - \(\(bit<(\d{1,5})>\) \(\(user_metadata\.t(\d{1,5})_index >> (\d)\) & "
+    r"\dw1\)\)\)"
+)
+_TAKE = re.compile(
+    r"^ +user_metadata\.t(\d{1,5})_s(\d{1,5}) = \(bit<\d{1,2}>\) "
+    r"\(\(bit<(\d)>\) user_metadata\.t(\d{1,5})_v(\d{1,5})\);$",
+    re.MULTILINE,
+)
+_OFFSET = re.compile(r"32w0x[0-9a-f]{8}")
+
+
+def decode_program(source: str, model: TablesModel, shunt_port: int | None = None) -> DecodedTables:
+    """Decode the look-up tables in a program's constants.
+
+    Args:
+        source: P4 source.
+        model: the model, which gives the number of classes and the model's number.
+        shunt_port: port for shunted packets; None if they leave as all others.
+
+    Raises:
+        VerifyError: a constant is missing, duplicated, or selected by another table's index.
+    """
+    wiring = wiring_of(source, "user_metadata")
+    sums = len(model.bias)
+    words: dict[tuple[int, int], tuple[int, int]] = {}
+    for table, s, width, digits in _WORD.findall(source):
+        if (int(table), int(s)) in words:
+            raise VerifyError(f"{_NAME}: the entries of table {table}, sum {s} are duplicated")
+        words[int(table), int(s)] = int(width), int(digits, 16)
+    taken = {}
+    for table, s, width, of, other in _TAKE.findall(source):
+        if (table, s) != (of, other):
+            raise VerifyError(f"{_NAME}: table {table} takes the entry of table {of}")
+        taken[int(table), int(s)] = int(width)
+    if taken.keys() != words.keys() or len(_TAKE.findall(source)) != len(taken):
+        raise VerifyError(f"{_NAME}: entries are not taken once each")
+    if any(table >= len(wiring.bits) or s >= sums for table, s in words):
+        raise VerifyError(f"{_NAME}: entries of a table or sum that is not there")
+    selected: dict[str, list[tuple[str, ...]]] = {}
+    for into, name, mask, shift in _SELECT.findall(source):
+        parts = _MASK.fullmatch(mask)
+        if into != name or parts is None:
+            raise VerifyError(f"{_NAME}: {into} is not selected by a bit of an index")
+        selected.setdefault(into, []).append((*parts.groups(), shift))
+    entries = [np.zeros((1 << len(bits), sums), dtype=np.int64) for bits in wiring.bits]
+    excess = {}
+    for (table, s), (size, word) in words.items():
+        width, length = taken[table, s], len(wiring.bits[table])
+        # The highest bit of the index first, each of which halves what is left.
+        wanted = [
+            (str(size), str(size), str(table), str(j), str(width << j))
+            for j in reversed(range(length))
+        ]
+        found = selected.pop(f"t{table}_v{s}", [])
+        if found != wanted or size != width << length or word >> size:
+            raise VerifyError(
+                f"{_NAME}: the entries of table {table} are not selected by its index"
+            )
+        excess[f"t{table}_s{s}"] = 1 << (width - 1)
+        for i in range(1 << length):
+            entries[table][i, s] = (word >> (i * width)) % (1 << width) - (1 << (width - 1))
+    if selected:
+        raise VerifyError(f"{_NAME}: {next(iter(selected))} has no entries")
+    offsets = {
+        text: int(text.removeprefix("32w"), 16)
+        for text in wiring.offsets.values()
+        if _OFFSET.fullmatch(text)
+    }
+    return DecodedTables(
+        _NAME,
+        wiring.bits,
+        tuple(entries),
+        biases(_NAME, wiring, offsets, excess, model),
+        shunt=shunting_of(source, shunt_port),
+        digest=held_digest(model_numbers(source), model),
+    )

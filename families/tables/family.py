@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family interface of boosted look-up tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from n3ic.families.tables.network import TablesModel
+from n3ic.model.bits import Words, pack, unpack
+from n3ic.model.classifier import Inference
+from n3ic.model.family import Decided, Family
+from n3ic.model.passes import Simplified
+from n3ic.util.display import TextTable
+
+
+class TablesFamily(Family):
+    """Boosted look-up tables."""
+
+    name: ClassVar[str] = TablesModel.family
+    summary: ClassVar[str] = "small tables of integers, addressed by a few input bits and summed"
+
+    @property
+    def model(self) -> type[TablesModel]:
+        """The class of the family's models."""
+        return TablesModel
+
+    def simplified(self, model: TablesModel) -> Simplified[TablesModel]:
+        """Remove constant tables, and index and input bits that change no score."""
+        from n3ic.families.tables.simplify import simplified
+
+        return simplified(model)
+
+    def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
+        """Make inputs that decide every entry, edges, then random ones."""
+        from n3ic.families.tables.vectors import tables_vectors
+
+        source = network.source.input
+        found = unpack(tables_vectors(network.model, count, seed), network.model.input.n_bits)
+        # Bits that the simplified model does not read change nothing: they are random.
+        bits = np.random.default_rng(seed).random((len(found), source.n_bits)) < 0.5
+        bits[:, list(network.kept)] = found
+        return pack(bits)
+
+    def decided(self, model: TablesModel, inputs: Words, got: Inference) -> Decided:
+        """Count the entries that some inputs decide."""
+        from n3ic.families.tables.vectors import tables_coverage
+
+        found = tables_coverage(model, inputs)
+        return Decided("entries", found.total, found.decided, found.undecided)
+
+    def summary_of(self, model: TablesModel) -> tuple[TextTable, tuple[str, ...]]:
+        """Describe a model's tables by size, and the bytes of their parts."""
+        sizes = Counter((len(t.bits), t.width) for t in model.tables)
+        low, high = model.score_bounds
+        read = len({b for t in model.tables for b in t.bits})
+        rows = [
+            ("input", f"{len(model.input.features)} features, {model.input.n_cuts} cuts"),
+            ("input bits", f"{model.input.n_bits}, {read} of them read by a table"),
+        ]
+        rows += [
+            (
+                "tables",
+                f"{count:,} of {1 << d} entries of {width} bits, addressed by {d} input bits",
+            )
+            for (d, width), count in sorted(sizes.items())
+        ]
+        rows += [
+            ("sums", f"{len(model.bias)}, biases {', '.join(str(b) for b in model.bias)}"),
+            ("scores", f"{low:,} to {high:,}"),
+            ("entries", f"{model.entry_bytes:,} B"),
+            ("indices", f"{model.index_bytes:,} B"),
+            ("biases", f"{model.bias_bytes:,} B"),
+            ("cuts", f"{model.input_bytes:,} B"),
+            ("total", f"{model.weight_bytes + model.input_bytes:,} B"),
+        ]
+        return TextTable(model.name, ("look-up tables", ""), tuple(rows), left=2), ()
+
+    def predict(self, model: TablesModel, flows: Any, **how: Any) -> Any:
+        """Classify flows, wherever they are."""
+        from n3ic.memory import predict_flows
+
+        return predict_flows(model, flows, **how)
+
+    def random(self, rng: np.random.Generator) -> TablesModel:
+        """Make a model of 12 tables of 1 to 5 bits and 2 classes."""
+        from n3ic.families.tables.random_models import random_tables
+
+        return random_tables(rng)
+
+
+FAMILY = TablesFamily()

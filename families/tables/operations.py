@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What targets of look-up tables are written from.
+
+:func:`lookups` lists each table's bits and entries. :func:`index_parts` is the way from features to
+indices without bits: a feature lies in one interval between its cuts, and each interval sets some
+bits of the indices. The indices of all tables are fields of words (:class:`Packing`), so a feature
+takes as many ORs as there are words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.families.tables.network import TablesModel
+from n3ic.model.inputs import Field
+
+
+@dataclass(frozen=True, eq=False)
+class LookUp:
+    """One table of a model.
+
+    Attributes:
+        bits: input bits that address it; ``bits[j]`` is bit ``j`` of the index.
+        entries: int8 array of shape ``(2 ** len(bits), sums)``.
+        held: the sums to which it adds something else than 0.
+    """
+
+    bits: tuple[int, ...]
+    entries: NDArray[np.int8]
+    held: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class IndexPart:
+    """What one feature gives to the indices.
+
+    A value below ``cuts[0]`` is in interval 0, one from ``cuts[j - 1]`` to below ``cuts[j]`` in
+    interval ``j``. Index ``t`` is the OR of the parts of all features.
+
+    Attributes:
+        feature: the feature's name.
+        cuts: the cuts that some table reads, strictly increasing, each once; empty for raw bits.
+        indices: uint8 array of shape ``(intervals, tables)``: bits of each index that are set in
+            each interval; interval 0 sets none. For raw bits, a row a bit of the clamped value,
+            least significant first: the bits of the indices that this bit sets.
+        clamp: for raw bits, the largest value; larger values become it. None for cuts.
+    """
+
+    feature: str
+    cuts: tuple[int, ...]
+    indices: NDArray[np.uint8]
+    clamp: int | None = None
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the index of each table lies among words.
+
+    Attributes:
+        word_bits: bits of a word.
+        n_words: number of words.
+        word: word of each table's index.
+        shift: its least significant bit in that word.
+        mask: ``2 ** d - 1`` for each table's ``d`` bits.
+    """
+
+    word_bits: int
+    n_words: int
+    word: tuple[int, ...]
+    shift: tuple[int, ...]
+    mask: tuple[int, ...]
+
+    def pack(self, indices: NDArray[np.uint8]) -> NDArray[np.uint64]:
+        """Pack indices into words.
+
+        Args:
+            indices: uint8 array of shape ``(rows, tables)``.
+
+        Returns:
+            uint64 array of shape ``(rows, n_words)``, values below ``2 ** word_bits``.
+        """
+        out = np.zeros((len(indices), self.n_words), dtype=np.uint64)
+        for t, (word, shift) in enumerate(zip(self.word, self.shift, strict=True)):
+            out[:, word] |= indices[:, t].astype(np.uint64) << np.uint64(shift)
+        return out
+
+
+def lookups(model: TablesModel) -> tuple[LookUp, ...]:
+    """List the tables of a model, in its order."""
+    return tuple(
+        LookUp(t.bits, t.entries, tuple(np.flatnonzero(t.held).tolist())) for t in model.tables
+    )
+
+
+def packing(model: TablesModel, word_bits: int = 64, field_bits: int = 0) -> Packing:
+    """Place the indices in words: in order, and none across two words.
+
+    Args:
+        model: the model.
+        word_bits: bits of a word, 8 to 64.
+        field_bits: bits that each index takes, such as 8 for a byte each; 0 for as many as it has.
+    """
+    word, shift = [], []
+    at, free = -1, 0
+    for each in model.tables:
+        size = field_bits or len(each.bits)
+        if size > free:
+            at, free = at + 1, word_bits
+        word.append(at)
+        shift.append(word_bits - free)
+        free -= size
+    masks = tuple((1 << len(t.bits)) - 1 for t in model.tables)
+    return Packing(word_bits, at + 1, tuple(word), tuple(shift), masks)
+
+
+def index_parts(model: TablesModel) -> tuple[IndexPart, ...]:
+    """List what each feature gives to the indices; features that no table reads are left out.
+
+    The thermometers of a feature are one part; each field of raw bits is a part of its own.
+    """
+    reads = np.zeros((model.input.n_bits, len(model.tables)), dtype=np.uint8)
+    for t, each in enumerate(model.tables):
+        for j, bit in enumerate(each.bits):
+            reads[bit, t] |= 1 << j
+    out = []
+    placed = list(zip(model.input.fields, model.input.offsets, strict=True))
+    for feature in model.input.features:
+        own = [(f, at) for f, at in placed if f.feature == feature]
+        if part := _thermometers(feature, [p for p in own if p[0].kind == "thermometer"], reads):
+            out.append(part)
+        for f, at in own:
+            rows = reads[at : at + f.width]
+            if f.kind == "binary" and rows.any():
+                out.append(IndexPart(feature, (), rows, f.clamp))
+    return tuple(out)
+
+
+def _thermometers(
+    feature: str, fields: list[tuple[Field, int]], reads: NDArray[np.uint8]
+) -> IndexPart | None:
+    """Join the thermometers of a feature; None if no table reads them."""
+    by_cut: dict[int, NDArray[np.uint8]] = {}
+    for field, at in fields:
+        for k, cut in enumerate(field.cuts):
+            if reads[at + k].any():
+                by_cut[cut] = by_cut.get(cut, np.zeros_like(reads[0])) | reads[at + k]
+    if not by_cut:
+        return None
+    cuts = tuple(sorted(by_cut))
+    none = np.zeros_like(reads[0])
+    set_by = np.bitwise_or.accumulate(np.stack([none, *(by_cut[c] for c in cuts)]), axis=0)
+    return IndexPart(feature, cuts, set_by)
+
+
+def indices_of_features(
+    parts: tuple[IndexPart, ...], values: dict[str, NDArray[np.int64]], tables: int
+) -> NDArray[np.uint8]:
+    """Compute the indices of features by intervals, as a target does.
+
+    Args:
+        parts: of :func:`index_parts`.
+        values: int64 array of shape ``(rows,)`` for each feature, in its integer unit.
+        tables: number of tables.
+
+    Returns:
+        uint8 array of shape ``(rows, tables)``.
+    """
+    rows = len(next(iter(values.values())))
+    out = np.zeros((rows, tables), dtype=np.uint8)
+    for part in parts:
+        value = values[part.feature]
+        if part.clamp is None:
+            out |= part.indices[np.searchsorted(part.cuts, value, side="right")]
+        else:
+            clamped = np.clip(value, 0, part.clamp)
+            for k, row in enumerate(part.indices):
+                out |= np.where(((clamped >> k) & 1)[:, None] == 1, row, np.uint8(0))
+    return out
