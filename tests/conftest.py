@@ -49,12 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collecting garbage passes over what was imported: all libraries of all tests."""
+    """Collecting garbage passes over what was imported, all libraries of all tests, and is rarer.
+
+    Parse trees and plans are many small objects without cycles, which reference counts free.
+    """
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 ROOT = Path(__file__).resolve().parent.parent
-LONG = ("test_notebooks.py", "test_docs.py")  # begun last, they would keep one process busy alone
+# Files whose long tests, begun last, would keep one process busy alone.
+LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
 
 
 @pytest.fixture(scope="session", autouse=True)
