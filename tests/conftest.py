@@ -38,7 +38,7 @@ def pytest_make_collect_report(
     """Every other process collects from the end: of a fresh clone, each compiles half of all."""
     report = yield
     odd = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
-    if odd and isinstance(collector, (pytest.Session, pytest.Directory)):
+    if odd and isinstance(collector, pytest.Directory):
         report.result.reverse()
     return report
 
