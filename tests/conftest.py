@@ -38,7 +38,7 @@ def pytest_make_collect_report(
     """Every other process collects from the end: of a fresh clone, each compiles half of all."""
     report = yield
     odd = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
-    if odd and isinstance(collector, (pytest.Session, pytest.Directory)):
+    if odd and isinstance(collector, pytest.Directory):
         report.result.reverse()
     return report
 
@@ -49,12 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collecting garbage passes over what was imported: all libraries of all tests."""
+    """Collecting garbage passes over what was imported, all libraries of all tests, and is rarer.
+
+    Parse trees and plans are many small objects without cycles, which reference counts free.
+    """
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 ROOT = Path(__file__).resolve().parent.parent
-LONG = ("test_notebooks.py", "test_docs.py")  # begun last, they would keep one process busy alone
+# Files whose long tests, begun last, would keep one process busy alone.
+LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
 
 
 @pytest.fixture(scope="session", autouse=True)
