@@ -60,8 +60,8 @@ def test_a_picture_for_bits_bytes_and_sites_of_each_recipe():
     named = [list(a.get_legend_handles_labels()[1]) for a in pictures]
     assert named[0] == ["binary network", "tree of as many cuts", "float network"]
     forest = "random forest of 60 trees"
-    assert named[2] == ["binary network", "tree, packed", "float network", forest]
-    assert named[4] == ["binary network", "trees in look-up tables", forest]
+    assert {*named[2]} == {"binary network", "tree, packed", "float network", forest}
+    assert {*named[4]} == {"binary network", "trees in look-up tables", forest}
     colours = [{c.get_label(): c.lines[0].get_color() for c in a.containers} for a in pictures]
     assert len({c["binary network"] for c in (colours[0], colours[2], colours[4])}) == 1
     (legend,) = drawn.legends

@@ -102,7 +102,7 @@ def test_a_packed_tree_that_is_better_is_said_and_not_kept(stairs):
     (tree,) = (c for c in result.candidates if c.name == "tree, packed")
     assert tree.accuracy == 1 > kept.accuracy
     said = " ".join(result.notes)
-    assert "tree, packed: right on more validation rows" in said and "no target takes it" in said
+    assert "tree, packed: better on validation rows" in said and "no target takes it" in said
 
 
 def test_classes_that_are_weighed_are_compared_by_their_mean_share(stairs, toy):
@@ -149,7 +149,7 @@ def told(result, budget, table):
     assert all(c["bytes"] == sum(c["memory"].values()) <= budget for c in names.values())
     forest = metrics["baselines"]["random_forest"]
     assert forest["bytes"] > budget and forest["accuracy"] > 0.9
-    assert metrics["baselines"]["tree_same_cuts"]["bytes"] > 0
+    assert metrics["baselines"]["tree_same_cuts"]["bytes"] is None
     page = summary_markdown(metrics)
     assert all(name in page for name in (*names, "random_forest"))
     return names
