@@ -27,16 +27,23 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.families.binary.packed_trees import (
+    FOREST,
+    FOREST_TREES,
+    TREE,
+    packed,
+    random_forest,
+    split_tree,
+    trees_within,
+)
 from n3ic.model.network import binary_network
 from n3ic.model.passes import simplify
 from n3ic.options import parse_options
-from n3ic.runs.contest import FOREST, TREE, trees_within
 from n3ic.runs.experiment import train_prepared
 from n3ic.runs.pictures import SizePoint, draw_accuracy
 from n3ic.runs.preparation import Experiment, Prepared, prepare
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.baselines import best_first_tree, float_mlp
-from n3ic.training.packed_trees import FOREST_TREES, packed, random_forest, split_tree
 from n3ic.training.recipe import Recipe, Training
 from n3ic.training.recipes import TABLES
 from n3ic.usecases.base import UseCase, use_case

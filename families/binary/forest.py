@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
 from n3ic.errors import UsageError, needed
+from n3ic.families.binary.packed_trees import Cut, Split, split_tree
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.training.input_bits.columns import thermometer_fields
-from n3ic.training.packed_trees import Cut, Split, split_tree
 from n3ic.training.recipe import Training
 
 if TYPE_CHECKING:

@@ -102,9 +102,9 @@ def _tree(
     from sklearn.tree import DecisionTreeClassifier
 
     from n3ic.families.binary.forest import tree_network
+    from n3ic.families.binary.packed_trees import most_leaves
     from n3ic.training.baselines import best_first_tree
     from n3ic.training.input_choice import candidates
-    from n3ic.training.packed_trees import most_leaves
 
     this, rows, held = prepared.experiment, prepared.train, prepared.validation
     most, names = this.recipe.tree_bytes, candidates(this.table, this.recipe)

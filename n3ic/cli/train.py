@@ -214,13 +214,7 @@ def list_use_cases() -> None:
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
     from n3ic.runs.folder import FIGURES
-    from n3ic.runs.report import (
-        CANDIDATE_HEAD,
-        PACKET_HEAD,
-        candidate_rows,
-        model_text,
-        packet_rows,
-    )
+    from n3ic.runs.report import PACKET_HEAD, candidate_table, model_text, packet_rows
 
     origin = ", synthetic" if metrics["data"]["synthetic"] else ""
     title = (
@@ -250,8 +244,8 @@ def show(metrics: Any, group: str) -> None:
             [name.removeprefix("hist_").replace("_", " "), *(percent(m[k]) for k in FIGURES)]
             for name, m in metrics["baselines"].items()
         ]
-        if tried := metrics.get("candidates"):
-            table("within the budget of bytes", list(CANDIDATE_HEAD), candidate_rows(tried))
+        if tried := candidate_table(metrics):
+            table(tried.title, tried.head, tried.rows)
         table(title, ["test rows", *_HEAD], rows)
         show_classes(metrics["classes"])
         if points := metrics.get("by_packet"):

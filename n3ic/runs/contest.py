@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier, family_text
@@ -18,11 +18,6 @@ from n3ic.runs.preparation import prepare, with_baselines
 from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import TrainingProgress
 from n3ic.util.markdown import percent
-
-if TYPE_CHECKING:
-    from n3ic.training.packed_trees import PackedTrees
-
-TREE, FOREST = "tree, packed", "forest, packed"
 
 
 def best_within(
@@ -57,7 +52,8 @@ def best_within(
         trees = prepared.trees if prepared else None
         prepared = prepare(own, progress.stage, trees, baselines=False)
         learned = learner(recipe.family).train(prepared, progress)
-        found.append((_tried(learned), learned))
+        name = learned.name or family_text(learned.model.family)
+        found.append((candidate(name, learned.model, learned.prepared), learned))
         beside += learned.beside
     fitting = [entry for entry in found if entry[0].bytes <= this.budget]
     if not fitting:
@@ -65,11 +61,12 @@ def best_within(
         raise UsageError(f"no model fits {this.budget:,} bytes: {said}; take more bytes")
     kept, learned = max(fitting, key=lambda entry: worth(entry[0]))
     rows = learned.prepared
-    progress.stage(f"growing trees of {this.budget:,} bytes")
-    packed = [_packed(name, trees, rows) for name, trees in trees_within(rows, this.budget)]
+    progress.stage(f"comparing with trees of {this.budget:,} bytes")
+    every = (learner(name) for name in plugins.names("n3ic.learners"))
+    packed = [c for one in every for c in one.beside(rows, this.budget)]
     others = sorted([*(c for c, _ in found if c is not kept), *beside, *packed], key=worth)
     notes = tuple(
-        f"{c.name}: right on more validation rows in as many bytes ({percent(worth(c))} in "
+        f"{c.name}: better on validation rows in as many bytes ({percent(worth(c))} in "
         f"{c.bytes:,} B, the {kept.name} {percent(worth(kept))} in {kept.bytes:,} B); no target "
         "takes it"
         for c in packed
@@ -88,45 +85,26 @@ def candidate(name: str, model: Classifier, prepared: Prepared) -> Candidate:
         prepared: the rows, encoded by the model's input.
     """
     held = prepared.validation
-    return _on_rows(name, model.memory, model.scores(pack(held.bits)), held.label)
+    return on_rows(name, model.memory, model.scores(pack(held.bits)), held.label)
 
 
-def _tried(learned: Learned) -> Candidate:
-    model = learned.model
-    return candidate(learned.name or family_text(model.family), model, learned.prepared)
-
-
-def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedTrees]]:
-    """A tree on the columns within a number of bytes, and the best of several forests, if any.
+def on_rows(
+    name: str,
+    memory: Mapping[str, int],
+    scores: NDArray[np.integer],
+    label: NDArray[np.int64],
+    *,
+    exported: bool = True,
+) -> Candidate:
+    """Scores of some rows as a candidate.
 
     Args:
-        prepared: the rows; validation rows choose the forest.
-        budget: most bytes of each.
+        name: what gave them.
+        memory: its bytes by part.
+        scores: shape ``(rows, classes)``.
+        label: class index of each row, shape ``(rows,)``.
+        exported: whether targets take it.
     """
-    from n3ic.training.packed_trees import forests_within, tree_within
-
-    rows, held, this = prepared.train, prepared.validation, prepared.experiment
-    asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
-    if tree := tree_within(*asked):
-        yield TREE, tree
-
-    def right(forest: PackedTrees) -> int:
-        return int((forest.votes(held.columns).argmax(axis=1) == held.label).sum())
-
-    if forests := [*forests_within(*asked)]:
-        yield FOREST, max(forests, key=right)
-
-
-def _packed(name: str, trees: PackedTrees, prepared: Prepared) -> Candidate:
-    held = prepared.validation
-    memory = {"input_bytes": trees.cut_bytes, "index_bytes": len(trees.data) - trees.cut_bytes}
-    found = _on_rows(name, memory, trees.votes(held.columns), held.label)
-    return replace(found, exported=False)
-
-
-def _on_rows(
-    name: str, memory: Mapping[str, int], scores: NDArray[np.integer], label: NDArray[np.int64]
-) -> Candidate:
     right = scores.argmax(axis=1) == label
     shares = [right[label == c].mean() for c in np.unique(label)]
-    return Candidate(name, dict(memory), float(right.mean()), float(np.mean(shares)))
+    return Candidate(name, dict(memory), float(right.mean()), float(np.mean(shares)), exported)

@@ -129,12 +129,9 @@ def train_shapes(
             own = replace(own, tree_bytes=0)
         this = replace(experiment, recipe=own)
         if this.budget and own.training.hidden == experiment.recipe.training.hidden:
-            learned, candidates, notes = best_within(
-                replace(this, recipe=experiment.recipe), progress
-            )
+            learned, tried, notes = best_within(experiment, progress)
             result = _finished(learned, progress)
-            said = (*result.notes, *notes)
-            yield replace(result, candidates=candidates, notes=said)
+            yield replace(result, candidates=tried, notes=(*result.notes, *notes))
             continue
         for_shape = own.encoding == "weighted" and this.keeps is None
         if prepared is None or for_shape:

@@ -166,6 +166,23 @@ class Learner(Plugin):
         """
         return iter(())
 
+    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+        """Classifiers that no target takes, shown beside the models of all families.
+
+        Args:
+            prepared: the rows and their experiment.
+            budget: most bytes of each.
+        """
+        return iter(())
+
+    def shared_baselines(self, prepared: Prepared) -> Iterator[Prediction]:
+        """Baselines of every family's models, where all classes are learned.
+
+        Args:
+            prepared: the rows and their experiment.
+        """
+        return iter(())
+
     def twin(self, prepared: Prepared, progress: TrainingProgress) -> Prediction | None:
         """A baseline of the model's shape, trained after the model, or None.
 

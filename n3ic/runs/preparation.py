@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic import plugins
 from n3ic.data.split import seen_in_training, split
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
@@ -155,6 +156,8 @@ def with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
     if prepared.trees is not None:
         boosted, cuts = prepared.trees, prepared.spec.n_cuts
         others.append(non_neural_baselines(train, test, n_classes, this.seed, boosted, cuts))
+        families = (learner(name) for name in plugins.names("n3ic.learners"))
+        others += [family.shared_baselines(prepared) for family in families]
     for other in chain(*others):
         stage(f"baseline: {other.name}")
         figures[other.name] = baseline_figures(this, other, test.label, prepared.unseen)

@@ -18,6 +18,7 @@ from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import FIGURES, METRICS_VERSION
+from n3ic.util.display import TextTable
 from n3ic.util.markdown import escaped, percent, table
 
 
@@ -162,20 +163,22 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
     ]
 
 
-CANDIDATE_HEAD = ("validation rows", "bytes", "accuracy", "balanced", "", "")
-
-
-def candidate_rows(candidates: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A row each of what was tried within a budget of bytes, as text."""
-    return [
-        [
-            *(str(of["name"]), f"{of['bytes']:,}"),
-            *(percent(of["accuracy"]), percent(of["balanced"])),
-            "exported" if of["exported"] else "no target takes it",
-            "kept" if of["kept"] else "",
-        ]
-        for of in candidates
-    ]
+def candidate_table(metrics: Mapping[str, Any]) -> TextTable | None:
+    """What was tried within a budget of bytes; None if a file has nothing, or something else."""
+    try:
+        rows = tuple(
+            (
+                *(str(of["name"]), f"{of['bytes']:,}"),
+                *(percent(of["accuracy"]), percent(of["balanced"])),
+                "exported" if of["exported"] else "no target takes it",
+                "kept" if of["kept"] else "",
+            )
+            for of in metrics.get("candidates") or ()
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    head = ("validation rows", "bytes", "accuracy", "balanced", "", "")
+    return TextTable("within the budget of bytes", head, rows) if rows else None
 
 
 CLASS_HEAD = ("class", "rows", "share", "precision", "recall")
@@ -265,8 +268,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         lines += [counted, ""]
     points = metrics.get("by_packet", ())
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
-    if tried := metrics.get("candidates"):
-        lines += [*table(list(CANDIDATE_HEAD), candidate_rows(tried)), ""]
+    if tried := candidate_table(metrics):
+        lines += [*table(tried.head, tried.rows), ""]
     sizes = {n: m.get("bytes") for n, m in metrics["baselines"].items()}
     lines += [
         *_figures(

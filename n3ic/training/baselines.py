@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.bits import Bits
-from n3ic.training.packed_trees import packed, random_forest, split_tree
 
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 TREE_DEPTHS = (3, 6, 9)
 MAJORITY = "majority"
 BOOSTED = "hist_gradient_boosting"
-FOREST = "random_forest"
 TREE_OF_CUTS = "tree_same_cuts"
 """The baseline of equal comparisons: a tree with as many distinct cuts as the network."""
 
@@ -35,10 +33,7 @@ class FittedBaseline(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A baseline's output: class indices, class probabilities or votes if it gives any.
-
-    ``bytes`` is its size as a card would store it, of trees that are packed; 0 for others.
-    """
+    """A baseline's output: class indices, class probabilities or votes, bytes if it is packed."""
 
     name: str
     predicted: NDArray[np.int64]
@@ -66,8 +61,8 @@ def non_neural_baselines(
     """Yield the predictions of the baselines without neurons on the test rows.
 
     They are the majority class, decision trees of depth 3, 6 and 9 on the network's input bits,
-    a best-first tree on the integer columns with as many distinct cuts as the network, a random
-    forest of 60 trees and gradient-boosted trees on these columns. The two former are packed.
+    a best-first tree on the integer columns with as many distinct cuts as the network, and
+    gradient-boosted trees on these columns.
 
     Args:
         train: rows to fit.
@@ -87,15 +82,7 @@ def non_neural_baselines(
         yield _prediction(f"tree_depth_{depth}", tree.predict_proba(test.bits), tree, n_classes)
     if cuts:
         tree = best_first_tree(train.columns, train.label, cuts, seed)
-        known = tree.classes_
-        grown = split_tree(tree.tree_, lambda share: known[share.argmax(axis=1)])
-        odds = class_probabilities(tree.predict_proba(test.columns), tree, n_classes)
-        size = len(packed([grown], n_classes).data)
-        yield Prediction(TREE_OF_CUTS, odds.argmax(axis=1).astype(np.int64), odds, size)
-    forest = random_forest(train.columns, train.label, n_classes, seed)
-    votes = forest.votes(test.columns)
-    voted = votes.argmax(axis=1).astype(np.int64)
-    yield Prediction(FOREST, voted, votes.astype(np.float64), len(forest.data))
+        yield _prediction(TREE_OF_CUTS, tree.predict_proba(test.columns), tree, n_classes)
     odds = boosted.predict_proba(test.columns)
     yield _prediction(BOOSTED, odds, boosted, n_classes)
 

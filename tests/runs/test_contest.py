@@ -17,6 +17,7 @@ from n3ic.runs.contest import best_within
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.report import metrics_of, summary_markdown
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.base import use_case
 from n3ic.usecases.request import TrainRequest, command_words
@@ -101,7 +102,7 @@ def test_a_packed_tree_that_is_better_is_said_and_not_kept(stairs):
     (tree,) = (c for c in result.candidates if c.name == "tree, packed")
     assert tree.accuracy == 1 > kept.accuracy
     said = " ".join(result.notes)
-    assert "tree, packed: right on more validation rows" in said and "no target takes it" in said
+    assert "tree, packed: better on validation rows" in said and "no target takes it" in said
 
 
 def test_classes_that_are_weighed_are_compared_by_their_mean_share(stairs, toy):
@@ -138,35 +139,43 @@ def test_a_family_without_sizes_has_no_budget():
         request.chosen_recipe(use_case("anomaly"))
 
 
-QUICK = {"encoding": "quantile", "epochs": 1, "polish": 0}
-
-
-@pytest.mark.parametrize(
-    ("budget", "given"),
-    [
-        (90, QUICK),
-        pytest.param(30, {}, marks=pytest.mark.slow),
-        pytest.param(240, {"polish": 1}, marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_fits_its_budget_and_tells_all_that_was_tried(
-    stairs, budget, given, tmp_path, small_baselines
-):
-    given = {"columns": stairs.usable[:4], **given}
-    request = TrainRequest(
-        "classification", table=stairs, overrides=given, budget_bytes=budget, out=tmp_path / "run"
-    )
-    metrics = train_use_case(request).metrics
+def told(result, budget, table):
+    """The metrics of a result, checked against its budget."""
+    every = {"random": {"": result}}
+    metrics = metrics_of("x", "", table, 0, every, [], {"": []})
     assert 0 < metrics["memory"]["total_bytes"] <= budget
     names = {c["name"]: c for c in metrics["candidates"]}
     assert {"binary network", "tree, packed", "forest, packed"} <= set(names)
-    assert ("tree as a binary network" in names) == (given.get("encoding") is None)
     assert all(c["bytes"] == sum(c["memory"].values()) <= budget for c in names.values())
     forest = metrics["baselines"]["random_forest"]
     assert forest["bytes"] > budget and forest["accuracy"] > 0.9
-    assert metrics["baselines"]["tree_same_cuts"]["bytes"] > 0
-    page = (tmp_path / "run" / "report.md").read_text()
-    assert "tree, packed" in page and "random_forest" in page
+    assert metrics["baselines"]["tree_same_cuts"]["bytes"] is None
+    page = summary_markdown(metrics)
+    assert all(name in page for name in (*names, "random_forest"))
+    return names
+
+
+def test_metrics_and_report_tell_all_that_was_tried_and_the_bytes(stairs, small_baselines):
+    result = train(experiment(stairs, with_baselines=True))
+    assert "tree as a binary network" not in told(result, 120, stairs)  # the encoding was asked for
+    grown = replace(result.recipe, tree_bytes=120)
+    result = train(experiment(stairs, with_baselines=True, recipe=grown))
+    assert result.model.provenance["weights"] == "a decision tree's"
+    names = told(result, 120, stairs)
+    assert names["tree as a binary network"]["kept"] and not names["binary network"]["kept"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [30, 240])
+def test_a_run_fits_its_budget(stairs, budget, tmp_path, small_baselines):
+    few = {"columns": stairs.usable[:4]}
+    request = TrainRequest(
+        "classification", table=stairs, overrides=few, budget_bytes=budget, out=tmp_path / "run"
+    )
+    metrics = train_use_case(request).metrics
+    assert 0 < metrics["memory"]["total_bytes"] <= budget
+    assert {c["name"] for c in metrics["candidates"]} > {"binary network", "tree, packed"}
+    assert "tree, packed" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_the_command_asks_for_the_budget_again():

@@ -17,14 +17,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
-from n3ic.runs.report import (
-    CANDIDATE_HEAD,
-    CLASS_HEAD,
-    candidate_rows,
-    class_rows,
-    memory_of,
-    model_text,
-)
+from n3ic.runs.report import CLASS_HEAD, candidate_table, class_rows, memory_of, model_text
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
@@ -161,12 +154,12 @@ def html_report(
         warnings=_warnings(run.metrics),
         data=(*view.tables[1:], *(shown.tables if shown else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
-        figures=(
-            run.figures,
-            *_budget(run.metrics),
-            *_each(models, run.metrics),
-            *tables_of(run.metrics),
-        ),
+        figures=tuple(
+            table
+            for table in (run.figures, candidate_table(run.metrics), *_each(models, run.metrics))
+            if table is not None
+        )
+        + tuple(tables_of(run.metrics)),
         targets=_targets(rows),
         legend=LEGEND,
         networks=parts,
@@ -295,16 +288,6 @@ def _each(models: Mapping[str, Classifier], metrics: Mapping[str, Any]) -> tuple
         return ()
     rows = tuple((task, *figure_cells(_test(metrics, task))) for task in models)
     return (TextTable("Test rows of each network", ("network", *FIGURES.values()), rows),)
-
-
-def _budget(metrics: Mapping[str, Any]) -> tuple[TextTable, ...]:
-    """What was tried within a budget of bytes; nothing if a file has none, or another thing."""
-    try:
-        rows = candidate_rows(metrics.get("candidates") or ())
-    except (KeyError, TypeError, ValueError):
-        return ()
-    cells = tuple(map(tuple, rows))
-    return (TextTable("Within the budget of bytes", CANDIDATE_HEAD, cells),) if rows else ()
 
 
 def _targets(rows: Sequence[TargetRow]) -> TextTable:

@@ -13,14 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.inputs import UINT32_MAX
 
+if TYPE_CHECKING:
+    from n3ic.runs.prepared import Prepared
+    from n3ic.training.baselines import Prediction
+
 CUT_BYTES = 4
+TREE, FOREST = "tree, packed", "forest, packed"
 FOREST_TREES = 60
 """Trees of the baseline, of any size."""
 _WEIGHTS = 3  # of a vote in a forest; with the mark of a next split, two classes take three bits
@@ -65,6 +70,11 @@ class PackedTrees:
     def cut_bytes(self) -> int:
         """Bytes of the distinct cuts."""
         return CUT_BYTES * len(self.columns)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: cuts, and the splits with their indices."""
+        return {"input_bytes": self.cut_bytes, "index_bytes": len(self.data) - self.cut_bytes}
 
     def votes(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The votes for each class, shape ``(rows, classes)``; the first class wins a tie.
@@ -285,6 +295,25 @@ def _beginnings(
     return [split_tree(t.tree_, vote, min(leaves, t.tree_.n_leaves), cuts) for t in forest]
 
 
+def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedTrees]]:
+    """A tree on the columns within a number of bytes, and the best of several forests, if any.
+
+    Args:
+        prepared: the rows; validation rows choose the forest.
+        budget: most bytes of each.
+    """
+    rows, held, this = prepared.train, prepared.validation, prepared.experiment
+    asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
+    if tree := tree_within(*asked):
+        yield TREE, tree
+
+    def right(forest: PackedTrees) -> int:
+        return int((forest.votes(held.columns).argmax(axis=1) == held.label).sum())
+
+    if forests := [*forests_within(*asked)]:
+        yield FOREST, max(forests, key=right)
+
+
 def random_forest(
     columns: NDArray[np.int64], label: NDArray[np.int64], classes: int, seed: int
 ) -> PackedTrees:
@@ -328,3 +357,18 @@ def most_leaves(most: int, fits: Callable[[int], bool]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
+
+
+def forest_baseline(prepared: Prepared) -> Prediction:
+    """A random forest on the test rows: its votes, its classes and its bytes.
+
+    Args:
+        prepared: the rows.
+    """
+    from n3ic.training.baselines import Prediction
+
+    train, this = prepared.train, prepared.experiment
+    forest = random_forest(train.columns, train.label, len(this.table.classes), this.seed)
+    votes = forest.votes(prepared.test.columns).astype(np.float64)
+    classes = votes.argmax(axis=1).astype(np.int64)
+    return Prediction("random_forest", classes, votes, len(forest.data))

@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from n3ic.model.inputs import UINT32_MAX
-from n3ic.training.packed_trees import (
+from n3ic.families.binary.packed_trees import (
     PackedTrees,
     Split,
     forests_within,
@@ -18,6 +17,7 @@ from n3ic.training.packed_trees import (
     split_tree,
     tree_within,
 )
+from n3ic.model.inputs import UINT32_MAX
 
 pytest.importorskip("sklearn")
 
