@@ -262,7 +262,7 @@ def biases(
     first = len(model.classes) - sums
     if first and (wiring.added.get(0), wiring.offsets.get(0)) != (frozenset(), "0"):
         raise VerifyError(f"{artefact}: the score of the first of two classes is not 0")
-    own = {s: {field for field in excess if field.endswith(f"_s{s}")} for s in range(sums)}
+    own = {s: frozenset(f for f in excess if f.endswith(f"_s{s}")) for s in range(sums)}
     out = []
     for s in range(sums):
         score = first + s
