@@ -52,6 +52,11 @@ class StoredTable:
         """Number of indices."""
         return 1 << len(self.inputs)
 
+    @property
+    def half_bits(self) -> int:
+        """Bits of half of the entries for one sum."""
+        return self.width * self.size // 2
+
 
 @dataclass(frozen=True)
 class Total:
