@@ -10,18 +10,23 @@ import base64
 import binascii
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
-from n3ic.exporters.p4.interpreter.commands import SetDefault
+from n3ic.exporters.p4.interpreter.commands import SetDefault, SetRates, TableAdd, TableModify
 from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
-_WRITTEN = re.compile(r"table_set_default [a-z0-9_]+ [a-z0-9_]+(?: 0x[0-9a-f]+)*")
+_WRITTEN = re.compile(
+    r"table_(set_default [a-z0-9_]+ [a-z0-9_]+(?: 0x[0-9a-f]+)*"
+    r"|add [a-z0-9_]+ [a-z0-9_]+ 0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+"
+    r"|modify [a-z0-9_]+ [a-z0-9_]+ \d+(?: 0x[0-9a-f]+)+)"
+)
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
 _TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
 _ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
@@ -32,15 +37,25 @@ _READINGS = ["model", "model_again"]
 
 @dataclass(frozen=True)
 class DecodedEntry:
-    """One entry of a file: the table, its default action, and the action's data."""
+    """One entry of a file: table, action and its data; ``key`` is None of a default action."""
 
     table: str
     action: str
     data: tuple[int, ...]
+    key: int | None = None
 
 
-def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
+def from_commands(
+    text: str, name: str, program: Switch, *, update: bool = False
+) -> list[DecodedEntry]:
     """Read the entries of a file of ``simple_switch_CLI`` commands.
+
+    Args:
+        text: the commands.
+        name: name of the file, for errors.
+        program: the compiled program, without entries.
+        update: whether the file changes entries by their handles instead of adding them. A table's
+            entries are added in the order of their keys, so that a handle is a key.
 
     Raises:
         VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or n3ic writes no such
@@ -51,10 +66,22 @@ def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
     except P4Error as error:
         raise VerifyError(f"{name}: {error}") from error
     held = []
+    added = Counter[str]()
     for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
-        if not isinstance(command, SetDefault) or _WRITTEN.fullmatch(line) is None:
-            raise VerifyError(f"{name}, line {number}: not a table_set_default with its data")
-        held.append(DecodedEntry(command.table, command.action, command.data))
+        key: int | None = None
+        match command:
+            case SetDefault():
+                known = True
+            case TableAdd(table, _, (int(key),), _, None):
+                known = not update and key == added[table]
+                added[table] += 1
+            case TableModify(handle=key):
+                known = update
+            case _:
+                known = False
+        if not known or isinstance(command, SetRates) or _WRITTEN.fullmatch(line) is None:
+            raise VerifyError(f"{name}, line {number}: not a command that n3ic writes there")
+        held.append(DecodedEntry(command.table, command.action, command.data, key))
     return held
 
 
@@ -64,7 +91,7 @@ def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
     Raises:
         VerifyError: the file is not such a runtime file.
     """
-    data = json_of(text, name)
+    data = _json(text, name)
     try:
         listed = data["table_entries"]
         # Compared as a whole, so that an additional key is refused too.
@@ -97,29 +124,32 @@ def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
     return held
 
 
-def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
+def from_p4runtime(
+    text: str, name: str, source: str, *, update: bool = False
+) -> list[DecodedEntry]:
     """Read the entries of P4Runtime requests, which number tables and actions.
 
     Args:
         text: the requests in the JSON mapping.
         name: name of the file, for errors.
         source: P4 source, whose ``@id`` annotations number its tables and actions.
+        update: whether the file changes the entries of tables with a key instead of inserting them.
 
     Raises:
         VerifyError: the text is not such requests, or they do not clear the model's number, load
             the weights and set the number, in this order.
     """
     names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
-    requests = json_of(text, name)
+    requests = _json(text, name)
     held: list[DecodedEntry] = []
     try:
         for request in requests:
             frame = {**request, "updates": []}
             if frame != {"deviceId": "0", "electionId": {"low": "1"}, "updates": []}:
                 raise VerifyError(f"{name}: device or election is not the one of this export")
-            held.extend(_update(update, names, name) for update in request["updates"])
+            held.extend(_update(each, names, name, update) for each in request["updates"])
         sizes = [len(request["updates"]) for request in requests]
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, AttributeError, IndexError) as error:
         raise VerifyError(f"{name}: not P4Runtime requests: {error!r}") from error
     # A server may reorder the updates of one request, so each step needs a request of its own.
     if [sizes[:1], sizes[2:]] != [[2], [2]]:
@@ -127,48 +157,39 @@ def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
     return held
 
 
-def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> DecodedEntry:
-    entry = update["entity"]["tableEntry"]
+def _update(
+    given: Any, names: Mapping[tuple[str, int], str], name: str, update: bool
+) -> DecodedEntry:
+    entry = given["entity"]["tableEntry"]
     chosen = entry["action"]["action"]
-    if update != {
-        "type": "MODIFY",
+    keyed = "match" in entry
+    value = entry["match"][0]["exact"]["value"] if keyed else ""
+    found = {"match": [{"fieldId": 1, "exact": {"value": value}}]}
+    if given != {
+        "type": "INSERT" if keyed and not update else "MODIFY",
         "entity": {
             "tableEntry": {
                 "tableId": entry["tableId"],
                 "action": {"action": {"actionId": chosen["actionId"], "params": chosen["params"]}},
-                "isDefaultAction": True,
+                **(found if keyed else {"isDefaultAction": True}),
             }
         },
     }:
-        raise VerifyError(f"{name}: an update does not modify a default action")
+        raise VerifyError(f"{name}: an update sets neither a default action nor one entry")
     numbers = (("table", entry["tableId"]), ("action", chosen["actionId"]))
     if any(number not in names for number in numbers):
         raise VerifyError(f"{name}: n3ic.p4 has no {' or '.join(f'{k} {i}' for k, i in numbers)}")
-    data = action_data(chosen["params"], f"{name}: {names[numbers[0]]}")
-    return DecodedEntry(names[numbers[0]], names[numbers[1]], data)
-
-
-def action_data(parameters: Sequence[Mapping[str, Any]], where: str) -> tuple[int, ...]:
-    """Read the data of an action of a P4Runtime update.
-
-    Raises:
-        VerifyError: the parameters are out of order, or a value is not canonical; ``where`` names
-            the entry.
-    """
+    where = f"{name}: {names[numbers[0]]}"
     data = []
-    for position, parameter in enumerate(parameters, 1):
+    for position, parameter in enumerate(chosen["params"], 1):
         if set(parameter) != {"paramId", "value"} or parameter["paramId"] != position:
             raise VerifyError(f"{where} has parameters out of order")
-        data.append(integer_of(parameter["value"], where))
-    return tuple(data)
+        data.append(_integer(parameter["value"], where))
+    key = _integer(value, where) if keyed else None
+    return DecodedEntry(names[numbers[0]], names[numbers[1]], tuple(data), key)
 
 
-def integer_of(text: str, where: str) -> int:
-    """Read an integer of a P4Runtime update: base64 of its bytes.
-
-    Raises:
-        VerifyError: the text is not such a value.
-    """
+def _integer(text: str, where: str) -> int:
     try:
         octets = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -177,6 +198,60 @@ def integer_of(text: str, where: str) -> int:
     if base64.b64encode(octets).decode() != text:
         raise VerifyError(f"{where}: a value is not canonical base64")
     return int.from_bytes(octets, "big")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file of entries loads besides the model's number.
+
+    Attributes:
+        entries: the entries of the model.
+        shunt: the smallest margin that is not shunted; None where the file has none.
+        signature: suffix of the actions that set the model's number.
+        numbers: the model's number, once a reading.
+    """
+
+    entries: tuple[DecodedEntry, ...]
+    shunt: int | None
+    signature: str
+    numbers: tuple[int, ...]
+
+
+def loaded(artefact: str, held: Sequence[DecodedEntry], shunt_port: int | None) -> Loaded:
+    """Separate the entries of a model from those around them.
+
+    Raises:
+        VerifyError: an answer could carry the model's number before all entries are loaded, or
+            the entries of shunting are not those of the export.
+    """
+    clear, body, name = held[:2], held[2:-2], held[-2:]
+    shunting: dict[str, int] = {}
+    entries = []
+    for entry in body:
+        if entry.table not in _SHUNTING:
+            entries.append(entry)
+            continue
+        if entry.action != _SHUNTING[entry.table][0] or len(entry.data) != 1:
+            raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
+        if entry.table in shunting:
+            raise VerifyError(f"{artefact}: {entry.table} is set twice")
+        shunting[entry.table] = entry.data[0]
+    if shunting.get("shunt_port") != shunt_port:
+        raise VerifyError(
+            f"{artefact}: shunted packets go to port {shunting.get('shunt_port')}, "
+            f"the export's is {shunt_port}"
+        )
+    if sorted((e.table, e.action, e.data) for e in clear) != [
+        (table, f"no_{table}", ()) for table in _READINGS
+    ]:
+        raise VerifyError(f"{artefact}: does not begin by clearing the model's number")
+    signature = name[0].action.removeprefix(f"set_{name[0].table}_") if name else ""
+    if sorted((e.table, e.action) for e in name) != [
+        (table, f"set_{table}_{signature}") for table in _READINGS
+    ] or any(len(e.data) != 1 for e in name):
+        raise VerifyError(f"{artefact}: does not end with the model's number")
+    numbers = tuple(entry.data[0] for entry in name)
+    return Loaded(tuple(entries), shunting.get("shunting"), signature, numbers)
 
 
 def decode_entries(
@@ -194,57 +269,35 @@ def decode_entries(
         VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
             model's number before all weights are loaded.
     """
-    clear, weights, name = held[:2], held[2:-2], held[-2:]
+    found = loaded(artefact, held, shunt_port)
     signature = "_".join(
         [str(model.input.n_bits)]
         + [f"{layer.n_outputs}{'' if layer.mask is None else 'm'}" for layer in model.layers]
     )
-    values: dict[Place, int] = {}
-    shunting: dict[str, int] = {}
-    for entry in weights:
-        if entry.table in _SHUNTING:
-            if entry.action != _SHUNTING[entry.table][0] or len(entry.data) != 1:
-                raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
-            if entry.table in shunting:
-                raise VerifyError(f"{artefact}: {entry.table} is set twice")
-            shunting[entry.table] = entry.data[0]
-    if shunting.get("shunt_port") != shunt_port:
-        raise VerifyError(
-            f"{artefact}: shunted packets go to port {shunting.get('shunt_port')}, "
-            f"the export's is {shunt_port}"
-        )
-    signature += "s" if "shunting" in shunting else ""
-    if sorted((e.table, e.action, e.data) for e in clear) != [
-        (table, f"no_{table}", ()) for table in _READINGS
-    ]:
-        raise VerifyError(f"{artefact}: does not begin by clearing the model's number")
-    if sorted((e.table, e.action) for e in name) != [
-        (table, f"set_{table}_{signature}") for table in _READINGS
-    ] or any(len(e.data) != 1 for e in name):
+    signature += "" if found.shunt is None else "s"
+    if found.signature != signature:
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
-    for entry in weights:
-        if entry.table in _SHUNTING:
-            continue
-        found = _TABLE.fullmatch(entry.table)
-        if found is None or entry.action != f"l{found[1]}_n{found[2]}_{_ACTIONS[found[3]]}":
+    values: dict[Place, int] = {}
+    for entry in found.entries:
+        place = _TABLE.fullmatch(entry.table)
+        if place is None or entry.action != f"l{place[1]}_n{place[2]}_{_ACTIONS[place[3]]}":
             raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
-        layer, neuron = int(found[1]), int(found[2])
-        kinds = ("weights", "mask") if found[3] == "weights" else ("limit",)
-        if (found[3] == "bias") != (layer == len(model.hidden)) and found[3] != "weights":
-            raise VerifyError(f"{artefact}: layer {layer} has no {found[3]}")
+        layer, neuron = int(place[1]), int(place[2])
+        kinds = ("weights", "mask") if place[3] == "weights" else ("limit",)
+        if (place[3] == "bias") != (layer == len(model.hidden)) and place[3] != "weights":
+            raise VerifyError(f"{artefact}: layer {layer} has no {place[3]}")
         if not 1 <= len(entry.data) <= len(kinds):
             raise VerifyError(f"{artefact}: {entry.table} has {len(entry.data)} values")
         for kind, value in zip(kinds, entry.data, strict=False):
             if (kind, layer, neuron) in values:
                 raise VerifyError(f"{artefact}: {entry.table} is set twice")
             values[kind, layer, neuron] = value
-    digest = held_digest([entry.data[0] for entry in name], model)
+    digest = held_digest(found.numbers, model)
     layers = decoded_layers(artefact, values, model)
-    return Decoded(artefact, layers, digest=digest, shunt=shunting.get("shunting"))
+    return Decoded(artefact, layers, digest=digest, shunt=found.shunt)
 
 
-def json_of(text: str, name: str) -> Any:
-    """Parse JSON; a text that is none is a VerifyError."""
+def _json(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

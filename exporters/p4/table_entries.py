@@ -54,6 +54,13 @@ class DefaultEntry:
 
 
 @dataclass(frozen=True)
+class MatchEntry(DefaultEntry):
+    """An entry of a table with one exact key."""
+
+    key: ActionParameter
+
+
+@dataclass(frozen=True)
 class ControlIds:
     """The numbers of the tables and actions that the control plane writes."""
 
@@ -94,19 +101,30 @@ def network_entries(network: MatchActionPipeline, shunt_port: int | None = None)
             else:
                 parameter = ActionParameter("bias", SCORE_BITS, n.offset)
                 entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
-    if network.shunts:
-        threshold = ActionParameter("threshold", SCORE_BITS, network.shunt)
-        entries.append(DefaultEntry("shunting", "shunt_below", (threshold,)))
+    threshold = network.shunt if network.shunts else None
+    clear, setting = model_entries(network.model_id, network.signature)
+    return clear, (*entries, *shunting_entries(threshold, shunt_port)), setting
+
+
+def shunting_entries(threshold: int | None, shunt_port: int | None) -> tuple[DefaultEntry, ...]:
+    """Compute the entries of the smallest margin that is not shunted and of the port."""
+    entries = []
+    if threshold is not None:
+        smallest = ActionParameter("threshold", SCORE_BITS, threshold)
+        entries.append(DefaultEntry("shunting", "shunt_below", (smallest,)))
     if shunt_port is not None:
         port = ActionParameter("egress_port", PORT_BITS, shunt_port)
         entries.append(DefaultEntry("shunt_port", "shunt_to", (port,)))
-    identity = (ActionParameter("model_id", MODEL_BITS, network.model_id),)
+    return tuple(entries)
+
+
+def model_entries(model_id: int, signature: str) -> Steps:
+    """Compute the entries that clear the model's number and those that set it."""
+    identity = (ActionParameter("model_id", MODEL_BITS, model_id),)
     readings = ("model", "model_again")
     clear = tuple(DefaultEntry(table, f"no_{table}", ()) for table in readings)
-    setting = tuple(
-        DefaultEntry(table, f"set_{table}_{network.signature}", identity) for table in readings
-    )
-    return clear, tuple(entries), setting
+    setting = tuple(DefaultEntry(table, f"set_{table}_{signature}", identity) for table in readings)
+    return clear, setting
 
 
 def ids_of(steps: Steps) -> ControlIds:
@@ -117,8 +135,8 @@ def ids_of(steps: Steps) -> ControlIds:
     """
     clear, weights, setting = steps
     entries = (*clear, *weights)
-    tables = [*(e.table for e in entries), "forward"]
-    actions = [*(e.action for e in entries), "cross", "to_port", "drop_packet"]
+    tables = [*dict.fromkeys(e.table for e in entries), "forward"]
+    actions = [*dict.fromkeys(e.action for e in entries), "cross", "to_port", "drop_packet"]
     return ControlIds(
         {table: TABLE_PREFIX << 24 | i for i, table in enumerate(tables, 1)},
         {action: ACTION_PREFIX << 24 | i for i, action in enumerate(actions, 1)}
@@ -132,61 +150,61 @@ def _number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode("ascii")).digest()[:4], "big") >> 9
 
 
-def cli_commands(steps: Steps) -> str:
-    """Write the entries as commands for ``simple_switch_CLI``, one per line."""
-    return "".join(f"{default_command(e)}\n" for e in chain.from_iterable(steps))
+def cli_commands(steps: Steps, *, update: bool = False) -> str:
+    """Write the entries as commands for ``simple_switch_CLI``, one per line.
+
+    Args:
+        steps: the entries; those of a table with a key are in the order of their keys, from 0.
+        update: whether to change the entries of tables with a key instead of adding them.
+    """
+    return "".join(f"{_command(e, update)}\n" for e in chain.from_iterable(steps))
 
 
-def default_command(entry: DefaultEntry) -> str:
-    """Write a command that sets a table's default action."""
-    data = map(hexadecimal, entry.parameters)
-    return " ".join(("table_set_default", entry.table, entry.action, *data))
+def _command(e: DefaultEntry, update: bool) -> str:
+    data = [_hexadecimal(p) for p in e.parameters]
+    if not isinstance(e, MatchEntry):
+        return " ".join(("table_set_default", e.table, e.action, *data))
+    if update:  # the handle of an entry is its place
+        return " ".join(("table_modify", e.table, e.action, str(e.key.value), *data))
+    return " ".join(("table_add", e.table, e.action, _hexadecimal(e.key), "=>", *data))
 
 
-def hexadecimal(parameter: ActionParameter) -> str:
-    """Write a value in hexadecimal, with leading zeros."""
-    return f"{parameter.value:#0{2 + -(-parameter.bits // 4)}x}"
+def _hexadecimal(p: ActionParameter) -> str:
+    return f"{p.value:#0{2 + -(-p.bits // 4)}x}"
 
 
-def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
+def p4runtime_requests(steps: Steps, ids: ControlIds, *, update: bool = False) -> str:
     """Write each step as one ``p4.v1.WriteRequest`` in the JSON mapping, with bytes in base64.
 
     A server may reorder the updates within a request (P4Runtime specification, batching and
     ordering of updates), so each request is sent after the answer to the one before.
+
+    Args:
+        steps: the entries.
+        ids: numbers of tables and actions.
+        update: whether to change the entries of tables with a key instead of inserting them.
     """
     requests = [
         {
             "deviceId": "0",
             "electionId": {"low": "1"},
-            "updates": [default_update(e, ids) for e in step],
+            "updates": [_update(e, ids, update) for e in step],
         }
         for step in steps
     ]
     return json.dumps(requests, indent=1) + "\n"
 
 
-def default_update(entry: DefaultEntry, ids: ControlIds) -> dict[str, Any]:
-    """Write a P4Runtime update that sets a table's default action."""
-    return {
-        "type": "MODIFY",
-        "entity": {
-            "tableEntry": {
-                "tableId": ids.tables[entry.table],
-                "action": {
-                    "action": {
-                        "actionId": ids.actions[entry.action],
-                        "params": parameters_of(entry.parameters),
-                    }
-                },
-                "isDefaultAction": True,
-            }
-        },
-    }
-
-
-def parameters_of(parameters: tuple[ActionParameter, ...]) -> list[dict[str, Any]]:
-    """Write action data for P4Runtime."""
-    return [{"paramId": i, "value": base64_of(p.value)} for i, p in enumerate(parameters, 1)]
+def _update(e: DefaultEntry, ids: ControlIds, update: bool) -> dict[str, Any]:
+    parameters = [{"paramId": i, "value": _base64(p.value)} for i, p in enumerate(e.parameters, 1)]
+    entry: dict[str, Any] = {"tableId": ids.tables[e.table]}
+    action = {"action": {"actionId": ids.actions[e.action], "params": parameters}}
+    if not isinstance(e, MatchEntry):
+        entry |= {"action": action, "isDefaultAction": True}
+        return {"type": "MODIFY", "entity": {"tableEntry": entry}}
+    match = {"fieldId": 1, "exact": {"value": _base64(e.key.value)}}
+    entry |= {"match": [match], "action": action}
+    return {"type": "MODIFY" if update else "INSERT", "entity": {"tableEntry": entry}}
 
 
 def tutorial_runtime(steps: Steps) -> str:
@@ -212,8 +230,7 @@ def tutorial_runtime(steps: Steps) -> str:
         raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
 
 
-def base64_of(value: int) -> str:
-    """Write an integer as base64 of its bytes, the most significant first."""
+def _base64(value: int) -> str:
     # P4Runtime 1.3, 8.4: the canonical form has no leading zero bytes, and 0 is one byte.
     data = value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")
     return base64.b64encode(data).decode("ascii")

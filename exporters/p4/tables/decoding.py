@@ -10,16 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.decoding import action_data, integer_of, json_of
-from n3ic.exporters.p4.interpreter import P4Error, Switch
-from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd, TableModify
+from n3ic.exporters.p4.decoding import DecodedEntry, loaded
 from n3ic.exporters.p4.shared.decoding import held_digest
 from n3ic.families.tables.decoded import DecodedTables
 from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
@@ -48,17 +44,9 @@ _KEPT = re.compile(
 _KEYED = re.compile(
     r"^ +table t(\d{1,5}) \{\n +key = \{ meta\.t(\d{1,5})_index: exact; \}$", re.MULTILINE
 )
-_COMMANDS = {
-    SetDefault: re.compile(r"table_set_default \w+ \w+(?: 0x[0-9a-f]+)*"),
-    TableAdd: re.compile(r"table_add \w+ \w+ 0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+"),
-    TableModify: re.compile(r"table_modify \w+ \w+ \d+(?: 0x[0-9a-f]+)+"),
-}
-_NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
+_TABLE = re.compile(r"t(\d{1,5})")
 _SET_MODEL = re.compile(r'@name\("\.set_(model_again|model)_(\w{1,80})"\)')
 _READINGS = ["model", "model_again"]
-_ALONE = {"offsets": "add_offsets", "shunting": "shunt_below", "shunt_port": "shunt_to"}
-
-Entry = tuple[str, str, int | None, tuple[int, ...]]  # table, action, key of a match, data
 
 
 @dataclass(frozen=True)
@@ -176,107 +164,9 @@ def program_wiring(source: str, meta: str) -> ProgramWiring:
     return ProgramWiring(wiring, columns, named, told[0][1])
 
 
-def entries_of_commands(text: str, name: str, program: Switch, *, update: bool) -> list[Entry]:
-    """Read the entries of a file of ``simple_switch_CLI`` commands.
-
-    Args:
-        text: the commands.
-        name: name of the file, for errors.
-        program: the compiled program, without entries.
-        update: whether the file changes entries by their handles instead of adding them.
-
-    Raises:
-        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or n3ic writes no such
-            line; the error names the line.
-    """
-    try:
-        commands = program.read(text)
-    except P4Error as error:
-        raise VerifyError(f"{name}: {error}") from error
-    held: list[Entry] = []
-    for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
-        pattern = _COMMANDS.get(type(command))
-        if pattern is None or pattern.fullmatch(line) is None:
-            raise VerifyError(f"{name}, line {number}: n3ic writes no such command")
-        match command:
-            case SetDefault(table, action, data):
-                held.append((table, action, None, data))
-            case TableAdd(table, action, (int(key),), data, None) if not update:
-                held.append((table, action, key, data))
-            # The first file adds the entries in the order of their keys: a handle is a key.
-            case TableModify(table, action, handle, data) if update:
-                held.append((table, action, handle, data))
-            case _:
-                said = "changes" if update else "adds"
-                raise VerifyError(f"{name}, line {number}: the file {said} entries only")
-    if not update:
-        in_order = [key for _, _, key, _ in held if key is not None]
-        if any(b not in (a + 1, 0) for a, b in pairwise(in_order)):
-            raise VerifyError(f"{name}: entries are not added in the order of their keys")
-    return held
-
-
-def entries_of_p4runtime(text: str, name: str, source: str, *, update: bool) -> list[Entry]:
-    """Read the entries of P4Runtime requests, which number tables and actions.
-
-    Args:
-        text: the requests in the JSON mapping.
-        name: name of the file, for errors.
-        source: P4 source, whose ``@id`` annotations number its tables and actions.
-        update: whether the file modifies entries instead of inserting them.
-
-    Raises:
-        VerifyError: the text is not such requests, or they do not clear the model's number, load
-            the entries and set the number, in this order.
-    """
-    names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
-    requests = json_of(text, name)
-    held: list[Entry] = []
-    try:
-        for request in requests:
-            if {**request, "updates": []} != {
-                "deviceId": "0",
-                "electionId": {"low": "1"},
-                "updates": [],
-            }:
-                raise VerifyError(f"{name}: device or election is not the one of this export")
-            held += [_update(each, names, name, update) for each in request["updates"]]
-        sizes = [len(request["updates"]) for request in requests]
-    except (TypeError, KeyError, AttributeError, IndexError) as error:
-        raise VerifyError(f"{name}: not P4Runtime requests: {error!r}") from error
-    # A server may reorder the updates of one request, so each step needs a request of its own.
-    if [sizes[:1], sizes[2:]] != [[2], [2]]:
-        raise VerifyError(f"{name}: updates that need an order share a request")
-    return held
-
-
-def _update(given: Any, names: Mapping[tuple[str, int], str], name: str, update: bool) -> Entry:
-    entry = given["entity"]["tableEntry"]
-    chosen = entry["action"]["action"]
-    keyed = "match" in entry
-    wanted: dict[str, Any] = {
-        "tableId": entry["tableId"],
-        "action": {"action": {"actionId": chosen["actionId"], "params": chosen["params"]}},
-    }
-    if keyed:
-        value = entry["match"][0]["exact"]["value"]
-        wanted["match"] = [{"fieldId": 1, "exact": {"value": value}}]
-    else:
-        wanted["isDefaultAction"] = True
-    kind = "INSERT" if keyed and not update else "MODIFY"
-    if given != {"type": kind, "entity": {"tableEntry": wanted}}:
-        raise VerifyError(f"{name}: an update is not as n3ic writes it")
-    numbers = (("table", entry["tableId"]), ("action", chosen["actionId"]))
-    if any(number not in names for number in numbers):
-        raise VerifyError(f"{name}: n3ic.p4 has no {' or '.join(f'{k} {i}' for k, i in numbers)}")
-    table, action = (names[number] for number in numbers)
-    key = integer_of(value, f"{name}: {table}") if keyed else None
-    return table, action, key, action_data(chosen["params"], f"{name}: {table}")
-
-
 def decode_entries(
     artefact: str,
-    held: Sequence[Entry],
+    held: Sequence[DecodedEntry],
     program: ProgramWiring,
     model: TablesModel,
     shunt_port: int | None = None,
@@ -294,35 +184,32 @@ def decode_entries(
         VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
             model's number before all entries are loaded.
     """
-    clear, body, name = held[:2], held[2:-2], held[-2:]
-    if sorted(clear, key=str) != [(t, f"no_{t}", None, ()) for t in _READINGS]:
-        raise VerifyError(f"{artefact}: does not begin by clearing the model's number")
-    setting = sorted((table, action, key, len(data)) for table, action, key, data in name)
-    if setting != [(t, f"set_{t}_{program.signature}", None, 1) for t in _READINGS]:
-        raise VerifyError(f"{artefact}: does not end with the model's number")
-    alone: dict[str, tuple[int, ...]] = {}
+    found = loaded(artefact, held, shunt_port)
+    if found.signature != program.signature:
+        raise VerifyError(f"{artefact}: does not end with the model's number for this program")
+    offsets: dict[str, int] = {}
     values: dict[tuple[int, int], tuple[int, ...]] = {}
-    for table, action, key, data in body:
-        if key is None:
-            if table in alone or _ALONE.get(table) != action:
-                raise VerifyError(f"{artefact}: no such entry, or twice: {table} with {action}")
-            alone[table] = data
-            continue
-        number = table.removeprefix("t")
-        known = number.isdecimal() and int(number[:6]) in program.columns
-        if not known or action != f"{table}_entry" or (int(number), key) in values:
-            raise VerifyError(f"{artefact}: no such entry, or twice: {table} with {action}, {key}")
-        values[int(number), key] = data
-    if len(alone.get("shunting", (0,))) != 1 or alone.get("shunt_port") != (
-        None if shunt_port is None else (shunt_port,)
-    ):
-        raise VerifyError(f"{artefact}: the entries of shunting are not those of the export")
+    for entry in found.entries:
+        place = _TABLE.fullmatch(entry.table)
+        if entry.key is None and (entry.table, entry.action) == ("offsets", "add_offsets"):
+            if offsets or len(entry.data) != len(program.offsets):
+                raise VerifyError(f"{artefact}: the offsets are set twice, or not all")
+            offsets = dict(zip(program.offsets, entry.data, strict=True))
+        elif entry.key is None or place is None or entry.action != f"{entry.table}_entry":
+            raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
+        elif (int(place[1]), entry.key) in values:
+            raise VerifyError(f"{artefact}: {entry.table} has two entries of index {entry.key}")
+        else:
+            values[int(place[1]), entry.key] = entry.data
     entries, excess = _entries(artefact, program, values, len(model.bias))
-    digest = held_digest([data[0] for _, _, _, data in name], model)
-    offsets = dict(zip(program.offsets, alone.get("offsets", ()), strict=False))
-    bias = biases(artefact, program.wiring, offsets, excess, model)
-    shunt = alone["shunting"][0] if "shunting" in alone else None
-    return DecodedTables(artefact, program.wiring.bits, entries, bias, shunt=shunt, digest=digest)
+    return DecodedTables(
+        artefact,
+        program.wiring.bits,
+        entries,
+        biases(artefact, program.wiring, offsets, excess, model),
+        shunt=found.shunt,
+        digest=held_digest(found.numbers, model),
+    )
 
 
 def _entries(
@@ -375,7 +262,7 @@ def biases(
     first = len(model.classes) - sums
     if first and (wiring.added.get(0), wiring.offsets.get(0)) != (frozenset(), "0"):
         raise VerifyError(f"{artefact}: the score of the first of two classes is not 0")
-    own = {s: {field for field in excess if field.endswith(f"_s{s}")} for s in range(sums)}
+    own = {s: frozenset(f for f in excess if f.endswith(f"_s{s}")) for s in range(sums)}
     out = []
     for s in range(sums):
         score = first + s

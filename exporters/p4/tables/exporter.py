@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.exporters.p4 import exporter as binary
+from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
 from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, P4Exporter
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compiled, read_artefact
-from n3ic.exporters.p4.tables.decoding import (
-    decode_entries,
-    entries_of_commands,
-    entries_of_p4runtime,
-    program_wiring,
-)
-from n3ic.exporters.p4.tables.entries import (
-    cli_commands,
-    control_ids,
-    p4runtime_requests,
-    table_entries,
-)
-from n3ic.exporters.p4.tables.pipeline import TablesPipeline, table_operations, tables_pipeline
+from n3ic.exporters.p4.table_entries import cli_commands, ids_of, p4runtime_requests
+from n3ic.exporters.p4.tables.decoding import decode_entries, program_wiring
+from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_entries, tables_pipeline
 from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
 from n3ic.families.tables.decoded import compared
 from n3ic.families.tables.network import TablesModel
@@ -63,23 +54,23 @@ class P4TablesExporter(P4TablesTarget):
         # reading, and one is the result.
         tables = len(network.tables) + len(network.levels) + 2 * network.classes + 5
         return {
-            "statements": table_operations(network),
+            "statements": network.statements,
             "tables": tables,
             "classes": network.classes,
         }
 
     def placement(self, network: TablesPipeline) -> Placement:
         """Place entries and offsets in action data."""
-        entries = table_entries(network)
-        size = sum(e.data_bytes for e in (*entries.matches, *entries.defaults))
+        _, entries, _ = tables_entries(network)
+        size = sum(entry.data_bytes for entry in entries)
         return Placement("entries and offsets", "table entries", size)
 
     def texts(
         self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """Render the program, its entries in both formats to load and to change, and the README."""
-        entries = table_entries(network, packets.shunt_port)
-        ids = control_ids(entries)
+        entries = tables_entries(network, packets.shunt_port)
+        ids = ids_of(entries)
         return {
             PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
             COMMANDS: cli_commands(entries),
@@ -103,9 +94,9 @@ class P4TablesExporter(P4TablesTarget):
         for name in (COMMANDS, UPDATE, P4RUNTIME, P4RUNTIME_UPDATE):
             text, update = read_artefact(directory / name), name in (UPDATE, P4RUNTIME_UPDATE)
             entries = (
-                entries_of_p4runtime(text, name, source, update=update)
+                from_p4runtime(text, name, source, update=update)
                 if name.endswith(".json")
-                else entries_of_commands(text, name, switch, update=update)
+                else from_commands(text, name, switch, update=update)
             )
             found.append(compared(model, decode_entries(name, entries, wiring, model, port)))
         return tuple(found)

@@ -12,7 +12,7 @@ from typing import ClassVar
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.shared.options import packet_layout, packet_problems
 from n3ic.exporters.p4.shared.target import P4Program
-from n3ic.exporters.p4.tables.pipeline import TablesPipeline, table_operations, tables_pipeline
+from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_pipeline
 from n3ic.families.tables.network import TablesModel
 from n3ic.options import Options
 from n3ic.targets.device import Device, Fit, Placement, Problem
@@ -87,7 +87,7 @@ def tables_figures(network: TablesPipeline, source: str, switch: Switch) -> tupl
         Figure("code", len(source), "byte", "measured", "size of n3ic.p4"),
         Figure(
             "operations",
-            table_operations(network),
+            network.statements,
             "statement",
             "measured",
             "bits of indices, and additions of entries and offsets",

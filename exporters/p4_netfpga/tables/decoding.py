@@ -17,8 +17,10 @@ from n3ic.families.tables.decoded import DecodedTables
 from n3ic.families.tables.network import TablesModel
 
 _NAME = "n3ic.p4"
-_WORD = re.compile(
-    r"^ +user_metadata\.t(\d{1,5})_v(\d{1,5}) = (\d{1,5})w0x([0-9a-f]{1,4096});$", re.MULTILINE
+_WORDS = re.compile(
+    r"^ +user_metadata\.t(\d{1,5})_v(\d{1,5}) = \((\d{1,5})w0x([0-9a-f]{1,4096}) & "
+    r"\(~(?P<mask>\(.*?\))\)\) \| \((\d{1,5})w0x([0-9a-f]{1,4096}) & (?P=mask)\);$",
+    re.MULTILINE,
 )
 _SELECT = re.compile(
     r"^ +user_metadata\.(t\d{1,5}_v\d{1,5}) = \(user_metadata\.(?P<v>\w+) & "
@@ -50,11 +52,14 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
     """
     wiring = wiring_of(source, "user_metadata")
     sums = len(model.bias)
-    words: dict[tuple[int, int], tuple[int, int]] = {}
-    for table, s, width, digits in _WORD.findall(source):
-        if (int(table), int(s)) in words:
-            raise VerifyError(f"{_NAME}: the entries of table {table}, sum {s} are duplicated")
-        words[int(table), int(s)] = int(width), int(digits, 16)
+    words: dict[tuple[int, int], tuple[int, int, int]] = {}
+    selected: dict[str, list[tuple[str, ...]]] = {}
+    for table, s, width, low, mask, other, high in _WORDS.findall(source):
+        parts = _MASK.fullmatch(mask)
+        if (int(table), int(s)) in words or width != other or parts is None:
+            raise VerifyError(f"{_NAME}: the entries of table {table}, sum {s} are not two halves")
+        words[int(table), int(s)] = int(width), int(low, 16), int(high, 16)
+        selected[f"t{table}_v{s}"] = [(*parts.groups(), "")]
     taken = {}
     for table, s, width, of, other in _TAKE.findall(source):
         if (table, s) != (of, other):
@@ -64,7 +69,6 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
         raise VerifyError(f"{_NAME}: entries are not taken once each")
     if any(table >= len(wiring.bits) or s >= sums for table, s in words):
         raise VerifyError(f"{_NAME}: entries of a table or sum that is not there")
-    selected: dict[str, list[tuple[str, ...]]] = {}
     for into, name, mask, shift in _SELECT.findall(source):
         parts = _MASK.fullmatch(mask)
         if into != name or parts is None:
@@ -72,19 +76,20 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
         selected.setdefault(into, []).append((*parts.groups(), shift))
     entries = [np.zeros((1 << len(bits), sums), dtype=np.int64) for bits in wiring.bits]
     excess = {}
-    for (table, s), (size, word) in words.items():
+    for (table, s), (size, low, high) in words.items():
         width, length = taken[table, s], len(wiring.bits[table])
-        # The highest bit of the index first, each of which halves what is left.
+        # The highest bit of the index takes one of the halves, each other halves what is left.
         wanted = [
-            (str(size), str(size), str(table), str(j), str(width << j))
+            (str(size), str(size), str(table), str(j), "" if j == length - 1 else str(width << j))
             for j in reversed(range(length))
         ]
         found = selected.pop(f"t{table}_v{s}", [])
-        if found != wanted or size != width << length or word >> size:
+        if found != wanted or size != width << (length - 1) or (low | high) >> size:
             raise VerifyError(
                 f"{_NAME}: the entries of table {table} are not selected by its index"
             )
         excess[f"t{table}_s{s}"] = 1 << (width - 1)
+        word = high << size | low
         for i in range(1 << length):
             entries[table][i, s] = (word >> (i * width)) % (1 << width) - (1 << (width - 1))
     if selected:

@@ -54,9 +54,8 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
         self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """Render the program and the README."""
-        longest = max(len(step.inputs) for step in network.tables)
         return {
-            PROGRAM: self.render("n3ic_sume.p4.j2", model, network, packets, longest=longest),
+            PROGRAM: self.render("n3ic_sume.p4.j2", model, network, packets),
             "README.md": self.render("README_sume.md.j2", model, network, packets),
         }
 
@@ -93,18 +92,16 @@ def bit_operations(network: TablesPipeline) -> int:
     A bit of an index takes three operations on the index, a selection six on the half that is left
     (mask, complement, shift, two ANDs, OR), and an addition one per bit.
     """
-    total = 0
-    for step in network.tables:
-        d = len(step.inputs)
-        total += 3 * d * d
-        total += len(step.columns) * (6 * step.width * (step.size - 1) + network.sum_bits)
-    return total + SCORE_BITS * len(network.sums)
+    total = network.additions * network.sum_bits + SCORE_BITS * len(network.totals)
+    for table in network.tables:
+        total += 3 * len(table.inputs) ** 2
+        total += 6 * len(table.columns) * table.width * (table.size - 1)
+    return total
 
 
 def _constant_bytes(network: TablesPipeline) -> int:
     """Bytes of entries and offsets."""
-    bits = sum(len(step.columns) * step.size * step.width for step in network.tables)
-    return -(-bits // 8) + SCORE_BITS // 8 * len(network.sums)
+    return -(-network.entry_bits // 8) + SCORE_BITS // 8 * len(network.totals)
 
 
 EXPORTER = P4NetfpgaTablesExporter()

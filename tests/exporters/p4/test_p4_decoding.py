@@ -210,7 +210,7 @@ def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path)
     lines = (out / "commands.txt").read_text().split("\n")
     lines[4] += " "
     (out / "commands.txt").write_text("\n".join(lines))
-    said = "commands.txt, line 5: not a table_set_default with its data"
+    said = "commands.txt, line 5: not a command that n3ic writes there"
     assert complaint(P4, model, out) == said
 
 

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables for machines that add numbers without a sign, in a tree.
+
+Entries are stored with an excess of ``2 ** (width - 1)``: they are never negative, so no sign is
+extended. A sum of a model is the sum of the stored entries plus an offset: its bias, less the
+excesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.operations import LookUp, lookups
+
+
+@dataclass(frozen=True)
+class Column:
+    """The entries of a table for one sum.
+
+    Attributes:
+        sum: the sum that they are added to.
+        stored: the entries by index, each plus the excess.
+    """
+
+    sum: int
+    stored: tuple[int, ...]
+
+    def word(self, width: int) -> int:
+        """All entries of ``width`` bits as one integer, that of index 0 in the lowest bits."""
+        return sum(entry << (i * width) for i, entry in enumerate(self.stored))
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """One look-up table.
+
+    Attributes:
+        index: its number in the model.
+        inputs: the input bits that address it, the least significant first.
+        width: bits of an entry.
+        columns: its entries, for the sums that it adds to, one or more.
+    """
+
+    index: int
+    inputs: tuple[int, ...]
+    width: int
+    columns: tuple[Column, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of indices."""
+        return 1 << len(self.inputs)
+
+    @property
+    def half_bits(self) -> int:
+        """Bits of half of the entries for one sum."""
+        return self.width * self.size // 2
+
+
+@dataclass(frozen=True)
+class Total:
+    """The last step of a sum.
+
+    Attributes:
+        score: the class whose score it is.
+        root: the table in whose place the tree leaves the sum; None if no table adds to it.
+        offset: what is added to it.
+    """
+
+    score: int
+    root: int | None
+    offset: int
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the tree: triples (table, other table, sum), the other is added to the first."""
+
+    index: int
+    pairs: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class StoredTables:
+    """A model as tables, a tree and offsets.
+
+    Attributes:
+        tables: its look-up tables.
+        levels: levels of the tree, the first first.
+        totals: the last step of each sum.
+        sum_bits: bits that hold any sum of stored entries.
+    """
+
+    tables: tuple[StoredTable, ...]
+    levels: tuple[Level, ...]
+    totals: tuple[Total, ...]
+    sum_bits: int
+
+    @property
+    def entry_bits(self) -> int:
+        """Bits of all entries."""
+        return sum(len(t.columns) * t.size * t.width for t in self.tables)
+
+    @property
+    def additions(self) -> int:
+        """Number of additions: one an entry, of which the last adds the offset."""
+        return sum(len(t.columns) for t in self.tables)
+
+
+def stored(model: TablesModel) -> StoredTables:
+    """Convert a model."""
+    tables = tuple(
+        _table(i, table, model.tables[i].width) for i, table in enumerate(lookups(model))
+    )
+    members = [
+        [t.index for t in tables if any(c.sum == s for c in t.columns)]
+        for s in range(len(model.bias))
+    ]
+    first = len(model.classes) - len(model.bias)  # two classes have one sum, that of class 1
+    totals = tuple(
+        Total(
+            first + s,
+            of[0] if of else None,
+            int(model.bias[s]) - sum(1 << (tables[t].width - 1) for t in of),
+        )
+        for s, of in enumerate(members)
+    )
+    most = sum((1 << t.width) - 1 for t in tables)
+    return StoredTables(tables, _levels(members), totals, most.bit_length())
+
+
+def _table(index: int, table: LookUp, width: int) -> StoredTable:
+    entries = table.entries.astype(int) + (1 << (width - 1))
+    # A table that adds 0 throughout keeps one column, so that other entries can be loaded.
+    columns = tuple(Column(s, tuple(entries[:, s].tolist())) for s in table.held or (0,))
+    return StoredTable(index, table.bits, width, columns)
+
+
+def _levels(members: list[list[int]]) -> tuple[Level, ...]:
+    """Pair the tables of each sum, level by level; the first of all holds the sum at the end."""
+    levels: list[Level] = []
+    step, longest = 1, max(map(len, members))
+    while step < longest:
+        pairs = tuple(
+            (of[at], of[at + step], s)
+            for s, of in enumerate(members)
+            for at in range(0, len(of) - step, 2 * step)
+        )
+        levels.append(Level(len(levels) + 1, pairs))
+        step *= 2
+    return tuple(levels)
