@@ -24,11 +24,11 @@ from n3ic.exporters.netfpga.packet.wrapper import (
 )
 from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, writes
 from n3ic.exporters.netfpga.tools import simulate
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.spn.vectors import spn_vectors
+from n3ic.model import passes
 from n3ic.model.bits import Words, unpack
 from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -169,10 +169,9 @@ def _work(model: Classifier) -> int:
 
 
 def _vectors(model: Classifier, count: int) -> Words:
-    if isinstance(model, SpnModel):
-        return spn_vectors(model, count)
-    assert isinstance(model, BinaryModel)  # noqa: S101 - there are two families
-    return verification_vectors(model, count)
+    if isinstance(model, BinaryModel):
+        return verification_vectors(model, count)
+    return family(model.family).vectors(passes.unchanged(model), count, 0)
 
 
 def _words(data: bytes, width: int) -> str:
