@@ -20,6 +20,7 @@ _REFIT_EVERY = 4
 _TAKEN_REFITS = 8  # tables that are not renewed
 _LARGEST = 4.0  # entry, in units of the logarithm of odds
 _CUT_BYTES = 4
+CUT_PRICE = 1.0
 
 
 @dataclass(eq=False)
@@ -180,7 +181,7 @@ class Grower:
         used = self.uses > 0
         slopes, curves = self.rows.gradients(self.total)
         values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
-        price = _CUT_BYTES * self._gain_of_byte
+        price = CUT_PRICE * _CUT_BYTES * self._gain_of_byte
         bits: list[int] = []
 
         def best(base: list[int]) -> tuple[int, float]:
