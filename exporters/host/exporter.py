@@ -46,7 +46,8 @@ class HostExporter(Exporter):
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.host.spn:EXPORTER"
+        "sum-product-network": "n3ic.exporters.host.spn:EXPORTER",
+        "look-up-tables": "n3ic.exporters.host.tables:EXPORTER",
     }
     # All that the Makefile builds: a user may build in the directory without damaging the export.
     products: ClassVar[tuple[str, ...]] = (

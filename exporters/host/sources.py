@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _BYTES_A_LINE = 16
+_NUMBERS_A_LINE = 12
 
 
 def kernel_source() -> str:
@@ -39,6 +41,26 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
         "rows": rows,
     }
     return render(TEMPLATES, "bnn_weights.c.j2", values)
+
+
+def compiled_in(templates: Path, constants: str, values: Mapping[str, Any], code: str) -> str:
+    """C of a network that is compiled in: its constants, then the code that reads them.
+
+    Args:
+        templates: folder of both files.
+        constants: name of the template.
+        values: what it renders; its filter ``lines`` writes numbers as lines of C.
+        code: name of the C file.
+    """
+    text = render(templates, constants, values, {"lines": _lines})
+    shared = (TEMPLATES / "compiled_in.c").read_text("utf-8")
+    return text + shared + (templates / code).read_text("utf-8")
+
+
+def _lines(numbers: Sequence[Any]) -> str:
+    """Numbers as lines of C."""
+    rows = (numbers[i : i + _NUMBERS_A_LINE] for i in range(0, len(numbers), _NUMBERS_A_LINE))
+    return "\n".join(f"    {', '.join(map(str, row))}," for row in rows)
 
 
 def copy_sources(model: Classifier, out: Path) -> None:

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables in C11: the tables, and one source that adds up their entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.exporters.host.compiled_in import CompiledInExporter
+from n3ic.exporters.host.estimate import flow_cache
+from n3ic.exporters.host.sources import compiled_in, readme
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.operations import index_parts, packing
+from n3ic.options import Options
+from n3ic.targets.device import Fit, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import c_string
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+BLOCK = 32  # rows at a time, as in the C
+MAX_SCRATCH = 1 << 20  # bytes of stack that one call may use
+
+
+class HostTablesExporter(CompiledInExporter[TablesModel]):
+    """Self-contained C11 that computes look-up tables, with ``bnn-exec``."""
+
+    family: ClassVar[str] = TablesModel.family
+
+    def check(self, model: TablesModel, options: Options) -> Fit:
+        """Check that the bits and indices of a block fit the stack, and where the tables lie."""
+        found = super().check(model, options)
+        scratch = BLOCK * (model.input.n_bits + len(model.tables) + 4 * len(model.bias))
+        if scratch <= MAX_SCRATCH:
+            return found
+        text = f"the bits of {BLOCK} rows take {scratch:,} bytes of the stack"
+        problem = Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch)
+        return replace(found, problems=(problem, *found.problems))
+
+    def source(self, model: TablesModel) -> str:
+        """Write the tables, and the code that adds up their entries."""
+        return compiled_in(TEMPLATES, "tables_constants.c.j2", _values(model), "tables.c")
+
+    def readme(self, model: TablesModel) -> str:
+        """Write the README of an export."""
+        return readme(TEMPLATES, model)
+
+    def memory(self, model: TablesModel) -> dict[str, int]:
+        """Count the bytes of the C's constants, by what they hold."""
+        parts = index_parts(model)
+        rows = sum(len(p.indices) for p in parts)
+        return {
+            "entries": sum(t.entries.size for t in model.tables),
+            "index_bits": sum(1 + 2 * len(t.bits) for t in model.tables),
+            "intervals": 8 * packing(model, 64, 8).n_words * rows + 24 * len(parts),
+            "cuts": model.input_bytes + 4 * sum(len(p.cuts) for p in parts),
+        }
+
+    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
+        """Report counted bytes and look-ups; verification measures the time of a flow."""
+        figures = [
+            Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
+            for part, size in self.memory(model).items()
+        ]
+        figures += flow_cache(model.meter)
+        figures.append(
+            Figure("lookups", len(model.tables), "look-up", "measured", "count of the tables")
+        )
+        note = (
+            f"Rows of packed bits are computed {BLOCK} at a time; a row alone takes longer. `n3ic "
+            "verify` measures the time on one core, from packed bits to classes, margins and "
+            "scores. From features no bits are packed: their intervals give the indices."
+        )
+        return Report(tuple(figures), (note,))
+
+
+def _values(model: TablesModel) -> dict[str, Any]:
+    """What the template of the constants takes."""
+    spec, parts = model.input, index_parts(model)
+    place = {name: i for i, name in enumerate(spec.features)}
+    scale = {f.feature: f.scale for f in spec.fields}
+    how = packing(model, 64, 8)
+    codes, cuts = [], []
+    for field in spec.fields:
+        raw = int(field.kind == "binary")
+        codes.append((place[field.feature], len(cuts), field.width, f"{field.clamp}u", raw))
+        cuts += field.cuts
+    rows, part_cuts, marks = [], [], []
+    for part in parts:
+        count = len(part.indices) if part.clamp is not None else len(part.cuts)
+        clamp, raw = (0, 0) if part.clamp is None else (part.clamp, 1)
+        rows.append((place[part.feature], len(part_cuts), count, len(marks), f"{clamp}u", raw))
+        part_cuts += part.cuts
+        marks += [[f"0x{word:016x}u" for word in row] for row in how.pack(part.indices).tolist()]
+    return {
+        "shape": model.shape_text,
+        "digest": model.digest,
+        "inputs": spec.n_bits,
+        "words": spec.n_words,
+        "shunt": model.shunt,
+        "features": [{"name": c_string(n), "scale": repr(scale[n])} for n in spec.features],
+        "classes": [c_string(name) for name in model.classes],
+        "codes": codes,
+        "cuts": [f"{cut}u" for cut in cuts] or ["0"],  # C has no empty arrays
+        "sizes": [len(t.bits) for t in model.tables],
+        "bits": [b for t in model.tables for b in t.bits],
+        "entries": [e for t in model.tables for e in t.entries.ravel().tolist()],
+        "bias": model.bias.tolist(),
+        "index_words": how.n_words,
+        "parts": rows,
+        "part_cuts": [f"{cut}u" for cut in part_cuts] or ["0"],
+        "marks": marks,
+    }

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The learner of boosted look-up tables, and its settings in a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from n3ic.errors import UsageError
+from n3ic.runs.learner import Learned, Learner
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from n3ic.data.table import FlowTable
+    from n3ic.model.classifier import Classifier
+    from n3ic.model.inputs import InputSpec
+    from n3ic.runs.prepared import Experiment, Prepared
+    from n3ic.runs.progress import TrainingProgress
+    from n3ic.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class TablesTraining:
+    """How look-up tables are grown and rounded.
+
+    Attributes:
+        tables: most look-up tables.
+        table_bits: input bits that address a table.
+        entry_bits: bits of an entry.
+        table_bytes: most bytes of all, entries, indices, biases and cuts; 0 for no limit.
+        renewals: how often each table is taken out in turn and grown anew beside the others.
+        teacher: weight of the boosted trees' probabilities against the labels.
+    """
+
+    tables: int = 52
+    table_bits: int = 5
+    entry_bits: int = 4
+    table_bytes: int = 0
+    renewals: int = 1
+    teacher: float = 0.5
+
+    def __post_init__(self) -> None:
+        def require(ok: bool, name: str, rule: str) -> None:
+            if not ok:
+                raise UsageError(f"{name} must be {rule}, got {getattr(self, name)!r}")
+
+        require(1 <= self.tables <= 4096, "tables", "in 1..4096")
+        require(1 <= self.table_bits <= 8, "table_bits", "in 1..8")
+        require(2 <= self.entry_bits <= 8, "entry_bits", "in 2..8")
+        require(self.table_bytes >= 0, "table_bytes", "0 or more")
+        require(0 <= self.renewals <= 100, "renewals", "in 0..100")
+        require(0 <= self.teacher <= 1, "teacher", "in [0, 1]")
+
+
+class TablesLearner(Learner):
+    """Grows look-up tables by boosting, and rounds their entries."""
+
+    name: ClassVar[str] = "tables"
+    summary: ClassVar[str] = "look-up tables: sums of small tables that a few bits address"
+    settings: ClassVar[type] = TablesTraining
+
+    def distills(self, recipe: Recipe) -> bool:
+        """Return whether boosted trees teach the tables."""
+        return bool(recipe.settings.teacher)
+
+    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+        """Return a recipe whose tables take at most a number of bytes in total.
+
+        Raises:
+            UsageError: no table fits.
+        """
+        from n3ic.families.tables.sizing import within
+
+        return recipe.with_options(within(recipe.settings, given, budget, n_classes))
+
+    def kept_recipe(
+        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+    ) -> Recipe:
+        """Return a recipe for new entries of given tables: same input, same indices.
+
+        Raises:
+            UsageError: a given value chooses tables, or a model is of another family.
+        """
+        from n3ic.families.tables.train import tables_of
+
+        names = [tables_of(model).name for model in kept]
+        sizes = {f.name for f in fields(TablesTraining)} - {"teacher"}
+        decided = {"bits", "encoding", "features", "field_bits", "columns", "budget_bytes", *sizes}
+        if against := sorted(name.replace("_", "-") for name in decided.intersection(given)):
+            raise UsageError(
+                f"--input-of keeps the input bits and the tables of {names[0]}; leave "
+                f"--{' and --'.join(against)} out, or --input-of"
+            )
+        return recipe
+
+    def choose_input(
+        self, experiment: Experiment, rows: FlowTable, trees: Any
+    ) -> tuple[InputSpec, dict[str, float]]:
+        """Choose the cuts that tables may read; training keeps those that they do read."""
+        recipe = experiment.recipe
+        if not recipe.training.for_accuracy:
+            raise UsageError("class_weight and false_alarms apply to binary networks only")
+        if recipe.encoding == "weighted":  # a table needs no cut twice
+            experiment = replace(experiment, recipe=replace(recipe, encoding="boosted"))
+        return super().choose_input(experiment, rows, trees)
+
+    def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
+        """Train tables on split and encoded rows."""
+        from n3ic.families.tables.train import train_tables
+
+        return train_tables(prepared, progress)
+
+
+LEARNER = TablesLearner()

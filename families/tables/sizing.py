@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sizes of look-up tables of which only the bytes in total are given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from n3ic.errors import UsageError
+from n3ic.families.tables.grow import Size
+
+if TYPE_CHECKING:
+    from n3ic.families.tables.learner import TablesTraining
+
+TABLE_BITS = ((800, 5), (200, 4), (60, 3), (0, 2))
+"""Bytes in total from which on tables of so many input bits pay."""
+MOST_TABLES = 1024
+
+
+def within(
+    settings: TablesTraining, given: Collection[str], budget: int, n_classes: int
+) -> dict[str, Any]:
+    """Choose the settings of tables that take at most a number of bytes.
+
+    Args:
+        settings: the settings, with the given values.
+        given: names of the given values, which stay.
+        budget: most bytes in total: entries, indices, biases and cuts.
+        n_classes: number of classes.
+
+    Raises:
+        UsageError: no table fits.
+    """
+    if "table_bytes" in given:
+        raise UsageError("a budget of bytes is the table_bytes of tables; give only one of them")
+    sums = 1 if n_classes == 2 else n_classes
+    bits = next(d for least, d in TABLE_BITS if budget >= least)
+    chosen = {"table_bits": bits, "tables": MOST_TABLES}
+    own = {k: v for k, v in chosen.items() if k not in given}
+    bits = own.get("table_bits", settings.table_bits)
+    least = Size(1, bits, settings.entry_bits, sums).of(1, bits)
+    if least > budget:
+        raise UsageError(
+            f"{budget} bytes hold no look-up table of {bits} bits and {n_classes} classes; "
+            f"take {least} bytes or more"
+        )
+    return own | {"table_bytes": budget}

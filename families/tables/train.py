@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains look-up tables on prepared rows: grown, renewed, rounded, and the input narrowed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from n3ic.errors import UsageError, needed
+from n3ic.families.tables.grow import Grower, Size
+from n3ic.families.tables.loss import Floats, merged
+from n3ic.families.tables.network import Table, TablesModel
+from n3ic.families.tables.rounding import rounded
+from n3ic.families.tables.simplify import simplified
+from n3ic.runs.learner import Learned
+from n3ic.runs.preparation import on_bits
+
+if TYPE_CHECKING:
+    from n3ic.families.tables.learner import TablesTraining
+    from n3ic.model.bits import Bits
+    from n3ic.model.classifier import Classifier
+    from n3ic.model.inputs import InputSpec
+    from n3ic.runs.prepared import Prepared
+    from n3ic.runs.progress import TrainingProgress
+
+
+def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
+    """Train look-up tables on the training rows.
+
+    Args:
+        prepared: rows, and their experiment.
+        progress: receives stages.
+    """
+    this, rows = prepared.experiment, prepared.train
+    classes = tuple(this.table.classes)
+    weights = np.eye(len(classes))[rows.label]
+    settings: TablesTraining = this.recipe.settings
+    if prepared.teacher is not None:
+        weights = (1 - settings.teacher) * weights + settings.teacher * prepared.teacher
+    model = fit_tables(
+        rows.bits,
+        weights,
+        prepared.spec,
+        classes,
+        settings,
+        q=this.recipe.training.bounded_by,
+        kept=tables_of(this.keeps) if this.keeps else None,
+        name=this.name,
+        provenance=this.provenance,
+        progress=progress,
+    )
+    if model.input != prepared.spec:
+        prepared = on_bits(prepared, model.input, progress.stage)
+    return Learned(model, prepared)
+
+
+def fit_tables(
+    bits: Bits,
+    weights: Floats,
+    spec: InputSpec,
+    classes: tuple[str, ...],
+    settings: TablesTraining,
+    *,
+    q: float = 0.0,
+    kept: TablesModel | None = None,
+    name: str = "model",
+    provenance: dict[str, str] | None = None,
+    progress: TrainingProgress | None = None,
+) -> TablesModel:
+    """Grow look-up tables and round them.
+
+    Args:
+        bits: training rows, bool array of shape ``(rows, n_bits)``.
+        weights: what each row counts as of each class, float64 array of shape ``(rows, classes)``.
+        spec: the input bits.
+        classes: name of each class.
+        settings: sizes.
+        q: of the bounded loss; 0 for the cross-entropy.
+        kept: a model of the same input whose tables get new entries; None to choose tables.
+        name: what the model is for.
+        provenance: facts on its origin.
+        progress: receives stages.
+
+    Raises:
+        MissingDependencyError: the training libraries are not installed.
+    """
+    from n3ic.runs.progress import TrainingProgress
+
+    with needed("training look-up tables"):
+        from threadpoolctl import threadpool_limits
+    told = progress or TrainingProgress()
+    plain = merged(bits, weights)
+    own = settings
+    size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
+    # One thread: sums of floats by several would depend on their number.
+    with threadpool_limits(1):
+        grower = Grower(plain, size)
+        if kept is None:
+            told.stage("growing look-up tables")
+            grower.grow()
+        else:
+            told.stage("fitting the entries of look-up tables")
+            grower.take([t.bits for t in kept.tables])
+        # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
+        grower.rows = replace(plain, q=q)
+        for _ in range(own.renewals if kept is None else 0):
+            told.stage(f"growing {len(grower.tables)} look-up tables anew, one by one")
+            grower.renew()
+            grower.grow()  # cuts that are no longer read leave room
+        grower.refit(1)
+        told.stage("rounding the entries")
+        widths = [own.entry_bits] * len(grower.tables)
+        if kept is not None:
+            widths = [t.width for t in kept.tables]
+        whole = rounded(grower.rows, grower.tables, grower.bias, widths)
+    model = TablesModel(
+        input=spec,
+        tables=tuple(
+            Table(t.bits, e, w)
+            for t, e, w in zip(grower.tables, whole.entries, widths, strict=True)
+        ),
+        bias=whole.bias.astype(np.int32),
+        classes=classes,
+        name=name,
+        provenance=provenance or {},
+    )
+    return model if kept is not None else without_idle_parts(model)
+
+
+def tables_of(model: Classifier) -> TablesModel:
+    """Check that a model is of this family.
+
+    Raises:
+        UsageError: it is of another family.
+    """
+    if not isinstance(model, TablesModel):
+        raise UsageError(
+            f"--input-of: expected look-up tables, {model.name} is of family {model.family}"
+        )
+    return model
+
+
+def without_idle_parts(model: TablesModel) -> TablesModel:
+    """Drop what changes no score, as if it had never grown."""
+    return replace(simplified(model).model, provenance=model.provenance)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Growth and rounding of look-up tables: gradients, choices of bits, budgets, integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from n3ic.errors import UsageError
+from n3ic.families.tables.grow import PRIOR, Grower, Size, cells_of
+from n3ic.families.tables.learner import LEARNER, TablesTraining
+from n3ic.families.tables.loss import Rows, merged
+from n3ic.families.tables.rounding import rounded
+from n3ic.families.tables.train import fit_tables
+from n3ic.model.bits import pack
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.training.recipe import Recipe
+
+
+def some_rows(classes=2, n=60, bits=7, q=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.unique(rng.random((n, bits)) < 0.5, axis=0)
+    return Rows(x, rng.random((len(x), classes)) + 0.1, q)
+
+
+@pytest.mark.parametrize("q", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_gradients_are_those_of_the_loss(classes, q):
+    rows = some_rows(classes, q=q)
+    sums = np.random.default_rng(1).normal(size=(len(rows.bits), rows.sums))
+    slopes, curves = rows.gradients(sums)
+    assert slopes.shape == curves.shape == sums.shape and (curves > 0).all()
+    for row, column in product((0, 5, 11), range(rows.sums)):
+        step = np.zeros_like(sums)
+        step[row, column] = 1e-5
+        found = (rows.loss(sums + step) - rows.loss(sums - step)) / 2e-5
+        assert found == pytest.approx(slopes[row, column], abs=1e-6)
+
+
+def test_curvature_is_the_second_derivative_of_the_cross_entropy():
+    rows = some_rows(3)
+    sums = np.random.default_rng(2).normal(size=(len(rows.bits), 3))
+    step = np.zeros_like(sums)
+    step[4, 1] = 1e-4
+    up, down = (rows.gradients(sums + s)[0][4, 1] for s in (step, -step))
+    assert (up - down) / 2e-4 == pytest.approx(rows.gradients(sums)[1][4, 1], rel=1e-6)
+
+
+@pytest.mark.parametrize("q", [0.0, 0.7])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_losses_of_a_column_differ_as_the_loss_does(classes, q):
+    rows = some_rows(classes, q=q)
+    sums = np.random.default_rng(3).normal(size=(len(rows.bits), rows.sums))
+    cells, steps = cells_of(rows, (1, 4)), np.array([-2.0, 0.0, 1.5])
+    found = rows.column_losses(sums, rows.sums - 1, steps, cells, 4)
+    for i, cell in product(range(3), range(4)):
+        moved = sums.copy()
+        moved[cells == cell, -1] += steps[i]
+        assert found[i, cell] - found[1, cell] == pytest.approx(rows.loss(moved) - rows.loss(sums))
+
+
+def test_equal_rows_are_merged_with_their_weights():
+    bits = np.array([[1, 0], [0, 1], [1, 0], [1, 0]], dtype=bool)
+    rows = merged(bits, np.array([[1, 0], [0, 1], [0, 1], [1, 0]]) * 0.5)
+    kept = {
+        tuple(b): tuple(w) for b, w in zip(rows.bits.tolist(), rows.weights.tolist(), strict=True)
+    }
+    assert kept == {(True, False): (1.0, 0.5), (False, True): (0.0, 0.5)}
+
+
+def test_gains_are_those_of_every_cell():
+    rows = some_rows(3, bits=6)
+    grower = Grower(rows, Size(1, 3, 4, 3))
+    slopes, curves = rows.gradients(grower.total)
+    values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
+    found = grower._gains(values, [2, 0])
+    for bit in (1, 3, 4, 5):
+        cells = cells_of(rows, (2, 0, bit))
+        wanted = sum(
+            (slopes[cells == c].sum(axis=0) ** 2 / (curves[cells == c].sum(axis=0) + PRIOR)).sum()
+            for c in range(8)
+        )
+        assert found[bit] == pytest.approx(wanted, rel=1e-4)
+
+
+def spec_of(bits):
+    return InputSpec((Field.thermometer("a", range(1, bits + 1)),))
+
+
+def test_a_table_holds_what_no_single_bit_tells():
+    """The parity of three bits of eight, of which no two tell anything."""
+    bits = np.array(list(product([0, 1], repeat=8)), dtype=bool)
+    label = bits[:, [1, 4, 6]].sum(axis=1) % 2
+    noisy = np.eye(2)[label] * 50 + bits[:, [1, 4, 6]] @ [[9, 0], [8, 0], [7, 0]]
+    how = TablesTraining(tables=3, table_bits=3, renewals=2, teacher=0.0)
+    model = fit_tables(bits, noisy, spec_of(8), ("x", "y"), how)
+    kept = [c - 1 for c in model.input.fields[0].cuts]
+    assert (model.infer(pack(bits[:, kept])).classes == label).all()
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def learned(request):
+    """Rows whose class depends on sums of conjunctions, and as many weights as classes."""
+    rng = np.random.default_rng(5)
+    bits = rng.random((1500, 24)) < 0.4
+    parts = np.stack([bits[:, i] & bits[:, i + 3] for i in range(16)], axis=1)
+    scores = parts @ rng.normal(size=(16, request.param)) * 3
+    return bits, np.eye(request.param)[scores.argmax(axis=1)], tuple("abcd"[: request.param])
+
+
+def test_rounding_finds_better_integers_than_the_nearest(learned):
+    bits, weights, _ = learned
+    grower = Grower(merged(bits, weights), Size(8, 4, 4, 1 if weights.shape[1] == 2 else 4))
+    grower.grow()
+    nearest, best = (
+        rounded(grower.rows, grower.tables, grower.bias, [3] * 8, sweeps) for sweeps in (0, 3)
+    )
+    assert best.loss < nearest.loss
+    for whole in (nearest, best):
+        sums = whole.bias + sum(
+            e.astype(int)[t.cells] for e, t in zip(whole.entries, grower.tables, strict=True)
+        )
+        assert grower.rows.loss(whole.step * sums) == pytest.approx(whole.loss)
+        assert all(e.min() >= -4 and e.max() <= 3 for e in whole.entries)
+
+
+def test_growth_and_renewal_lower_the_loss(learned):
+    bits, weights, _ = learned
+    rows = merged(bits, weights)
+    grower = Grower(rows, Size(6, 3, 4, rows.sums))
+    start = rows.loss(grower.total)
+    grower.grow()
+    grown = rows.loss(grower.total)
+    grower.renew()
+    assert rows.loss(grower.total) < grown < start
+    total = grower.bias + sum(t.sums for t in grower.tables)
+    assert np.allclose(total, grower.total)
+
+
+@pytest.mark.parametrize("budget", [20, 60, 150, 400, 1000])
+def test_a_budget_of_bytes_is_kept_and_filled(learned, budget):
+    bits, weights, classes = learned
+    budget *= len(classes) // 2
+    recipe = Recipe("r", "", family="tables")
+    found = LEARNER.within(recipe, (), budget, len(classes)).settings
+    model = fit_tables(bits, weights, spec_of(24), classes, found)
+    assert model.total_bytes <= budget
+    if budget == 400 and len(classes) == 2:
+        assert model.total_bytes > 0.8 * budget
+
+
+def test_a_budget_without_room_for_a_table_is_refused():
+    recipe = Recipe("r", "", family="tables")
+    with pytest.raises(UsageError, match="12 bytes hold no look-up table of 5 bits"):
+        LEARNER.within(recipe.with_options({"table_bits": 5}), ("table_bits",), 12, 2)
+    with pytest.raises(UsageError, match="only one of them"):
+        LEARNER.within(recipe.with_options({"table_bytes": 5}), ("table_bytes",), 1200, 2)
+    kept = LEARNER.within(recipe.with_options({"table_bits": 3}), ("table_bits",), 900, 2)
+    assert (kept.settings.table_bits, kept.settings.table_bytes) == (3, 900)
+
+
+def test_the_same_rows_give_the_same_model(learned):
+    bits, weights, classes = learned
+    how = TablesTraining(tables=5, table_bits=3)
+    one, two = (fit_tables(bits, weights, spec_of(24), classes, how, q=0.5) for _ in range(2))
+    assert one.digest == two.digest
+
+
+def test_cuts_that_no_table_reads_are_dropped(learned):
+    bits, weights, classes = learned
+    how = TablesTraining(tables=2, table_bits=2)
+    own = fit_tables(bits, weights, spec_of(24), classes, how)
+    assert own.input.n_bits == len({b for t in own.tables for b in t.bits}) <= 4
+
+
+def test_kept_tables_get_new_entries_alone(learned):
+    bits, weights, classes = learned
+    how = TablesTraining(tables=6, table_bits=3)
+    one = fit_tables(bits, weights, spec_of(24), classes, how)
+    other = replace(one.tables[0], width=6)
+    one = replace(one, tables=(other, *one.tables[1:]))
+    read = bits[:, [c - 1 for c in one.input.fields[0].cuts]]
+    wrong = np.roll(weights, 1, axis=1)
+    two = fit_tables(read, wrong, one.input, classes, TablesTraining(tables=1), kept=one)
+    assert two.input == one.input
+    assert [(t.bits, t.width) for t in two.tables] == [(t.bits, t.width) for t in one.tables]
+    right = [
+        (m.infer(pack(read)).classes == w.argmax(axis=1)).mean()
+        for m, w in ((one, weights), (two, wrong))
+    ]
+    assert right[1] > right[0] - 0.05
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tables": 0},
+        {"tables": 4097},
+        {"table_bits": 9},
+        {"entry_bits": 1},
+        {"table_bytes": -1},
+        {"renewals": -1},
+        {"teacher": 1.5},
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        replace(TablesTraining(), **wrong)
