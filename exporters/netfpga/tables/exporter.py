@@ -18,7 +18,9 @@ from n3ic.exporters.netfpga.frontend import parameters as front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
+from n3ic.exporters.netfpga.tables import sequential
 from n3ic.exporters.netfpga.tables.decode import decode
+from n3ic.exporters.netfpga.tables.decode_sequential import decode_sequential
 from n3ic.exporters.netfpga.tables.network import (
     NAMES,
     class_width,
@@ -26,6 +28,7 @@ from n3ic.exporters.netfpga.tables.network import (
     design,
     score_width,
 )
+from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import size
 from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text
@@ -39,6 +42,8 @@ from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
 
 _REPORT_VECTORS = 64
+_UNROLLED = (("style", ("unrolled",)),)
+_SEQUENTIAL = (("style", ("sequential",)),)
 
 
 class NetfpgaTablesExporter(Exporter[TablesModel]):
@@ -50,18 +55,41 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "style",
-            "unrolled: entries in logic, an inference per clock",
+            "unrolled: entries in logic, an inference per clock; "
+            "sequential: entries in block RAM, rewritable",
             "unrolled",
-            choices=("unrolled",),
+            choices=("unrolled", "sequential"),
         ),
         Option(
-            "pipeline", "look-up tables in series between two registers", 1, minimum=1, maximum=8
+            "lanes",
+            "tables that are looked up in a clock",
+            4,
+            minimum=1,
+            maximum=64,
+            only_with=_SEQUENTIAL,
+        ),
+        Option(
+            "shunting",
+            "register for a shunting threshold: only if the model has one, or always, so that "
+            "entries of models with one can be loaded later",
+            "model",
+            choices=("model", "all"),
+            only_with=_SEQUENTIAL,
+        ),
+        Option(
+            "pipeline",
+            "look-up tables in series between two registers",
+            1,
+            minimum=1,
+            maximum=8,
+            only_with=_UNROLLED,
         ),
         Option(
             "outputs",
             "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
             "scores",
             choices=unrolled.OUTPUTS,
+            only_with=_UNROLLED,
         ),
         *wrapper.OPTIONS,
         *front.OPTIONS,
@@ -87,31 +115,33 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
 
     def write(self, model: TablesModel, options: Options, out: Path) -> None:
         """Write Verilog and README."""
-        made = _design(model, options)
-        texts = {
-            unrolled.FILE: core_text(made.network, made.plan, model, comments(model), NAMES),
-            unrolled.CELLS: cells_text(made.network, made.plan),
-        }
-        (out / "rtl").mkdir(exist_ok=True)
-        for name, text in texts.items():
-            (out / "rtl" / name).write_text(text, encoding="utf-8")
-        ports = CorePorts(
-            style="unrolled",
+        layout = _layout(model, options)
+        if layout is not None:
+            ports = sequential.write(model, layout, out)
+        else:
+            ports = _write_unrolled(model, options, out)
+        sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
+        core = CorePorts(
+            style=str(options["style"]),
             n_in=model.input.n_bits,
             n_classes=len(model.classes),
-            class_w=class_width(model),
-            score_w=score_width(model),
             trace_w=0,
-            write_port=False,
-            wr_aw=0,
-            wr_dw=0,
-            sources=tuple(sorted(f"rtl/{name}" for name in texts)),
-            shunts=model.shunt > 0,
+            sources=tuple(sources),
+            **ports,
         )
-        shell.write_shell(model, options, ports, out)
+        if layout is None:
+            shell.write_shell(model, options, core, out)
+        else:
+            addresses, lanes = layout.address_map, layout.lanes
+            shell.write_shell(model, options, core, out, addresses=addresses, lanes=lanes)
 
     def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
         """Compare scores, shunting threshold and input stage with the model's; see the module."""
+        if options["style"] == "sequential":
+            parts = decode_sequential(directory, model)
+            if options["input-stage"] == "features":
+                _check_cuts(directory, model)
+            return parts
         found = decode(directory, model)
         if found.shunt is not None and found.shunt != model.shunt:
             raise VerifyError(
@@ -125,14 +155,15 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
     def run(self, directory: Path, model: TablesModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the parts around it under traffic."""
         seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
-        clocks = _design(model, options).plan.depth
-        if seen.latency != clocks or seen.interval not in (None, 1.0):
+        clocks, interval = _clocks(model, options)
+        if seen.latency != clocks or seen.interval not in (None, interval):
             raise VerifyError(
                 f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
-                f"expected {clocks} clocks, one input per clock"
+                f"expected {clocks} clocks, an input every {interval} clocks"
             )
         done = simulate.as_run(seen, self.device.clock_mhz, {})
-        return shell.run_shell(directory, model, options, words, seen, done)
+        layout = _layout(model, options)
+        return shell.run_shell(directory, model, options, words, seen, done, layout)
 
     def encode(
         self, directory: Path, model: TablesModel, options: Options, features: Mapping[str, Any]
@@ -142,7 +173,6 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
 
     def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
         """Report simulated clocks, counted or synthesised logic, and the rate of inputs."""
-        copies = _copies(options)
         figures: list[Figure] = []
         notes = ["Latency and rate are the core's own, in simulation; LUTs are of one core."]
         try:
@@ -150,13 +180,6 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             figures += simulate.as_run(seen, self.device.clock_mhz, {}).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
-        told = f"{copies} core{'s' if copies > 1 else ''} with one input per clock each"
-        octets = copies * -(-wrapper.input_width(model, options) // 8)
-        rate = 8e6 * octets * self.device.clock_mhz / 1e9
-        figures += [
-            Figure("input.bytes_per_clock", octets, "byte", "estimated", told),
-            Figure("input.rate", rate, "Gb/s", "estimated", f"{told}, at this clock"),
-        ]
         figures += self._resources(_estimate(model, options))
         if options["synth"]:
             figures += self._resources(synth.synthesise(directory), prefix="yosys.")
@@ -166,7 +189,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
 
     def estimate(self, model: TablesModel, options: Options) -> tuple[Figure, ...]:
         """Estimate the logic of one core, and its latency."""
-        clocks = estimated_latency(_design(model, options).plan.depth, self.device.clock_mhz)
+        clocks = estimated_latency(_clocks(model, options)[0], self.device.clock_mhz)
         return (*self._resources(_estimate(model, options)), *clocks)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
@@ -186,12 +209,50 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         ]
 
 
+def _write_unrolled(model: TablesModel, options: Options, out: Path) -> dict[str, Any]:
+    """Write the Verilog of an unrolled core; return its port widths."""
+    made = _design(model, options)
+    texts = {
+        unrolled.FILE: core_text(made.network, made.plan, model, comments(model), NAMES),
+        unrolled.CELLS: cells_text(made.network, made.plan),
+    }
+    (out / "rtl").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (out / "rtl" / name).write_text(text, encoding="utf-8")
+    return {
+        "class_w": class_width(model),
+        "score_w": score_width(model),
+        "write_port": False,
+        "wr_aw": 0,
+        "wr_dw": 0,
+        "shunts": model.shunt > 0,
+    }
+
+
+def _layout(model: TablesModel, options: Options) -> TablesLayout | None:
+    """Sizes of a sequential executor; None for an unrolled one."""
+    if options["style"] != "sequential":
+        return None
+    return sequential.plan(model, int(options["lanes"]), shunting=options["shunting"] == "all")
+
+
+def _clocks(model: TablesModel, options: Options) -> tuple[int, int]:
+    """Clocks from an input to its result, and from an input to the next."""
+    layout = _layout(model, options)
+    if layout is None:
+        return _design(model, options).plan.depth, 1
+    return layout.latency, layout.turns
+
+
 def _design(model: TablesModel, options: Options) -> unrolled.Design:
     return design(model, str(options["outputs"]), int(options["pipeline"]))
 
 
 def _estimate(model: TablesModel, options: Options) -> Resources:
-    return size.count(_design(model, options))
+    layout = _layout(model, options)
+    if layout is None:
+        return size.count(_design(model, options))
+    return sequential.resources(model, layout)
 
 
 def _copies(options: Options) -> int:
