@@ -137,7 +137,8 @@ class NetfpgaExporter(Exporter):
     verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER"
+        "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER",
+        "look-up-tables": "n3ic.exporters.netfpga.tables.exporter:EXPORTER",
     }
     vectors: ClassVar[int] = 5_000
     quick_vectors: ClassVar[int] = 500

@@ -14,6 +14,7 @@ from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
 from n3ic.exporters.netfpga.sequential.layout import AddressMap, SequentialLayout
+from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
@@ -46,6 +47,7 @@ def write_shell(
     *,
     addresses: AddressMap | None = None,
     masked: bool = False,
+    lanes: int = 0,
 ) -> None:
     """Write the parts around a core, and the README.
 
@@ -56,6 +58,7 @@ def write_shell(
         out: the export directory, which already holds the core's Verilog.
         addresses: address map of the write port; None for a core without one.
         masked: whether every layer has a memory for connection masks.
+        lanes: look-up tables that a sequential core reads in a clock; 0 for other models.
     """
     core.save(out)
     behind_front = options["front-end"] != "none"
@@ -72,6 +75,7 @@ def write_shell(
         else [],
         "addr": addresses,
         "masked": masked,
+        "entries": lanes,
         "threshold": model.shunt,
         "classes": [comment(c) for c in model.classes],
     }
@@ -90,7 +94,7 @@ def run_shell(
     words: Words,
     seen: simulate.SimulationRun,
     done: Execution,
-    layout: SequentialLayout | None = None,
+    layout: SequentialLayout | TablesLayout | None = None,
 ) -> Execution:
     """Simulate the parts around a core, after the core alone.
 

@@ -37,7 +37,8 @@ class NfpExporter(Exporter):
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
     refusals: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "its micro-C compares and counts bits in registers, and has no "
-        "code to look up the tables of leaves and of log-add in memory"
+        "code to look up the tables of leaves and of log-add in memory",
+        "look-up-tables": "its micro-C counts bits in registers and reads no tables from memory",
     }
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True

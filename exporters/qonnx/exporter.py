@@ -39,7 +39,8 @@ class QonnxExporter(Exporter):
     summary: ClassVar[str] = "QONNX graph of XNOR-popcount or bipolar nodes, for FINN and hls4ml"
     refusals: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "QONNX describes quantised layers, which a sum-product network does "
-        "not have: target onnx writes it with standard operators"
+        "not have: target onnx writes it with standard operators",
+        "look-up-tables": "QONNX describes quantised layers, and look-up tables have none",
     }
     shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from n3ic.runs.learner import Candidate, Learned, Learner
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from n3ic.model.classifier import Classifier
     from n3ic.runs.prepared import Prepared
     from n3ic.runs.progress import TrainingProgress
     from n3ic.training.baselines import Prediction
@@ -32,6 +35,16 @@ class BinaryLearner(Learner):
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the network."""
         return recipe.training.distill > 0
+
+    def kept_recipe(
+        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+    ) -> Recipe:
+        """Return a recipe for networks that keep the input bits and hidden layers of others."""
+        from n3ic.model.network import binary_network
+        from n3ic.training.kept_input import kept_recipe
+
+        networks = [binary_network(model) for model in kept]
+        return kept_recipe(recipe, given, networks, n_classes)
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
         """Train the network of the recipe, or a tree that is better and fits."""

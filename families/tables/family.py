@@ -74,7 +74,7 @@ class TablesFamily(Family):
             ("indices", f"{model.index_bytes:,} B"),
             ("biases", f"{model.bias_bytes:,} B"),
             ("cuts", f"{model.input_bytes:,} B"),
-            ("total", f"{model.weight_bytes + model.input_bytes:,} B"),
+            ("total", f"{model.total_bytes:,} B"),
         ]
         return TextTable(model.name, ("look-up tables", ""), tuple(rows), left=2), ()
 

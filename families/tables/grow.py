@@ -17,8 +17,10 @@ PRIOR = 3.0
 _STEP = 0.6  # of a new table's Newton step
 _REFIT_STEP = 0.5
 _REFIT_EVERY = 4
+_TAKEN_REFITS = 8  # tables that are not renewed
 _LARGEST = 4.0  # entry, in units of the logarithm of odds
 _CUT_BYTES = 4
+CUT_PRICE = 1.0
 
 
 @dataclass(eq=False)
@@ -51,7 +53,6 @@ class Size:
         width: bits of an entry.
         sums: number of sums.
         bytes: most bytes in total, cuts included; 0 for no limit.
-        kept: whether all input bits stay, so that cuts cost nothing.
     """
 
     tables: int
@@ -59,18 +60,17 @@ class Size:
     width: int
     sums: int
     bytes: int = 0
-    kept: bool = False
 
     def of(self, tables: int, cuts: int) -> int:
         """Compute the bytes of some tables and cuts: indices, entries, biases and cuts."""
         entries = -(-tables * self.sums * self.width * (1 << self.bits) // 8)
         indices = tables * self.bits * (1 if cuts <= 256 else 2)
         held = tables * -(-self.sums // 8) if self.sums > 1 else 0
-        return entries + indices + held + 2 * self.sums + (0 if self.kept else _CUT_BYTES * cuts)
+        return entries + indices + held + 2 * self.sums + _CUT_BYTES * cuts
 
     def room(self, tables: int, cuts: int) -> int:
         """Compute how many cuts more fit beside some tables; large without a limit."""
-        if not self.bytes or self.kept:
+        if not self.bytes:
             return 1 << 30
         return (self.bytes - self.of(tables, cuts)) // _CUT_BYTES
 
@@ -115,6 +115,14 @@ class Grower:
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
         self.refit(2)
+
+    def take(self, tables: Sequence[tuple[int, ...]]) -> None:
+        """Add tables of given bits, and fit their entries."""
+        for bits in tables:
+            self._add(len(self.tables), bits, _STEP, 1)
+            if len(self.tables) % _REFIT_EVERY == 0:
+                self.refit(2)
+        self.refit(_TAKEN_REFITS)
 
     def renew(self) -> None:
         """Take out each table in turn and grow it anew beside the others; then refit all."""
@@ -162,7 +170,7 @@ class Grower:
     # --- which bits ------------------------------------------------------------------------
 
     def _chosen(self, room: int) -> tuple[int, ...] | None:
-        """Choose the bits of a table: greedily, then one pass of exchanges.
+        """Choose the bits of a table greedily, as an oblivious tree chooses its cuts.
 
         A bit that no table reads yet costs a cut; it is taken for what the cut's bytes would gain
         in an average table, and not beyond the room.
@@ -173,7 +181,7 @@ class Grower:
         used = self.uses > 0
         slopes, curves = self.rows.gradients(self.total)
         values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
-        price = _CUT_BYTES * self._gain_of_byte
+        price = CUT_PRICE * _CUT_BYTES * self._gain_of_byte
         bits: list[int] = []
 
         def best(base: list[int]) -> tuple[int, float]:
@@ -192,12 +200,7 @@ class Grower:
             if not np.isfinite(gain):
                 return None
             bits.append(found)
-        for j in range(len(bits)):
-            others = bits[:j] + bits[j + 1 :]
-            found, other = best(others)
-            if other > gain * (1 + 1e-9):
-                bits, gain = [*bits[:j], found, *bits[j + 1 :]], other
-        if self.size.bytes and not self.size.kept:
+        if self.size.bytes:
             self._gain_of_byte = max(0.0, gain) / (self.size.of(1, 0) - self.size.of(0, 0))
         return tuple(bits)
 

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.errors import UsageError
 from n3ic.runs.learner import Learned, Learner
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from n3ic.data.table import FlowTable
+    from n3ic.model.classifier import Classifier
     from n3ic.model.inputs import InputSpec
     from n3ic.runs.prepared import Experiment, Prepared
     from n3ic.runs.progress import TrainingProgress
@@ -58,6 +59,7 @@ class TablesLearner(Learner):
     name: ClassVar[str] = "tables"
     summary: ClassVar[str] = "look-up tables: sums of small tables that a few bits address"
     settings: ClassVar[type] = TablesTraining
+    budgeted: ClassVar[bool] = True
 
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the tables."""
@@ -72,6 +74,26 @@ class TablesLearner(Learner):
         from n3ic.families.tables.sizing import within
 
         return recipe.with_options(within(recipe.settings, given, budget, n_classes))
+
+    def kept_recipe(
+        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+    ) -> Recipe:
+        """Return a recipe for new entries of given tables: same input, same indices.
+
+        Raises:
+            UsageError: a given value chooses tables, or a model is of another family.
+        """
+        from n3ic.families.tables.train import tables_of
+
+        names = [tables_of(model).name for model in kept]
+        sizes = {f.name for f in fields(TablesTraining)} - {"teacher"}
+        decided = {"bits", "encoding", "features", "field_bits", "columns", "budget_bytes", *sizes}
+        if against := sorted(name.replace("_", "-") for name in decided.intersection(given)):
+            raise UsageError(
+                f"--input-of keeps the input bits and the tables of {names[0]}; leave "
+                f"--{' and --'.join(against)} out, or --input-of"
+            )
+        return recipe
 
     def choose_input(
         self, experiment: Experiment, rows: FlowTable, trees: Any

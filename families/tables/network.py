@@ -190,8 +190,23 @@ class TablesModel(Classifier):
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of entries, indices and biases."""
-        return self.entry_bytes + self.index_bytes + self.bias_bytes
+        """Bytes of the entries; see :attr:`memory` for the others."""
+        return self.entry_bytes
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: entries, indices, biases and cuts."""
+        return {
+            "weight_bytes": self.weight_bytes,
+            "index_bytes": self.index_bytes,
+            "bias_bytes": self.bias_bytes,
+            "input_bytes": self.input_bytes,
+        }
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(self.memory.values())
 
     # --- bounds ----------------------------------------------------------------------------
 

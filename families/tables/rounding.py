@@ -42,7 +42,7 @@ def rounded(
     rows: Rows,
     tables: Sequence[Grown],
     bias: Floats,
-    width: int,
+    widths: Sequence[int],
     sweeps: int = 3,
 ) -> Rounded:
     """Round tables to entries of some bits.
@@ -51,28 +51,30 @@ def rounded(
         rows: the rows that they grew on.
         tables: the tables.
         bias: of each sum.
-        width: bits of an entry, two's complement.
+        widths: bits of an entry of each table, two's complement.
         sweeps: most passes over all tables.
     """
-    low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
+    values = [np.arange(-(1 << (w - 1)), 1 << (w - 1)) for w in widths]
     # A table's entries may be moved by any constant, which the bias takes back: the middle of
     # their range goes to the middle of the integers'.
     middle = [(t.entries.max(axis=0) + t.entries.min(axis=0)) / 2 for t in tables]
     real = [t.entries - m for t, m in zip(tables, middle, strict=True)]
-    size = np.quantile(np.abs(np.concatenate([e.ravel() for e in real])), _QUANTILE)
-    step = max(float(size), 1e-6) / (high + 0.5)
-    entries = [np.clip(np.rint(e / step - 0.5), low, high) for e in real]
+    halves = [len(v) / 2 for v in values]
+    sizes = [np.abs(e).ravel() / half for e, half in zip(real, halves, strict=True)]
+    step = max(float(np.quantile(np.concatenate(sizes), _QUANTILE)), 1e-6)
+    entries = [
+        np.clip(np.rint(e / step - 0.5), v[0], v[-1]) for e, v in zip(real, values, strict=True)
+    ]
     offset = bias + np.sum(middle, axis=0) + 0.5 * step * len(tables)
     total = offset + step * _sum(entries, tables)
-    values = np.arange(low, high + 1)
     for _ in range(sweeps):
         changed = 0
-        for table, own in zip(tables, entries, strict=True):
+        for table, own, allowed in zip(tables, entries, values, strict=True):
             for column in range(rows.sums):
                 total[:, column] -= step * own[table.cells, column]
-                losses = rows.column_losses(total, column, step * values, table.cells, len(own))
-                losses += 1e-9 * np.abs(values + 0.5)[:, None]  # no row says: the middle
-                best = values[losses.argmin(axis=0)]
+                losses = rows.column_losses(total, column, step * allowed, table.cells, len(own))
+                losses += 1e-9 * np.abs(allowed + 0.5)[:, None]  # no row says: the middle
+                best = allowed[losses.argmin(axis=0)]
                 changed += int((best != own[:, column]).sum())
                 own[:, column] = best
                 total[:, column] += step * own[table.cells, column]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from n3ic.errors import needed
+from n3ic.errors import UsageError, needed
 from n3ic.families.tables.grow import Grower, Size
 from n3ic.families.tables.loss import Floats, merged
 from n3ic.families.tables.network import Table, TablesModel
@@ -20,6 +20,7 @@ from n3ic.runs.preparation import on_bits
 if TYPE_CHECKING:
     from n3ic.families.tables.learner import TablesTraining
     from n3ic.model.bits import Bits
+    from n3ic.model.classifier import Classifier
     from n3ic.model.inputs import InputSpec
     from n3ic.runs.prepared import Prepared
     from n3ic.runs.progress import TrainingProgress
@@ -45,7 +46,7 @@ def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
         classes,
         settings,
         q=this.recipe.training.bounded_by,
-        kept=this.keeps is not None,
+        kept=tables_of(this.keeps) if this.keeps else None,
         name=this.name,
         provenance=this.provenance,
         progress=progress,
@@ -63,7 +64,7 @@ def fit_tables(
     settings: TablesTraining,
     *,
     q: float = 0.0,
-    kept: bool = False,
+    kept: TablesModel | None = None,
     name: str = "model",
     provenance: dict[str, str] | None = None,
     progress: TrainingProgress | None = None,
@@ -77,7 +78,7 @@ def fit_tables(
         classes: name of each class.
         settings: sizes.
         q: of the bounded loss; 0 for the cross-entropy.
-        kept: whether the input stays as it is; otherwise cuts that no table reads are dropped.
+        kept: a model of the same input whose tables get new entries; None to choose tables.
         name: what the model is for.
         provenance: facts on its origin.
         progress: receives stages.
@@ -91,32 +92,54 @@ def fit_tables(
         from threadpoolctl import threadpool_limits
     told = progress or TrainingProgress()
     plain = merged(bits, weights)
-    width = settings.entry_bits
-    size = Size(settings.tables, settings.table_bits, width, plain.sums, settings.table_bytes, kept)
+    own = settings
+    size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
     # One thread: sums of floats by several would depend on their number.
     with threadpool_limits(1):
         grower = Grower(plain, size)
-        told.stage("growing look-up tables")
-        grower.grow()
+        if kept is None:
+            told.stage("growing look-up tables")
+            grower.grow()
+        else:
+            told.stage("fitting the entries of look-up tables")
+            grower.take([t.bits for t in kept.tables])
         # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
         grower.rows = replace(plain, q=q)
-        for _ in range(settings.renewals):
+        for _ in range(own.renewals if kept is None else 0):
             told.stage(f"growing {len(grower.tables)} look-up tables anew, one by one")
             grower.renew()
             grower.grow()  # cuts that are no longer read leave room
+        grower.refit(1)
         told.stage("rounding the entries")
-        whole = rounded(grower.rows, grower.tables, grower.bias, width)
+        widths = [own.entry_bits] * len(grower.tables)
+        if kept is not None:
+            widths = [t.width for t in kept.tables]
+        whole = rounded(grower.rows, grower.tables, grower.bias, widths)
     model = TablesModel(
         input=spec,
         tables=tuple(
-            Table(t.bits, e, width) for t, e in zip(grower.tables, whole.entries, strict=True)
+            Table(t.bits, e, w)
+            for t, e, w in zip(grower.tables, whole.entries, widths, strict=True)
         ),
         bias=whole.bias.astype(np.int32),
         classes=classes,
         name=name,
         provenance=provenance or {},
     )
-    return model if kept else without_idle_parts(model)
+    return model if kept is not None else without_idle_parts(model)
+
+
+def tables_of(model: Classifier) -> TablesModel:
+    """Check that a model is of this family.
+
+    Raises:
+        UsageError: it is of another family.
+    """
+    if not isinstance(model, TablesModel):
+        raise UsageError(
+            f"--input-of: expected look-up tables, {model.name} is of family {model.family}"
+        )
+    return model
 
 
 def without_idle_parts(model: TablesModel) -> TablesModel:

@@ -7,7 +7,7 @@ training libraries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -102,6 +102,26 @@ class Learner(Plugin):
             UsageError: no model fits, or a given value leaves nothing to choose.
         """
         raise UsageError(f"family {self.name} has no size that a budget of bytes chooses")
+
+    def kept_recipe(
+        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+    ) -> Recipe:
+        """A recipe for models that keep the input and the shape of others (``--input-of``).
+
+        Args:
+            recipe: a recipe of the family, with the given values.
+            given: names of the given values, which may include ``budget_bytes``.
+            kept: the models whose input is kept, one or more, of any family.
+            n_classes: number of classes.
+
+        Raises:
+            UsageError: the family always chooses inputs and shape, a model is of another family,
+                or a given value contradicts it.
+        """
+        raise UsageError(
+            f"--input-of is for models that learn weights alone; family {self.name} chooses inputs "
+            "and shape: take another recipe or family"
+        )
 
     def unlearned(self, experiment: Experiment) -> int | None:
         """The class of rows that fit no learned class; None if every class is learned.

@@ -14,8 +14,8 @@ from n3ic.data.split import Split, SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.model.bits import Bits
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
-from n3ic.model.network import BinaryModel
 from n3ic.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Experiment:
         positive: index of the class whose detection is counted (false positive rate, ROC); None
             for the second of two classes, and for the mean over more than two.
         with_baselines: whether the baselines are trained, too.
-        keeps: a network whose input bits are kept; None to choose the bits.
+        keeps: a model whose input bits are kept; None to choose the bits.
         budget: most bytes of the model, everything counted; 0 without a bound.
         rivals: recipes of other families within the budget; validation rows choose.
     """
@@ -49,7 +49,7 @@ class Experiment:
     name: str = "model"
     positive: int | None = None
     with_baselines: bool = True
-    keeps: BinaryModel | None = field(default=None, repr=False)
+    keeps: Classifier | None = field(default=None, repr=False)
     budget: int = 0
     rivals: tuple[Recipe, ...] = field(default=(), repr=False)
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
+from n3ic.model.classifier import Classifier
 from n3ic.model.columns import ColumnRule
 from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
-from n3ic.training.recipe import BINARY, Recipe
+from n3ic.training.recipe import Recipe
 from n3ic.training.sizing import sized
 
 _DECIDED = (
@@ -38,15 +39,10 @@ def kept_recipe(
             f"--input-of keeps the input bits and the hidden layers of {kept[0].name}; leave "
             f"--{' and --'.join(against)} out, or --input-of"
         )
-    if recipe.family != BINARY or recipe.training.method == "trees":
-        what = (
-            "decision trees choose"
-            if recipe.family == BINARY
-            else f"family {recipe.family} chooses"
-        )
+    if recipe.training.method == "trees":
         raise UsageError(
-            f"--input-of is for binary networks that learn weights alone; {what} inputs and shape: "
-            "take another recipe, family or method"
+            "--input-of is for networks that learn weights alone; decision trees choose inputs and "
+            "shape: take another recipe or method"
         )
     shapes = {tuple(layer.n_outputs for layer in model.hidden) for model in kept}
     if len(shapes) > 1:
@@ -72,7 +68,7 @@ def kept_recipe(
     return own.with_options({"tree_bytes": 0})
 
 
-def kept_input(table: FlowTable, model: BinaryModel) -> InputSpec:
+def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
     """The input of a network, checked against a table's columns, classes and meter.
 
     Args:

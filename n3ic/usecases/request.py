@@ -14,12 +14,11 @@ from n3ic import plugins
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError, nearest
+from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
-from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 from n3ic.runs.folder import models_of
 from n3ic.runs.learner import learner
-from n3ic.training.kept_input import kept_recipe
 from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.training.sizing import sized
 from n3ic.usecases.base import UseCase
@@ -113,23 +112,16 @@ class TrainRequest:
             )
 
     @cached_property
-    def kept(self) -> Mapping[str, BinaryModel]:
-        """The networks whose input is kept, by name; empty without ``input_of``.
+    def kept(self) -> Mapping[str, Classifier]:
+        """The models whose input is kept, by name; empty without ``input_of``.
 
         Raises:
-            UsageError: ``input_of`` holds no model, or one that is not a binary network.
+            UsageError: ``input_of`` holds no model.
             ModelError: a file is damaged.
         """
         if self.input_of is None:
             return {}
-        found = {name: load_model(path) for name, path in models_of(self.input_of).items()}
-        for model in found.values():
-            if not isinstance(model, BinaryModel):
-                raise UsageError(
-                    f"--input-of {self.input_of}: expected a binary network, {model.name} is of "
-                    f"family {model.family}"
-                )
-        return {name: m for name, m in found.items() if isinstance(m, BinaryModel)}
+        return {name: load_model(path) for name, path in models_of(self.input_of).items()}
 
     def chosen_recipe(self, case: UseCase, n_classes: int = 2) -> Recipe:
         """The recipe with its replaced values, adapted to a number of bits or a kept input.
@@ -144,7 +136,8 @@ class TrainRequest:
         recipe, given = self._with_values(case)
         if self.kept:
             given |= set() if self.budget_bytes is None else {"budget_bytes"}
-            return kept_recipe(recipe, given, [*self.kept.values()], n_classes)
+            kept = [*self.kept.values()]
+            return learner(recipe.family).kept_recipe(recipe, given, kept, n_classes)
         if self.budget_bytes is None:
             return sized(recipe, given, n_classes)
         own = learner(recipe.family)
@@ -224,7 +217,9 @@ def command_words(
         words.append(f"--input-of={request.input_of}")
     base = case.recipes[recipe.name]
     if request.kept:
-        base = kept_recipe(base, (), [*request.kept.values()], n_classes)
+        base = base.with_options({"family": recipe.family})
+        kept = [*request.kept.values()]
+        base = learner(base.family).kept_recipe(base, (), kept, n_classes)
     if request.budget_bytes is None:
         changed = dict(_changes(base, recipe, n_classes))
     else:  # it chooses the size and the family again

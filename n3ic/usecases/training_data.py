@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from n3ic.data.split import SplitProtocol, protocols_of
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue, parse_options
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -38,7 +38,7 @@ class TrainingData:
     table: FlowTable = field(repr=False)
     tasks: Mapping[str, FlowTable] = field(repr=False)
     protocols: tuple[SplitProtocol, ...]
-    kept: Mapping[str, BinaryModel] = field(default_factory=dict, repr=False)
+    kept: Mapping[str, Classifier] = field(default_factory=dict, repr=False)
 
     @property
     def n_classes(self) -> int:
@@ -102,7 +102,7 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
     return TrainingData(case, options, table, tasks, protocols, _kept(request, tasks))
 
 
-def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, BinaryModel]:
+def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Classifier]:
     """The network whose input each task keeps; empty if inputs are chosen.
 
     Raises:

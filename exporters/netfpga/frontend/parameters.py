@@ -13,7 +13,9 @@ from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, resu
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.exporters.netfpga.spn.pipeline import pipeline
 from n3ic.exporters.netfpga.spn.verilog import latency
+from n3ic.exporters.netfpga.tables.network import design
 from n3ic.families.spn.network import SpnModel
+from n3ic.families.tables.network import TablesModel
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
@@ -243,9 +245,11 @@ def _clocks(model: Classifier, options: Options) -> int:
     """Inferences in flight in a pipelined executor; 0 for a sequential one."""
     if isinstance(model, SpnModel):
         return latency(pipeline(model))
-    assert isinstance(model, BinaryModel)  # noqa: S101 - there are two families
     if options["style"] != "unrolled":
         return 0
+    if isinstance(model, TablesModel):
+        return design(model, str(options["outputs"]), int(options["pipeline"])).plan.depth
+    assert isinstance(model, BinaryModel)  # noqa: S101 - there are three families
     return unrolled.latency(
         model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
     )

@@ -23,12 +23,15 @@ from n3ic.exporters.netfpga.packet.wrapper import (
     packet_format,
 )
 from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, writes
+from n3ic.exporters.netfpga.tables import sequential
+from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.spn.vectors import spn_vectors
+from n3ic.families.tables.network import TablesModel
+from n3ic.model import passes
 from n3ic.model.bits import Words, unpack
 from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -66,7 +69,7 @@ def check_card(
     directory: Path,
     model: Classifier,
     options: Options,
-    layout: SequentialLayout | None,
+    layout: SequentialLayout | TablesLayout | None,
     simulator: simulate.Simulator = "auto",
     asks: int = MOST_ASKS,
 ) -> CardTrafficCounts:
@@ -102,10 +105,10 @@ def check_card(
     swaps = [asking[count * k // 6] for k in (1, 2, 3)]
     networks: list[Classifier] = [model]
     program: list[tuple[int, int, int]] = []
-    if layout is not None and isinstance(model, BinaryModel):
-        other = _another(model, layout, rng)
+    if layout is not None:
+        other, pairs = _another(model, layout, rng)
         networks = [model, other, model]
-        program = _program(directory, core, other, layout, swaps)
+        program = _program(directory, core, pairs, swaps)
     side = options["input"] == "side"
     width = input_width(model, options)
     stimulus = _Stimulus(
@@ -169,10 +172,9 @@ def _work(model: Classifier) -> int:
 
 
 def _vectors(model: Classifier, count: int) -> Words:
-    if isinstance(model, SpnModel):
-        return spn_vectors(model, count)
-    assert isinstance(model, BinaryModel)  # noqa: S101 - there are two families
-    return verification_vectors(model, count)
+    if isinstance(model, BinaryModel):
+        return verification_vectors(model, count)
+    return family(model.family).vectors(passes.unchanged(model), count, 0)
 
 
 def _words(data: bytes, width: int) -> str:
@@ -181,7 +183,22 @@ def _words(data: bytes, width: int) -> str:
     return " ".join(digits[i : i + 8] for i in range(0, len(digits), 8))
 
 
-def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator) -> BinaryModel:
+def _another(
+    model: Classifier, layout: SequentialLayout | TablesLayout, rng: np.random.Generator
+) -> tuple[Classifier, list[tuple[int, int]]]:
+    """Make a random model for the same executor, and the writes that load it."""
+    if isinstance(layout, TablesLayout):
+        assert isinstance(model, TablesModel)  # noqa: S101 - the layout is of one
+        tables = sequential.another(model, layout, rng)
+        return tables, sequential.writes(tables, layout)
+    assert isinstance(model, BinaryModel)  # noqa: S101 - the layout is of one
+    network = _another_network(model, layout, rng)
+    return network, writes(network, layout)
+
+
+def _another_network(
+    model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator
+) -> BinaryModel:
     """Make a random network for the same executor, with the largest biases that fit its scores.
 
     If the executor shunts, the threshold is set so that about half of all margins reach it.
@@ -206,8 +223,7 @@ def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Genera
 def _program(
     directory: Path,
     core: CorePorts,
-    other: BinaryModel,
-    layout: SequentialLayout,
+    other: Sequence[tuple[int, int]],
     when: Sequence[int],
 ) -> list[tuple[int, int, int]]:
     """Format the operations of the write port; see ``n3ic_top_tb.v``."""
@@ -216,7 +232,7 @@ def _program(
     except UsageError as error:
         raise VerifyError(str(error)) from error
     program: list[tuple[int, int, int]] = []
-    for packets, pairs in zip(when, ((), writes(other, layout), update.writes), strict=True):
+    for packets, pairs in zip(when, ((), other, update.writes), strict=True):
         program += [(0, address, word) for address, word in pairs]
         program += [(3, 0, 0), (2, packets, 0), (1, 0, 0)]
     return program

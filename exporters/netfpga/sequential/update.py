@@ -14,6 +14,7 @@ The head is lines of ``# key value``; each line after it is an address and a wor
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,9 +54,21 @@ def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
     Raises:
         ExportError: the model does not fit the layout.
     """
-    digits = -(-layout.address_map.width // 4)
-    lines = [f"{address:0{digits}x} {word:08x}" for address, word in writes(model, layout)]
-    return _UPDATE.text((layout.text, model.digest, str(len(lines))), lines)
+    return compose(layout.text, model.digest, layout.address_map.width, writes(model, layout))
+
+
+def compose(executor: str, digest: str, width: int, found: Sequence[tuple[int, int]]) -> str:
+    """Compose an update file.
+
+    Args:
+        executor: description of the executor that it is for.
+        digest: of the model.
+        width: bits of an address.
+        found: addresses and words, in order.
+    """
+    digits = -(-width // 4)
+    lines = [f"{address:0{digits}x} {word:08x}" for address, word in found]
+    return _UPDATE.text((executor, digest, str(len(lines))), lines)
 
 
 def read_update(path: str | Path, core: CorePorts) -> Update:

@@ -86,7 +86,7 @@ def core_text(plan: SpnPipeline) -> str:
     """Render the file ``n3ic_core.v``."""
     model = plan.model
     score_w, class_w = plan.score_width, class_width(len(model.classes))
-    matches, last = _matches(plan, score_w, class_w)
+    matches, last = pair_scores(len(plan.scores), score_w, class_w)
     spans = zip(model.input.offsets, model.input.fields, strict=True)
     values = {
         "shape": model.shape_text,
@@ -117,12 +117,11 @@ def core_text(plan: SpnPipeline) -> str:
     return render(FOLDER, "n3ic_core.v.j2", values)
 
 
-def _matches(plan: SpnPipeline, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
-    """Pair the scores in a tournament, neighbours first; return the matches and the last name."""
+def pair_scores(count: int, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
+    """Pair scores in a tournament, neighbours first; return the matches and the last name."""
     nothing = f"{score_w}'d0"
     groups = [
-        {"best": f"key{c}", "second": nothing, "class": f"{class_w}'d{c}"}
-        for c in range(len(plan.scores))
+        {"best": f"key{c}", "second": nothing, "class": f"{class_w}'d{c}"} for c in range(count)
     ]
     nobody = {"best": nothing, "second": nothing, "class": f"{class_w}'d0"}
     matches: list[dict[str, Any]] = []

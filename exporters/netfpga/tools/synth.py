@@ -193,7 +193,11 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
         _yosys(
             work,
             [
-                *_read(directory, core, work, {MEMORY_FILE: ECP5_MEMORY}),
+                # Without SYNTHESIS, cells are written without the carry logic of the Virtex-7.
+                *(
+                    command.replace("read_verilog", "read_verilog -nosynthesis")
+                    for command in _read(directory, core, work, {MEMORY_FILE: ECP5_MEMORY})
+                ),
                 f"read_verilog {defines}synth_harness.v",
                 "chparam " + " ".join(f"-set {k} {v}" for k, v in widths.items()) + " n3ic_fmax",
                 "synth_ecp5 -top n3ic_fmax -json ecp5.json",

@@ -12,13 +12,17 @@ from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.unrolled.decode import decode
 from n3ic.exporters.netfpga.unrolled.network import LutNetwork, build, class_width, score_width
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
-from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text
+from n3ic.exporters.netfpga.unrolled.verilog import cells_text, comments, core_text
 from n3ic.model.network import BinaryModel
 
 OUTPUTS = ("class", "scores")
 FILE = "n3ic_core.v"
 CELLS = "n3ic_cells.v"
 MAX_LEVELS = 8
+_NAMES = (
+    "l1_n4 is the output of neuron 4 of layer 1, "
+    "and l1_c2 a sum that several neurons of the layer share."
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def generate(
     """
     made = design(model, pipeline=pipeline, outputs=outputs)
     return {
-        FILE: core_text(made.network, made.plan, model),
+        FILE: core_text(made.network, made.plan, model, comments(model), _NAMES),
         CELLS: cells_text(made.network, made.plan),
     }
 

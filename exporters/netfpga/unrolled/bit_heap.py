@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from n3ic.exporters.netfpga.unrolled.cells import ADD3, ADD5, ADD32, PARITY
+from n3ic.exporters.netfpga.unrolled.cells import ADD3, ADD5, ADD7, ADD32, PARITY
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
+
+_SEVENS = 6  # bits of a column for which an adder of seven is smaller than the others
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,31 @@ class BitHeapCompressor:
         for carry in carries:
             _push(following, carry)
         return [*rest, total]
+
+    def sevens(self, heap: BitHeap, name: str) -> BitHeap:
+        """Add seven bits at a time, on carry logic, until a column has at most five bits.
+
+        Two sites remove four bits; the other adders take three for that.
+        """
+        columns = self._columns(heap, 0)
+        out = BitHeap(offset=heap.offset, most=heap.most)
+        power = 0
+        while power <= max(columns, default=-1):
+            column = columns[power]
+            while len(column) >= _SEVENS:
+                column.sort(key=lambda literal: (self.net.level(literal), literal))
+                now, column = column[:7], column[7:]
+                # The last two feed the carry logic, which cannot invert them.
+                now.sort(key=self.net.is_plain)
+                now = [FALSE] * (7 - len(now)) + now
+                names = tuple(f"{name}_b{power + k}" for k in range(3))
+                total, *carries = self.net.cell(ADD7, now, names)
+                _push(column, total)
+                for k, carry in enumerate(carries, 1):
+                    _push(columns[power + k], carry)
+            out.columns[power] = column
+            power += 1
+        return out
 
     # --- comparisons -------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 """The kinds of cell of an unrolled core: at most six inputs, and one table per output.
 
 Adders are pairs of three-input tables, so that two outputs of the same inputs share one site. A
-wider adder omits the outputs that a full adder of its first three inputs computes.
+wider adder omits the outputs that a full adder of its first three inputs computes. One adder reads
+seven bits: its three tables fill two sites and use the carry logic beside them.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ def _rest(bits: Sequence[int]) -> int:
     return sum(bits) - 2 * _majority(bits)
 
 
+def _bit_of_sum(bit: int) -> Callable[[tuple[int, ...]], int]:
+    return lambda bits: sum(bits) >> bit & 1
+
+
 def _upper(bits: Sequence[int]) -> int:
     """Sum of three bits and two bits of double weight, without its lowest bit."""
     return (sum(bits[:3]) + 2 * sum(bits[3:])) >> 1
@@ -92,6 +97,16 @@ ADD32 = Kind(
     (3, 2),
     self_dual=True,
     formula="in[0] + in[1] + in[2] + 2 in[3] + 2 in[4] = parity(in[0], in[1], in[2]) + 2 s + 4 k",
+)
+ADD7 = Kind(
+    "n3ic_add7",
+    ("s", "m", "k"),
+    tuple(_table(7, _bit_of_sum(bit)) for bit in range(3)),
+    7,
+    (),
+    self_dual=False,
+    formula="in[0] + ... + in[6] = s + 2 m + 4 k",
+    merges=False,
 )
 PARITY = Kind(
     "n3ic_parity6",
@@ -134,6 +149,20 @@ def at_least(weights: tuple[int, ...], bound: int) -> Kind:
         self_dual=False,
         formula=f"y = {terms} >= {bound}",
         merges=False,
+    )
+
+
+@cache
+def lookup(table: int, n_inputs: int) -> Kind:
+    """The kind of any function of at most six inputs."""
+    return Kind(
+        f"n3ic_table{n_inputs}_{table:x}",
+        ("y",),
+        (table,),
+        n_inputs,
+        (),
+        self_dual=False,
+        formula=f"y = bit 'in' of {table:x}",
     )
 
 

@@ -40,10 +40,11 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded, DecodedLayer
 
 CORE, CELLS = "rtl/n3ic_core.v", "rtl/n3ic_cells.v"
+TABLE = "n3ic_table"  # start of the names of modules of any function
 
 Bit = tuple[int, int]  # (variable, inverted); variable 0 is the constant 0
-_FULL, _FIVE, _UPPER, _PARITY, _MUX = (
-    f"n3ic_{kind}" for kind in ("add3", "add5", "add32", "parity6", "mux")
+_FULL, _FIVE, _UPPER, _SEVEN, _PARITY, _MUX = (
+    f"n3ic_{kind}" for kind in ("add3", "add5", "add32", "add7", "parity6", "mux")
 )
 _Comparison = tuple[NDArray[np.int64], int]  # coefficients of bits, and a lower bound of their sum
 _Cube = frozenset[Bit]  # bits that are ANDed
@@ -78,18 +79,20 @@ class ThresholdTest:
 
 
 @dataclass(frozen=True)
-class _Equation:
+class Equation:
     """The definition of a variable.
 
     Attributes:
         made: the defined variable.
         kind: ``adder`` (the sum of three inputs is ``total`` plus twice the variable), ``parity``
             (the inputs sum to the variable plus an even number), ``comparison`` (the variable says
-            whether the weighted inputs reach ``bound``), ``rule`` (a formula) or ``mux``.
+            whether the weighted inputs reach ``bound``), ``rule`` (a formula), ``table`` (any
+            function) or ``mux``.
         inputs: input bits and their weights.
         total: sum bit of an adder.
         bound: bound of a comparison.
         formula: formula of a rule, in prefix order.
+        table: truth table of a table; bit ``i`` is for the input value ``i``.
     """
 
     made: int
@@ -98,13 +101,14 @@ class _Equation:
     total: Bit = (0, 0)
     bound: int = 0
     formula: str = ""
+    table: int = 0
 
 
 class EquationSystem:
     """Equations of a core's cells; equal sums of equal bits become one variable."""
 
     def __init__(self, core: ParsedCore) -> None:
-        self.equations: list[_Equation] = []
+        self.equations: list[Equation] = []
         self.defined: list[int | None] = [None]  # index of the equation that defines a variable
         self.adders: dict[tuple[Bit, ...], tuple[Bit, Bit]] = {}
         self.parities: dict[frozenset[int], Bit] = {}  # of input bits and carries
@@ -188,9 +192,10 @@ class EquationSystem:
         total: Bit = (0, 0),
         bound: int = 0,
         formula: str = "",
+        table: int = 0,
     ) -> Bit:
         made = self._variable(len(self.equations))
-        self.equations.append(_Equation(made, kind, tuple(inputs), total, bound, formula))
+        self.equations.append(Equation(made, kind, tuple(inputs), total, bound, formula, table))
         return made, 0
 
     def _add(self, instance: ParsedInstance) -> None:
@@ -205,6 +210,14 @@ class EquationSystem:
         elif name == _UPPER:
             _, carry = self._full(inputs[:3])
             values["s"], values["k"] = self._full((carry, *inputs[3:]))
+        elif name == _SEVEN:
+            three, first = self._full(inputs[:3])
+            five, second = self._full((three, *inputs[3:5]))
+            values["s"], third = self._full((five, *inputs[5:]))
+            values["m"], values["k"] = self._full((first, second, third))
+        elif name.startswith(TABLE):
+            read = ((b, 1) for b in inputs)
+            values["y"] = self._define("table", read, table=instance.module.outputs["y"])
         elif name == _PARITY:
             values["s"] = self._define("parity", ((b, 1) for b in inputs))
         elif name == _MUX:
@@ -358,7 +371,7 @@ class EquationSystem:
             return ThresholdTest({v: -c for v, c in terms.items()}, 1 - limit)
         return ThresholdTest(terms, limit)
 
-    def _comparison(self, variable: int, known: set[int]) -> _Equation | None:
+    def _comparison(self, variable: int, known: set[int]) -> Equation | None:
         index = self.defined[variable]
         if variable in known or index is None:
             return None
@@ -505,13 +518,13 @@ def check_adders(modules: Mapping[str, Module]) -> None:
     Raises:
         VerifyError: an output differs.
     """
-    sizes = {_FULL: 3, _FIVE: 5, _UPPER: 5, _PARITY: 6, _MUX: 3}
+    sizes = {_FULL: 3, _FIVE: 5, _UPPER: 5, _SEVEN: 7, _PARITY: 6, _MUX: 3}
     for name, size in sizes.items():
         if name not in modules:
             continue
         module = modules[name]
         ports = tuple(module.outputs)
-        wanted = {_PARITY: ("s",), _MUX: ("y",)}.get(name, ("s", "k"))
+        wanted = {_PARITY: ("s",), _MUX: ("y",), _SEVEN: ("s", "m", "k")}.get(name, ("s", "k"))
         if module.n_inputs != size or ports != wanted:
             raise VerifyError(f"module {name} has other ports than expected")
         for index, port in enumerate(ports):
@@ -524,7 +537,7 @@ def _fixed(name: str, output: int, bits: tuple[int, ...]) -> int:
         return sum(bits) & 1
     if name == _MUX:
         return bits[2] if bits[0] else bits[1]
-    total = sum(bits[:3])
+    total = sum(bits if name == _SEVEN else bits[:3])
     if name == _FIVE:
         total = (total & 1) + sum(bits[3:])
     elif name == _UPPER:
@@ -565,7 +578,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
     check_adders(modules)
     core = read_core(core_text, modules)
     plain = read_core(core_text, modules, debug=False)
-    _same_class(core, plain)
+    same_class(core, plain)
     system = EquationSystem(core)
     inputs: list[Bit] = [system.bit((f"in_bits[{i}]", 0)) for i in range(core.n_inputs)]
     trace = [system.bit(literal) for literal in core.outputs.get("out_trace", ())]
@@ -585,19 +598,19 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
     lead = None
     if "out_scores" not in plain.outputs:  # otherwise the class is derived from the scores
         lead = _lead(layers[-1])
-        _check_class(system, inputs, core, lead)
+        check_class(system, inputs, core, lead)
     shunt = None
     if "out_shunt" in core.outputs:
-        bit = system.bit(_only(core, "out_shunt"))
+        bit = system.bit(only(core, "out_shunt"))
         if lead is None:
             margin = [system.bit(x) for x in core.outputs.get("out_margin", ())]
-            shunt = _shunt_of_margin(system, bit, margin, model.shunt)
+            shunt = shunt_of_margin(system, bit, margin, model.shunt)
         else:
-            shunt = _shunt_of_lead(system, bit, inputs, lead, model.shunt)
+            shunt = shunt_of_lead(system, bit, inputs, lead, model.shunt)
     return Decoded(CORE, tuple(layers), shunt=shunt)
 
 
-def _same_class(debug: ParsedCore, plain: ParsedCore) -> None:
+def same_class(debug: ParsedCore, plain: ParsedCore) -> None:
     """Check that the core without its debug outputs computes the same class."""
     results = [
         {name: core.outputs.get(name) for name in ("out_class", "out_shunt")}
@@ -705,7 +718,7 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
-def _only(core: ParsedCore, name: str) -> Literal:
+def only(core: ParsedCore, name: str) -> Literal:
     """The literal of a one-bit output."""
     literals = core.outputs[name]
     if len(literals) != 1:
@@ -714,7 +727,7 @@ def _only(core: ParsedCore, name: str) -> Literal:
 
 
 @dataclass(frozen=True, eq=False)
-class _Lead:
+class Lead:
     """Score of the second class minus the first: ``constant + row @ hidden bits``."""
 
     row: NDArray[np.int64]
@@ -724,28 +737,28 @@ class _Lead:
         """The test ``lead >= bound``, as coefficients and a bound of the hidden bits."""
         return self.row, bound - self.constant
 
-    def turned(self) -> _Lead:
+    def turned(self) -> Lead:
         """Score of the first class minus the second."""
-        return _Lead(-self.row, -self.constant)
+        return Lead(-self.row, -self.constant)
 
 
-def _lead(scores: DecodedLayer) -> _Lead | None:
+def _lead(scores: DecodedLayer) -> Lead | None:
     """The lead of two classes; None for more classes."""
     limits, mask = scores.limits, scores.mask
     if len(scores.weights) > 2 or limits is None or mask is None:
         return None
     signs = np.where(scores.weights, 1, -1) * mask
     bias = limits + (signs < 0).sum(axis=1)
-    return _Lead(signs[1] - signs[0], int(bias[1] - bias[0]))
+    return Lead(signs[1] - signs[0], int(bias[1] - bias[0]))
 
 
-def _check_class(
-    system: EquationSystem, inputs: Sequence[Bit], core: ParsedCore, lead: _Lead | None
+def check_class(
+    system: EquationSystem, inputs: Sequence[Bit], core: ParsedCore, lead: Lead | None
 ) -> None:
     """Check that the class of two is the one with the higher score."""
     if lead is None:
         return
-    bit = system.bit(_only(core, "out_class"))
+    bit = system.bit(only(core, "out_class"))
     if not _agree(lead.reaches(1), _comparison(system, bit, inputs)):
         raise VerifyError("the class is not that of the higher score")
 
@@ -775,8 +788,8 @@ def _agree(wanted: _Comparison, found: _Comparison | None) -> bool:
     return (int(worst(row, 0).sum()) >= bound) != found[1]
 
 
-def _shunt_of_lead(
-    system: EquationSystem, bit: Bit, inputs: Sequence[Bit], lead: _Lead, wanted: int
+def shunt_of_lead(
+    system: EquationSystem, bit: Bit, inputs: Sequence[Bit], lead: Lead, wanted: int
 ) -> int:
     """The smallest lead of either class that is decided on the card."""
     decided = (bit[0], bit[1] ^ 1)
@@ -800,7 +813,7 @@ def _shunt_of_lead(
     raise VerifyError("out_shunt is not whether the margin is below a threshold")
 
 
-def _shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
+def shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
     """The smallest margin that is decided on the card."""
     weights: dict[int, int] = {}
     constant = 0
@@ -818,7 +831,7 @@ def _shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wa
         return min(max(wanted, low), high)
     weight, coefficient = next((weights[v], c) for v, c in test.terms.items())
     if any(weights[v] * coefficient != c * weight for v, c in test.terms.items()):
-        raise VerifyError("out_shunt is not a comparison of the margin")
+        return _equal_threshold(weights, constant, test, wanted)
     # The bits that the test reads give sum(weights) >= edge, in steps of their common divisor.
     # The other bits of the margin must be too small to change the answer.
     step = gcd(*(weights[v] for v in test.terms))
@@ -829,6 +842,21 @@ def _shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wa
     if weight * coefficient < 0 or low > high:
         raise VerifyError("out_shunt is not a comparison of the margin")
     return min(max(wanted, low), high)
+
+
+def _equal_threshold(
+    weights: Mapping[int, int], constant: int, test: ThresholdTest, wanted: int
+) -> int:
+    """The threshold of a margin's test whose coefficients are not the margin's.
+
+    An odd bound may count the lowest bit like the one above it: X + b >= 14 is 2 X + b >= 27.
+    """
+    own, read = (np.array([of.get(v, 0) for v in weights]) for of in (weights, test.terms))
+    near: int = constant + test.bound * int(np.abs(own).max()) // int(np.abs(read).max())
+    for threshold in (wanted, *range(near - 2, near + 3)):
+        if equal_tests(own, threshold - constant, read, test.bound):
+            return threshold
+    raise VerifyError("out_shunt is not a comparison of the margin")
 
 
 def _sums(coefficients: NDArray[np.int64]) -> set[int]:

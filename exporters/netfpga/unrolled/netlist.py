@@ -36,7 +36,7 @@ class LookupTable:
     """A node: one output of a cell as a look-up table.
 
     Attributes:
-        inputs: numbers of the nodes that the cell reads, ascending; at most six.
+        inputs: numbers of the nodes that the cell reads, ascending.
         cell: the cell of the output.
         port: index of the output.
         inverted: whether the node holds the inverted output, so that it is 0 if all inputs are 0.
@@ -94,6 +94,11 @@ class Netlist:
     def table(self, node: int) -> LookupTable:
         """The look-up table that is this node."""
         return self.tables[node - self.n_inputs - 1]
+
+    def is_plain(self, literal: int) -> bool:
+        """Whether a signal is an input or the output of a cell, not its inverse."""
+        node = literal >> 1
+        return literal & 1 == int(self.is_table(node) and self.table(node).inverted)
 
     def cell(self, kind: Kind, literals: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
         """Add a cell and return its outputs as literals.

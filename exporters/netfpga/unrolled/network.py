@@ -16,6 +16,7 @@ from n3ic.exporters.netfpga.unrolled import rules
 from n3ic.exporters.netfpga.unrolled.bit_heap import BitHeap, BitHeapCompressor
 from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
+from n3ic.exporters.netfpga.unrolled.ranking import Ranking, below_threshold, ranked
 from n3ic.exporters.netfpga.unrolled.shared_sums import BoundedSum, Row, compare_sums
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
@@ -112,7 +113,7 @@ def build(model: BinaryModel, *, scores: bool) -> LutNetwork:
         ranking = builder.ranked(totals, width)
         classes = ranking.index
         if model.shunt:
-            shunt = (builder.below(ranking.margin, model.shunt),)
+            shunt = (below_threshold(builder.adder, ranking.margin, model.shunt),)
     elif model.shunt:
         classes, shunt = builder.duel_or_shunt(totals[0], totals[1], model.shunt)
     else:
@@ -310,14 +311,7 @@ class _Builder:
         wins, decided, undecided = self.decide(tests, "class_c")
         return (wins,), (self.net.all_of((undecided, decided ^ 1), "shunt"),)
 
-    def below(self, margin: Sequence[int], threshold: int) -> int:
-        """Build a literal that says whether a margin is below a threshold."""
-        heap = BitHeap()
-        for power, literal in enumerate(margin):
-            heap.add_bit(literal, 1 << power)
-        return self.adder.reaches(heap, threshold, "decided") ^ 1
-
-    def ranked(self, totals: Sequence[_Sum], width: int) -> _Ranking:
+    def ranked(self, totals: Sequence[_Sum], width: int) -> Ranking:
         """Class, scores and margin, by a tournament of scores."""
         scores = []
         for c, total in enumerate(totals):
@@ -326,79 +320,7 @@ class _Builder:
             # width.
             number = self.adder.number(heap, f"score{c}", heap.offset % (1 << width), width)
             scores.append(number.bits)
-        bits = (len(totals) - 1).bit_length()
-        entries = [
-            _Entry(score, None, tuple(c >> k & 1 for k in range(bits)))
-            for c, score in enumerate(scores)
-        ]
-        turn = 0
-        while len(entries) > 1:
-            merged = [
-                self._duel(a, b, f"duel{turn}_{n}")
-                for n, (a, b) in enumerate(zip(entries[::2], entries[1::2], strict=False))
-            ]
-            turn += 1
-            entries = merged + entries[2 * len(merged) :]
-        second = entries[0].second or entries[0].best  # a model has at least two classes
-        difference = self._difference(entries[0].best, second)
-        margin = self.adder.number(
-            difference, "margin", difference.offset % (1 << width), width
-        ).bits
-        return _Ranking(entries[0].index, tuple(scores), margin)
-
-    def _duel(self, a: _Entry, b: _Entry, name: str) -> _Entry:
-        """Merge two entries: the better best (the first on a tie), and the second best of both."""
-        b_wins = self._greater(b.best, a.best, name)
-        # The second best of both is the loser, or the winner's own second best.
-        loser = self._mux(b_wins, a.best, b.best, f"{name}_loser")
-        second = loser
-        rivals = (b.second, a.second)
-        if rivals[0] is not None or rivals[1] is not None:
-            lowest = (FALSE,) * (len(loser) - 1) + (TRUE,)
-            rival = self._mux(b_wins, rivals[0] or lowest, rivals[1] or lowest, f"{name}_rival")
-            rises = self._greater(rival, loser, f"{name}_rises")
-            second = self._mux(rises, rival, loser, f"{name}_second")
-        return _Entry(
-            self._mux(b_wins, b.best, a.best, f"{name}_best"),
-            second,
-            self._mux(b_wins, b.index, a.index, f"{name}_class"),
-        )
-
-    def _greater(self, a: Sequence[int], b: Sequence[int], name: str) -> int:
-        return self.adder.reaches(self._difference(a, b), 1, name)
-
-    def _difference(self, a: Sequence[int], b: Sequence[int]) -> BitHeap:
-        """``a - b`` of two's complement numbers, whose highest bit has a negative weight."""
-        heap = BitHeap()
-        for sign, bits in ((1, a), (-1, b)):
-            for power, literal in enumerate(bits):
-                weight = -(1 << power) if power == len(bits) - 1 else 1 << power
-                heap.add_bit(literal, sign * weight)
-        return heap
-
-    def _mux(
-        self, select: int, one: Sequence[int], zero: Sequence[int], name: str
-    ) -> tuple[int, ...]:
-        pairs_of = enumerate(zip(one, zero, strict=True))
-        return tuple(self.net.mux(select, x, y, f"{name}_b{k}") for k, (x, y) in pairs_of)
-
-
-@dataclass(frozen=True)
-class _Ranking:
-    """Literals of the winner's index, of each class's score and of the margin."""
-
-    index: tuple[int, ...]
-    scores: tuple[tuple[int, ...], ...]
-    margin: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """An entry of the tournament: best score, second best score, and index of the winner."""
-
-    best: tuple[int, ...]
-    second: tuple[int, ...] | None
-    index: tuple[int, ...]
+        return ranked(self.adder, scores, width)
 
 
 def _canonical(row: Row, bound: int) -> tuple[Row, int, int]:

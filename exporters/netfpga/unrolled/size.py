@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.unrolled.cells import ADD7
 from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
 from n3ic.model.network import BinaryModel
@@ -24,21 +25,30 @@ SOURCE = "count of the generator's tables and registers"
 
 def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Resources:
     """Estimate the resources of a model's unrolled core."""
-    made = unrolled.design(model, pipeline=pipeline, outputs=outputs)
+    return count(unrolled.design(model, pipeline=pipeline, outputs=outputs))
+
+
+def count(made: unrolled.Design) -> Resources:
+    """Count the resources of a design, and predict its shift registers."""
     net, plan = made.network.net, made.plan
-    supports = [net.table(node).inputs for node in sorted(plan.core)]
+    tables = [net.table(node) for node in sorted(plan.core)]
+    sevens = {table.cell: table.inputs for table in tables if table.cell.kind is ADD7}
+    supports = [table.inputs for table in tables if table.cell.kind is not ADD7]
+    # The parity of six bits, and two functions of five of them, of which one is no select input.
+    own = [support for read in sevens.values() for support in (read[:6], read[:5], read[:5])]
     inverted = {x for x in made.network.outputs if x & 1 and x > TRUE}
     chains = [*_chains(made), *[plan.depth] * TAG_BITS]
     srls = sum(-(-n // SRL_LENGTH) for n in chains if n >= SRL_MINIMUM)
     ffs = sum(n for n in chains if n < SRL_MINIMUM) + plan.depth  # valid bits, which have a reset
     gate = int(plan.depth == 1)  # valid AND reset; a longer pipeline resets its registers instead
-    luts = len(supports) + len(inverted) + srls + gate
+    luts = len(supports) + len(own) + len(inverted) + srls + gate
+    pairs = lut_pairs([*supports, *[(x >> 1,) for x in sorted(inverted)]]) + len(sevens)
     return Resources(
         luts=luts,
-        lut_sites=luts - lut_pairs([*supports, *[(x >> 1,) for x in sorted(inverted)]]),
+        lut_sites=luts - pairs,
         ffs=ffs,
         bram36=0.0,
-        carry=0,
+        carry=len(sevens),
         srls=srls,
         source=SOURCE,
         kind="estimated",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from n3ic.errors import VerifyError
 
 DEBUG = "N3IC_TRACE"  # defined in the debug build, which shows hidden bits and scores
-_MAX_INPUTS = 6
+_MAX_INPUTS = 7
 
 Literal = tuple[str, int]  # (signal, inverted); the signal "" is the constant 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +15,7 @@ from n3ic.exporters.netfpga.unrolled.cells import Kind
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Netlist, NetlistCell
 from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
@@ -72,9 +73,24 @@ class Section:
         return [(n, [d.name for d in self.delays if d.count == n]) for n in counts]
 
 
-def core_text(network: LutNetwork, plan: Schedule, model: BinaryModel) -> str:
-    """Render the file ``n3ic_core.v``."""
-    return render(FOLDER, "n3ic_core.v.j2", _values(network, plan, model), {"wrapped": _wrapped})
+def core_text(
+    network: LutNetwork,
+    plan: Schedule,
+    model: Classifier,
+    words: Mapping[str, tuple[str, ...]],
+    names: str,
+) -> str:
+    """Render the file ``n3ic_core.v``.
+
+    Args:
+        network: the model as look-up tables.
+        plan: their schedule.
+        model: the model.
+        words: what sections compute, by their names.
+        names: how signals are named, in words.
+    """
+    values = _values(network, plan, model, words) | {"names": names}
+    return render(FOLDER, "n3ic_core.v.j2", values, {"wrapped": _wrapped})
 
 
 def cells_text(network: LutNetwork, plan: Schedule) -> str:
@@ -102,10 +118,11 @@ def _wrapped(text: str, before: str, indent: str) -> str:
     )[len(before) :]
 
 
-def _values(network: LutNetwork, plan: Schedule, model: BinaryModel) -> dict[str, Any]:
+def _values(
+    network: LutNetwork, plan: Schedule, model: Classifier, words: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
     net = network.net
     names = _Names(net, plan)
-    words = _comments(model)
     extra = set(plan.stage) - plan.core
 
     def bus(literals: tuple[int, ...]) -> str:
@@ -115,7 +132,7 @@ def _values(network: LutNetwork, plan: Schedule, model: BinaryModel) -> dict[str
     return {
         "shape": model.shape_text,
         "threshold": model.shunt,
-        "legend": [f"in_bits[{i}]: {_of_bit(model, i)}" for i in range(net.n_inputs)],
+        "legend": [f"in_bits[{i}]: {of_bit(model, i)}" for i in range(net.n_inputs)],
         "with_scores": network.with_scores,
         "n_in": net.n_inputs,
         "n_classes": len(network.scores),
@@ -133,11 +150,12 @@ def _values(network: LutNetwork, plan: Schedule, model: BinaryModel) -> dict[str
     }
 
 
-def _of_bit(model: BinaryModel, bit: int) -> str:
+def of_bit(model: Classifier, bit: int) -> str:
+    """What an input bit means, as a comment."""
     return comment(model.input.explain(bit).partition(": ")[2])
 
 
-def _comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
+def comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
     """Describe the sections, by name."""
     out: dict[str, tuple[str, ...]] = {}
     for i, layer in enumerate(model.hidden):
@@ -217,7 +235,7 @@ class _Names:
         self,
         nodes: Collection[int],
         delays: dict[int, int],
-        words: dict[str, tuple[str, ...]],
+        words: Mapping[str, tuple[str, ...]],
         *,
         late: bool = False,
     ) -> list[Section]:

@@ -23,11 +23,11 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     _fixed,
     _known,
     _lead,
-    _shunt_of_margin,
     _sums,
     _value,
     decode_core,
     equal_tests,
+    shunt_of_margin,
 )
 from n3ic.exporters.netfpga.unrolled.decode import (
     ThresholdTest as Comparison,
@@ -195,7 +195,7 @@ UP, DOWN = ((1, 0), (2, 0), (3, 0)), ((1, 1), (2, 1))  # a margin of 0 to 7, and
 )
 def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, bound, thresholds):
     for wanted, found in thresholds.items():
-        assert _shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
+        assert shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, boun
 def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thresholds):
     """Margins of 2 and 3: up to 2 all are decided, from 4 on none is."""
     for wanted, found in thresholds.items():
-        assert _shunt_of_margin(Solved(), (0, inverted), ((1, 0), (0, 1)), wanted) == found
+        assert shunt_of_margin(Solved(), (0, inverted), ((1, 0), (0, 1)), wanted) == found
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thres
 )
 def test_another_comparison_is_no_threshold(margin, terms, bound):
     with pytest.raises(VerifyError, match="out_shunt is not a comparison of the margin"):
-        _shunt_of_margin(Solved(terms, bound), (9, 0), margin, 0)
+        shunt_of_margin(Solved(terms, bound), (9, 0), margin, 0)
 
 
 def test_a_lead_is_the_second_score_less_the_first():

@@ -92,7 +92,7 @@ def test_bytes_are_counted_by_parts():
     tables = tuple(Table(tuple(range(i, i + 5)), ones - 2 * (i % 2), 4) for i in range(12))
     model = TablesModel(spec, tables, [-100], ("a", "b"))
     assert (model.entry_bytes, model.index_bytes, model.bias_bytes) == (12 * 16, 12 * 5, 1)
-    assert model.weight_bytes == 253 and model.shape_text == "12 tables of 5 bits"
+    assert model.total_bytes == 253 and model.shape_text == "12 tables of 5 bits"
     unequal = replace(model, tables=(*tables, Table((3,), [[1], [0]], 2)))
     assert unequal.index_bytes == 61 + 13 and unequal.entry_bytes == 12 * 16 + 1
     wide = replace(model, input=InputSpec.raw(257), bias=[200])

