@@ -20,7 +20,7 @@ _REFIT_EVERY = 4
 _TAKEN_REFITS = 8  # tables that are not renewed
 _LARGEST = 4.0  # entry, in units of the logarithm of odds
 _CUT_BYTES = 4
-CUT_PRICE = 1.0
+_CUT_PRICE = 0.3  # later tables read a cut that one table pays for
 
 
 @dataclass(eq=False)
@@ -181,7 +181,7 @@ class Grower:
         used = self.uses > 0
         slopes, curves = self.rows.gradients(self.total)
         values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
-        price = CUT_PRICE * _CUT_BYTES * self._gain_of_byte
+        price = _CUT_PRICE * _CUT_BYTES * self._gain_of_byte
         bits: list[int] = []
 
         def best(base: list[int]) -> tuple[int, float]:

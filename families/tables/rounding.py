@@ -18,6 +18,7 @@ from n3ic.families.tables.grow import Grown
 from n3ic.families.tables.loss import Floats, Rows
 
 _QUANTILE = 0.97  # of the entries' sizes: the largest integer; the few above are clipped
+LEAST_GAIN = 0.0
 _SCALES = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
 
 
@@ -74,6 +75,8 @@ def rounded(
                 total[:, column] -= step * own[table.cells, column]
                 losses = rows.column_losses(total, column, step * allowed, table.cells, len(own))
                 losses += 1e-9 * np.abs(allowed + 0.5)[:, None]  # no row says: the middle
+                now = (own[:, column] - allowed[0]).astype(np.int64)
+                losses[now, np.arange(len(own))] -= LEAST_GAIN
                 best = allowed[losses.argmin(axis=0)]
                 changed += int((best != own[:, column]).sum())
                 own[:, column] = best

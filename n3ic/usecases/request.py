@@ -216,8 +216,7 @@ def command_words(
     if request.input_of is not None:
         words.append(f"--input-of={request.input_of}")
     base = case.recipes[recipe.name]
-    if request.kept:
-        base = base.with_options({"family": recipe.family})
+    if request.kept and base.family == recipe.family:
         kept = [*request.kept.values()]
         base = learner(base.family).kept_recipe(base, (), kept, n_classes)
     if request.budget_bytes is None:
