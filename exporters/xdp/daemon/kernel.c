@@ -659,16 +659,12 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
     };
     static const enum pack_map order[] = {PACK_INTERFACE, PACK_CPUS, PACK_CONFIG, PACK_POLICIES};
     const uint32_t first = 0;
-    const struct pack_value *chosen = pack_value(p, PACK_CONFIG, 0);
-    struct config before = {0}, after = {0};
-    int fd[PACK_VALUES], done = 1, in_earnest;
+    struct config before;
+    int fd[PACK_VALUES], done = 1, anew;
 
     if (!can(k, p))
         return 0;
-    if (chosen && chosen->size == sizeof after)
-        memcpy(&after, chosen->bytes, sizeof after);
-    in_earnest = !bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &before) && before.dry_run &&
-                 !after.dry_run;
+    anew = !bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &before) && before.dry_run;
 
     /* What may fail for want of memory comes first, while nothing has changed. */
     for (uint32_t i = 0; i < p->values; i++) {
@@ -680,8 +676,8 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
             done = done && fd[i] >= 0;
         }
     }
-    /* What a dry run decided is never to act: once more below, for what comes meanwhile. */
-    if (done && in_earnest)
+    /* What a dry run decided never acts. Once more below, for what is decided meanwhile. */
+    if (done && anew)
         forget_decided(k);
     for (unsigned o = 0; o < sizeof order / sizeof *order; o++)
         for (uint32_t i = 0; done && i < p->values; i++)
@@ -691,7 +687,7 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
                 done = 0;
     done = done && swap(k, p, fd) &&
            !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
-    if (done && in_earnest)
+    if (done && anew)
         forget_decided(k);
     if (!done)
         say("the values of the pack: %s", strerror(errno));

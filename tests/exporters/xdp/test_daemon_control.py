@@ -136,6 +136,10 @@ def test_what_a_dry_run_decided_is_not_in_force_in_earnest(
     n3ic("block", veth[0], flow)
     hosts(11, 12, 11, 12, 13)
     assert lists() == [{"192.0.2.11", "192.0.2.12"}, {flow}]
+    reload(dry_run=True)  # what is changed is looked at anew
+    assert lists() == [set(), {flow}]
+    hosts(11, 12, 11, 13)
+    assert lists() == [{"192.0.2.11"}, {flow}]
     reload()
     assert lists() == [set(), {flow}]
     hosts(11, 13)
