@@ -61,7 +61,7 @@ FIGURES = re.compile("packets_|decisions_|verdicts_|events|blocked|alarm")
 MOUNTS = """for place in /opt /run /var/log /var/lib /etc/systemd/system; do
 mount -t tmpfs trial $place; done
 mkdir /run/n3ic /var/log/n3icd /var/lib/n3icd; mount -t bpf bpf /sys/fs/bpf"""
-NGINX = """daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+NGINX = """daemon off; user root; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 worker_processes 1; events {{ worker_connections 4096; }}
 http {{
   access_log off; client_body_temp_path {folder}/nginx-body; proxy_temp_path {folder}/nginx-proxy;
@@ -162,13 +162,13 @@ def servers(site: Side) -> Iterator[None]:
     pages.mkdir()
     for name, size in (("index.html", 4_000), ("small", 300), ("page", 60_000), ("big", 3_000_000)):
         (pages / name).write_bytes(os.urandom(size // 2).hex().encode())
-    for path in (site.folder, pages):
-        path.chmod(0o755)
     conf = site.folder / "nginx.conf"
     conf.write_text(NGINX.format(folder=site.folder))
     running = [site.start("nginx", "-c", conf)]
     running += [site.start("iperf3", "-s", "-p", port) for port in range(5201, 5206)]
     try:
+        site.run("curl", "-sS", "--fail", "--retry", 9, "--retry-connrefused", "-o", "/dev/null",
+                 "http://127.0.0.1/page")  # fmt: skip
         yield
     finally:
         end(*running)
