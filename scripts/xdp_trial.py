@@ -362,13 +362,13 @@ class Unit:
             self.process.wait()
 
 
-def follow(site: Side, unit: Unit, block: str, *before: str) -> None:
-    """Run a block of the page on the site, by a command before it; systemctl is this script's."""
+def follow(site: Side, unit: Unit, block: str) -> None:
+    """Run a block of the page on the site; systemctl is this script's."""
     for own, lines in itertools.groupby(
         block.splitlines(keepends=True), lambda line: line.startswith("systemctl")
     ):
         if not own:
-            site.run(*before, "bash", "-ec", "".join(lines), seconds=600)
+            site.run("bash", "-ec", "".join(lines), seconds=600)
             continue
         for line in lines:
             if "reload" in line:
@@ -687,7 +687,7 @@ def trial(folder: Path, given: Path | None) -> dict[str, Any]:
             say("in earnest")
             follow(site, unit, steps[6])
             with ThreadPoolExecutor(1) as trainer:
-                other = trainer.submit(follow, site, unit, steps[7], "nice", "-n", "5")
+                other = trainer.submit(follow, site, unit, steps[7])
                 told["in earnest"] = in_earnest(site, net)
                 say("training another model")
                 other.result()
