@@ -229,7 +229,7 @@ def export(
     force: bool = False,
     replace: bool = False,
     verify: bool = True,
-    simplify: bool = True,
+    simplify: bool | None = None,
     **options: OptionValue,
 ) -> Exported:
     """Write a model for a target into a directory, whole or not at all, and check it.
@@ -241,7 +241,8 @@ def export(
         force: write a model that does not fit; the manifest says so.
         replace: replace an existing export directory.
         verify: run some vectors before the directory appears.
-        simplify: leave out what makes no difference to the scores; False keeps the shape.
+        simplify: leave out what makes no difference to the scores; False keeps the shape. None
+            for the target's default.
         **options: the target's options, with underscores for dashes.
 
     Raises:

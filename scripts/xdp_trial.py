@@ -32,6 +32,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ FIGURES = re.compile("packets_|decisions_|verdicts_|events|blocked|alarm")
 MOUNTS = """for place in /opt /run /var/log /var/lib /etc/systemd/system; do
 mount -t tmpfs trial $place; done
 mkdir /run/n3ic /var/log/n3icd /var/lib/n3icd; mount -t bpf bpf /sys/fs/bpf"""
-NGINX = """daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+NGINX = """daemon off; user root; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 worker_processes 1; events {{ worker_connections 4096; }}
 http {{
   access_log off; client_body_temp_path {folder}/nginx-body; proxy_temp_path {folder}/nginx-proxy;
@@ -161,13 +162,13 @@ def servers(site: Side) -> Iterator[None]:
     pages.mkdir()
     for name, size in (("index.html", 4_000), ("small", 300), ("page", 60_000), ("big", 3_000_000)):
         (pages / name).write_bytes(os.urandom(size // 2).hex().encode())
-    for path in (site.folder, pages):
-        path.chmod(0o755)
     conf = site.folder / "nginx.conf"
     conf.write_text(NGINX.format(folder=site.folder))
     running = [site.start("nginx", "-c", conf)]
     running += [site.start("iperf3", "-s", "-p", port) for port in range(5201, 5206)]
     try:
+        site.run("curl", "-sS", "--fail", "--retry", 9, "--retry-connrefused", "-o", "/dev/null",
+                 "http://127.0.0.1/page")  # fmt: skip
         yield
     finally:
         end(*running)
@@ -210,7 +211,7 @@ def honest(net: Side, seconds: int, host: int) -> list[subprocess.Popen[bytes]]:
         at = f"10.77.1.{host + i}"
         script = (
             f"while [ $(date +%s) -lt {until} ]; do if {visit.replace('HOST', at)} >/dev/null; "
-            f"then echo GOT; else echo LOST $(date +%s.%N); fi; sleep 0.{i + 2}; done"
+            f"then echo GOT; else echo LOST $(date +%s.%N); fi; sleep {(i + 2) / 10}; done"
         )
         started.append(
             net.start("sh", "-c", script, stdout=(net.folder / f"visits-{at}").open("wb"))
@@ -275,9 +276,9 @@ ATTACKS: tuple[Attack, ...] = (
     (nmap, "10.77.3.3", "-sS -T4 --max-retries 1 --host-timeout 6 -p 1000-1500"),
     (nmap, "10.77.3.4", "-sT -T4 --max-retries 1 --host-timeout 6 -p 2000-2300"),
     (nmap, "10.77.3.5", "-sU -T4 --max-retries 0 --host-timeout 6 -p 300-500"),
-    (slow, "10.77.3.6", "-H -c 80 -r 25 -i 3 -l 10 -x 12"),
-    (slow, "10.77.3.7", "-B -c 80 -r 25 -i 2 -l 10 -s 4096 -x 16"),
-    (slow, "10.77.3.8", "-X -c 80 -r 25 -l 10 -w 256 -y 512 -n 2 -z 16"),
+    (slow, "10.77.3.6", "-H -c 80 -r 40 -i 3 -l 10 -x 12"),
+    (slow, "10.77.3.7", "-B -c 80 -r 40 -i 2 -l 10 -s 4096 -x 16"),
+    (slow, "10.77.3.8", "-X -c 80 -r 40 -l 10 -w 256 -y 512 -n 2 -z 16"),
 )
 
 
@@ -286,7 +287,7 @@ def attack(net: Side, attacks: Iterable[Attack]) -> list[subprocess.Popen[bytes]
     started = []
     for tool, host, words in attacks:
         started.append(tool(net, host, words))
-        time.sleep(3.5 if tool is slow else 0.3)
+        time.sleep(2.7 if tool is slow else 0.3)
     return started
 
 
@@ -550,14 +551,14 @@ def wait(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
 
 def record(site: Side, unit: Unit, net: Side, steps: Sequence[str]) -> None:
     """Record a class for each block of the page."""
-    for step, attacked in zip(steps, (False, True), strict=True):
+    for step, attacked, seconds in zip(steps, (False, True), (9, 16), strict=True):
         recorder = threading.Thread(target=follow, args=(site, unit, step))
         recorder.start()
         time.sleep(1.5)
-        going = [*honest(net, 16, 1), replay(net, 1 + attacked)]
+        going = [*honest(net, seconds, 1), replay(net, 1 + attacked)]
         if attacked:
             going += attack(net, TRAINING)
-        wait(going, 19)
+        wait(going, seconds + 3)
         recorder.join()
 
 
@@ -567,9 +568,8 @@ def prepare(site: Side, unit: Unit, net: Side, steps: Sequence[str], given: Path
         record(site, unit, net, steps[:2])
         say("training")
         follow(site, unit, steps[2])
-        follow(site, unit, steps[6])
         return
-    for name in ("card", "sure.n3ic", "sure2.n3ic"):
+    for name in ("card", "run", "flows.parquet", "sure.n3ic"):
         site.run("cp", "-r", given / name, name)
     site.run("ethtool", "-K", "eth0", "gro", "off")
 
@@ -600,7 +600,7 @@ def measured(site: Side, paths: tuple[Path, Path]) -> dict[str, Any]:
 def dry_run(site: Side, net: Side) -> dict[str, Any]:
     """Everyday traffic and an attack of training's, of which nothing is dropped."""
     with recorded(site, net, "dry") as paths:
-        going = [*honest(net, 8, 1), replay(net, 3)]
+        going = [*honest(net, 7, 1), replay(net, 3)]
         going.append(hping(net, "10.77.2.1", "-S -p 80 -i u4000 -c 500"))
         wait(going, 14)
     return measured(site, paths)
@@ -612,15 +612,15 @@ def in_earnest(site: Side, net: Side) -> dict[str, Any]:
         going = [*honest(net, 16, 1), replay(net, 4)]
         time.sleep(1)
         going += attack(net, ATTACKS)
-        wait(going, 12)
+        wait(going, 8)
     return measured(site, paths)
 
 
 def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any]:
     """n3icd is killed, started again, and given another model; attacks begin at each time."""
-    syn, udp = "-S -p 8080 -w 4096 -i u4000 -c 2000", "--udp -p 161 -d 90 -i u4000 -c 1500"
+    syn, udp = "-S -p 8080 -w 4096 -i u4000 -c 1000", "--udp -p 161 -d 90 -i u4000 -c 1000"
     with recorded(site, net, "kill") as paths:
-        going = honest(net, 14, 1)
+        going = honest(net, 11, 1)
         time.sleep(1)
         going.append(hping(net, "10.77.3.11", syn))
         time.sleep(2)
@@ -632,7 +632,7 @@ def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any
         time.sleep(1)
         follow(site, unit, update)
         going.append(hping(net, "10.77.3.14", syn))
-        wait(going, 14)
+        wait(going, 8)
     told = measured(site, paths)
     before = decisions(site)
     time.sleep(1.5)  # n3icd writes at once, but flows go on ending
@@ -653,12 +653,12 @@ def forged(site: Side, net: Side) -> dict[str, Any]:
     """
     site.run("n3ic", "xdp", "allow", "eth0", "10.77.1.1")
     with recorded(site, net, "forged") as paths:
-        going = honest(net, 10, 1)
+        going = honest(net, 8, 1)
         time.sleep(2)
         for host in ("10.77.1.1", "10.77.1.5"):
             going.append(hping(net, host, "-S -p 80 -c 1"))
         going.append(hping(net, "any", "-S -p 80 -i u100 -c 20000"))
-        wait(going, 14)
+        wait(going, 10)
     return measured(site, paths)
 
 
@@ -679,12 +679,20 @@ def trial(folder: Path, given: Path | None) -> dict[str, Any]:
             say("dry run")
             follow(site, unit, steps[3])
             told["dry run"] = dry_run(site, net)
-            say("in earnest")
             follow(site, unit, steps[4])
-            follow(site, unit, steps[5])
-            told["in earnest"] = in_earnest(site, net)
+            if told["dry run"]["honest hosts blocked"]:
+                say("dry run again")
+                follow(site, unit, steps[5])
+                told["dry run"] = dry_run(site, net)
+            say("in earnest")
+            follow(site, unit, steps[6])
+            with ThreadPoolExecutor(1) as trainer:
+                other = trainer.submit(follow, site, unit, steps[7])
+                told["in earnest"] = in_earnest(site, net)
+                say("training another model")
+                other.result()
             say("kill and update")
-            told["kill and update"] = over_a_kill(site, unit, net, steps[7])
+            told["kill and update"] = over_a_kill(site, unit, net, steps[8])
             say("forged sources")
             told["forged sources"] = forged(site, net)
             unit.kill()

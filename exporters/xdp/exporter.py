@@ -67,6 +67,7 @@ class XdpExporter(Exporter):
     )  # fmt: skip
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
+    simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
     evicts: ClassVar[bool] = False  # the kernel or a bucket chooses the victim, not the oldest
     options: ClassVar[tuple[Option, ...]] = (
         Option(

@@ -11,7 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 
-VERSION = 4  # of records of programs; raised where a structure below changes
+VERSION = 5  # of records of programs; raised where a structure below changes
 SLOTS = 64
 RULES = 64
 MARGINS = 256
@@ -35,8 +35,8 @@ RULE = np.dtype(
 RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
 POLICY = np.dtype(
     [
-        *((name, np.uint32) for name in ("action", "argument", "scope", "pad")),
-        ("ttl", np.uint64),
+        *((name, np.uint32) for name in ("action", "argument", "scope", "from")),
+        *((name, np.uint64) for name in ("ttl", "times")),
     ]
 )
 PREFIX_FAMILY = 32  # bits before the address in a key of a trie

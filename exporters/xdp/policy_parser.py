@@ -22,8 +22,8 @@ _OTHERS: dict[str, Verdict] = {
     "shunt": "shunted", "undecided": "undecided", "aside": "aside", "excess": "excess"
 }  # fmt: skip
 _POLICY = (
-    "VERDICT=ACTION[:ARGUMENT][,for=flow|host|prefix][,ttl=SECONDS], such as attack=drop, "
-    "attack=block:host,ttl=60 or shunt=cpu:1"
+    "VERDICT=ACTION[:ARGUMENT][,for=flow|host|prefix][,ttl=SECONDS][,from=PACKET][,times=N], such "
+    "as attack=drop, attack=block:host,ttl=60,times=3 or shunt=cpu:1"
 )
 _ELSEWHERE = {
     "redirect": "use interface:NAME, socket:QUEUE or cpu:N",
@@ -43,6 +43,8 @@ class VerdictPolicy:
         scope: later packets that it also holds for.
         ttl_s: time for which it does, in seconds.
         prefix_bits: bits of the prefixes of IPv4 and IPv6, if the scope is ``prefix``.
+        from_packet: first packet of a flow whose decision holds for a host or prefix; 0 for any.
+        times: decisions on a host or prefix within ``ttl_s`` that it takes.
     """
 
     verdict: Verdict
@@ -51,6 +53,8 @@ class VerdictPolicy:
     scope: Scope = "none"
     ttl_s: float = 0
     prefix_bits: tuple[int, int] = PREFIX_BITS
+    from_packet: int = 0
+    times: int = 1
 
 
 def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
@@ -69,6 +73,7 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
     first, *options = text[len(name) + 1 :].split(",")
     action, colon, argument = first.partition(":")
     scope, ttl = "", None
+    counts = {"from": 0, "times": 1}
     if action == "block":
         action, scope, argument, colon = "drop", argument, "", ""
         if not scope:
@@ -80,6 +85,8 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
             scope = given
         elif key == "ttl" and given:
             ttl = _seconds(text, given)
+        elif key in counts and given:
+            counts[key] = _number(text, given, 1 << 32)
         else:
             raise UsageError(f"policy {text!r}: no option {option!r}: {_POLICY}")
     kind, *bits = scope.split(":")
@@ -91,12 +98,16 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
     if of != "none" and (name in ("undecided", "aside", "excess") or found in ("socket", "cpu")):
         raise UsageError(f"policy {text!r}: only decisions to drop, mark, rate-limit, pass or "
                          "redirect to an interface hold for later packets")  # fmt: skip
+    if of not in ("host", "prefix") and counts != {"from": 0, "times": 1}:
+        raise UsageError(
+            f"policy {text!r}: from= and times= are for hosts and prefixes: block:host"
+        )
     given_bits = [_number(text, b, end) for b, end in zip(bits, (33, 129), strict=False)]
     if 0 in given_bits:
         raise UsageError(f"policy {text!r}: a prefix of 0 bits is every address")
     four, six = [*given_bits, *PREFIX_BITS[len(given_bits) :]]
     seconds = 0.0 if of == "none" else TTL_S if ttl is None else ttl
-    return VerdictPolicy(named[name], found, value, of, seconds, (four, six))
+    return VerdictPolicy(named[name], found, value, of, seconds, (four, six), *counts.values())
 
 
 def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action, int | str]:
@@ -176,6 +187,28 @@ def check_policies(texts: Sequence[str], model: BinaryModel) -> None:
                 f"packets of their sources ({name}=block:host,ttl=60), or extract with --packets N "
                 "or --after SECONDS and train again, to decide while flows run"
             )
+        if spec.decision.packets and not spec.decision.repeat:
+            last = spec.decision.packets
+            if one.from_packet > last:
+                raise UsageError(
+                    f"policy {text!r} can never act: the meter of {model.name} decides each flow "
+                    f"once, at packet {last} at the latest: expected from={last} or less"
+                )
+
+
+def check_times(model: BinaryModel) -> None:
+    """Check that the time after which a network's meter decides flows can matter.
+
+    Raises:
+        UsageError: each flow is decided before.
+    """
+    decision = None if model.meter is None else model.meter.decision
+    if decision and decision.after and 1 in (decision.packets, *decision.schedule[:1]):
+        raise UsageError(
+            f"{model.name}: its meter decides each flow at packet 1, so --after never decides one "
+            "(it is for flows that were not decided before): extract without --after, or without "
+            "packet 1, and train again"
+        )
 
 
 def rule(text: str) -> SlotRule:

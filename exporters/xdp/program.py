@@ -32,7 +32,7 @@ Hook = Literal["xdp", "tcx"]
 _INHERITED = (
     "flows", "tags", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus",
     "events", "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed",
-    "listed", "uses", "config", "guards", "sources",
+    "listed", "uses", "config", "guards", "sources", "strikes",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows
@@ -54,9 +54,16 @@ def policy_index(verdict: Verdict, classes: int) -> int:
     return classes + ("shunted", "undecided", "aside", "excess").index(verdict)
 
 
-def policy_value(action: Action, argument: int = 0, scope: Scope = "none", ttl: int = 0) -> bytes:
+def policy_value(
+    action: Action,
+    argument: int = 0,
+    scope: Scope = "none",
+    ttl: int = 0,
+    from_packet: int = 0,
+    times: int = 0,
+) -> bytes:
     """Value of a policy: ``struct policy``."""
-    row = (ACTIONS.index(action), argument, SCOPES.index(scope), 0, ttl)
+    row = (ACTIONS.index(action), argument, SCOPES.index(scope), from_packet, ttl, times)
     return np.array([row], dtype=layout.POLICY).tobytes()
 
 
@@ -188,33 +195,6 @@ class MeterPrograms(libbpf.Closing):
             otherwise: slot of flows without a matching rule.
         """
         swap(self.maps["dispatch"], 0, rule_table(rules, otherwise))
-
-    def set_policy(
-        self,
-        verdict: Verdict,
-        action: Action,
-        argument: int = 0,
-        *,
-        scope: Scope = "none",
-        ttl: int = 0,
-    ) -> None:
-        """Set the action for packets of flows with a verdict.
-
-        Args:
-            verdict: a class, ``shunted`` (margin below the model's threshold), ``undecided``,
-                ``aside`` (packets of no flow) or ``excess`` (packets of flows that their source
-                may not begin so fast).
-            action: ``pass`` to the stack, ``drop``, redirect to an ``interface``, an AF_XDP
-                ``socket`` or a ``cpu``, ``mark`` (4 bytes of metadata for the stack's programs), or
-                ``rate-limit``, which needs a scope.
-            argument: index in the map of interfaces, sockets (that of queue 0) or CPUs; the mark;
-                or nanoseconds between two packets of a rate limit.
-            scope: packets that the action also holds for after the flow's decision: of the same
-                ``flow`` later on, of its source (``host``) or of its source's ``prefix``.
-            ttl: time for which it does, in units of the specification.
-        """
-        index = policy_index(verdict, self.structure.classes)
-        self.maps["policies"].update(index, policy_value(action, argument, scope, ttl))
 
     def config(self) -> np.void:
         """What bounds verdicts and new flows now: ``struct config``."""

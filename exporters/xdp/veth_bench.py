@@ -25,7 +25,7 @@ from typing import Literal
 
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, attach, detach
-from n3ic.exporters.xdp.program import MeterPrograms, Verdict
+from n3ic.exporters.xdp.program import MeterPrograms, policy_index, policy_value
 from n3ic.exporters.xdp.source import compiled, test_program
 
 Mode = Literal["native", "generic"]
@@ -120,9 +120,8 @@ class _End:
 
 
 def _metering_end(name: str, programs: MeterPrograms) -> _End:
-    others: tuple[Verdict, ...] = ("shunted", "undecided", "aside")
-    for verdict in (*range(programs.structure.classes), *others):
-        programs.set_policy(verdict, "drop")
+    for index in range(policy_index("excess", programs.structure.classes)):
+        programs.maps["policies"].update(index, policy_value("drop"))
     return _End(name, programs.program, lambda: programs.counters()["packets"])
 
 

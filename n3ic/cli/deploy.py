@@ -180,13 +180,14 @@ def export(
         bool, typer.Option("--verify/--no-verify", help="Run some vectors before it is kept.")
     ] = True,
     simplify: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--simplify/--no-simplify",
             help="Drop neurons and input bits that do not affect the scores; without it, "
             "weights of another training of the same shape can be loaded later.",
+            show_default="on, but for xdp",
         ),
-    ] = True,
+    ] = None,
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:

@@ -100,6 +100,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`. Names of
             their options are names of this one's.
         refusals: why models of a family are not written, in words, by family.
+        simplifies: whether an export leaves out by default what makes no difference to the scores.
+            Where a device takes other weights while it runs, it keeps the trained shape.
         evicts: whether a full flow cache of its meter evicts flows as the specification says. If
             not, captures are compared with room for all their flows.
     """
@@ -114,6 +116,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     products: ClassVar[tuple[str, ...]] = ()
     shunts: ClassVar[bool] = False
     links: ClassVar[tuple[int, ...]] = ()
+    simplifies: ClassVar[bool] = True
     evicts: ClassVar[bool] = True
     family: ClassVar[str] = BinaryModel.family
     other_families: ClassVar[Mapping[str, str]] = {}

@@ -173,7 +173,7 @@ def export_item(
     force: bool = False,
     replace: bool = False,
     verify: bool = True,
-    simplify: bool = True,
+    simplify: bool | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> ExportOutcome:
     """Export one item; any error is stored, so that other items are still exported.

@@ -75,7 +75,7 @@ def export(
     replace: bool = False,
     verify: bool = True,
     metrics: Mapping[str, Any] | None = None,
-    simplify: bool = True,
+    simplify: bool | None = None,
 ) -> Exported:
     """Write a model for a target into the directory ``out``, whole or not at all.
 
@@ -92,7 +92,8 @@ def export(
         metrics: the run's metrics, for the report.
         simplify: leave out neurons and input bits that make no difference to the scores; see
             :mod:`n3ic.model.passes`. False keeps the trained shape, so that weights of another
-            training of that shape can be loaded into the device later.
+            training of that shape can be loaded into the device later. None for the target's
+            default.
 
     Raises:
         UsageError: the target or an option is unknown, or ``out`` exists.
@@ -103,7 +104,8 @@ def export(
     tool = exporter(target).for_family(model.family)
     parsed = tool.parse_options(options or {})
     tool.refuse_shunting(model)
-    network = passes.simplify(model) if simplify else passes.unchanged(model)
+    smaller = tool.simplifies if simplify is None else simplify
+    network = passes.simplify(model) if smaller else passes.unchanged(model)
     fit = tool.check(network.model, parsed)
     if not fit.ok and not force:
         listed = "; ".join(str(p) for p in fit.problems)
@@ -116,7 +118,7 @@ def export(
         write_artefacts(directory, tool, network, parsed)
         report = tool.report(network.model, parsed, directory)
         accuracy = accuracy_of(metrics, model)
-        describe(directory, tool, network, parsed, fit, report, accuracy, simplify=simplify)
+        describe(directory, tool, network, parsed, fit, report, accuracy, simplify=smaller)
         result = None
         if verify:
             state = state_of(directory, tool)

@@ -33,7 +33,8 @@ Policies = Annotated[
     typer.Option(
         help="Action by verdict (a class, shunt, undecided, aside, excess): VERDICT=pass, "
         "drop, interface:NAME, socket:QUEUE, cpu:N or mark:N; or, for later packets too, "
-        "VERDICT=block:host,ttl=60 (flow, host, prefix:24; rate-limit:N,for=host)."
+        "VERDICT=block:host,ttl=60 (flow, host, prefix:24; rate-limit:N,for=host), and "
+        "times=N or from=PACKET for hosts that one decision does not block."
     ),
 ]
 Rules = Annotated[

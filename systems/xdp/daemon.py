@@ -14,6 +14,7 @@ from n3ic.cli.console import print_note, print_result
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import packing
 from n3ic.exporters.xdp.plan import Choices, plan
+from n3ic.exporters.xdp.policy_parser import check_times
 from n3ic.model.network import BinaryModel
 from n3ic.systems.xdp.debian_package import package
 from n3ic.systems.xdp.deployment import attached_record, exported
@@ -41,6 +42,7 @@ def write_pack(export: Path, out: Path, choices: Choices) -> BinaryModel:
         ExportError: the directory is no such export, or a network does not fit it.
     """
     model, _, table = exported(export)
+    check_times(model)
     made = plan(model, table, choices)
     data = packing.pack(export, made)
     if out.suffix == ".deb":

@@ -93,6 +93,7 @@ def load(
         BpfError: the kernel refuses the program.
     """
     model, per_cpu, table = exported(export)
+    policy_parser.check_times(model)
     made = plan(model, table, choices)
     choices = made.choices
     check_hook(interface.name, made.acts, mode)

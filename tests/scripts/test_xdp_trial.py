@@ -80,6 +80,9 @@ def test_attacks_are_blocked_and_honest_flows_go_on(tmp_path):
     for name, sent in told["dry run"]["packets"].items():
         assert sent["arrived"] > 0.99 * sent["sent"], name
     assert told["dry run"]["figures"]["packets_spared_total"] > 100
+    assert told["dry run"]["honest hosts blocked"] == []
+    visits = told["dry run"]["visits"].values()
+    assert sum(got for got, _ in visits) > 9 * sum(lost for _, lost in visits)
     # What a network learned differs from run to run; what it says must act at once, and last.
     for phase, hosts in (("in earnest", range(1, 9)), ("kill and update", range(11, 15))):
         attackers = [told[phase]["attackers"][f"10.77.3.{host}"] for host in hosts]
@@ -91,6 +94,25 @@ def test_attacks_are_blocked_and_honest_flows_go_on(tmp_path):
     assert before <= told["kill and update"]["events in the file"] <= after + 1  # one told twice
     forged = told["forged sources"]
     assert forged["figures"]["blocked_hosts"] <= 1024
-    assert forged["visits"]["10.77.1.1"][1] == 0
+    # One forged packet blocks no visitor, allowed or not.
+    assert forged["visits"]["10.77.1.1"][1] == forged["visits"]["10.77.1.5"][1] == 0
     assert set(told["collected"]["attackers"]) & {"attack"}
     assert set(told["collected"]["honest"]) & {"honest"}
+
+
+def test_the_web_server_serves_from_a_folder_that_is_closed_to_others(tmp_path):
+    """As those of tests are; a server that answers 403 would make every visit a lost one."""
+    needed = [
+        t
+        for t in ("nginx", "curl", "iperf3", "nsenter")
+        if not shutil.which(t, path=xdp_trial.PATH)
+    ]
+    rights = ["unshare", "--net", "--mount", "true"]
+    if needed or subprocess.run(rights, capture_output=True, check=False).returncode:
+        pytest.skip("needs nginx, curl, iperf3 and the right to make namespaces")
+    tmp_path.chmod(0o700)
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    with xdp_trial.two_sides(folder) as (site, net), xdp_trial.servers(site):
+        said = net.run("curl", "-sS", "--fail", f"{xdp_trial.ROOT_URL}/small")
+    assert len(said) == 300

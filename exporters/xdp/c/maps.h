@@ -90,6 +90,13 @@ struct {
     __type(value, struct verdict);
 } hosts SEC(".maps");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 65536);
+    __type(key, struct subject);
+    __type(value, struct strikes);
+} strikes SEC(".maps");
+
 #define PREFIXES(NAME)                                                                             \
     struct {                                                                                       \
         __uint(type, BPF_MAP_TYPE_LPM_TRIE);                                                       \

@@ -197,8 +197,16 @@ struct policy {
     uint32_t action;
     uint32_t argument; /* index in the map of interfaces, sockets or CPUs; the mark; of a rate, the
                           nanoseconds between two packets */
-    uint32_t scope, pad;
-    uint64_t ttl; /* of the verdict that a decision puts into the map of its scope */
+    uint32_t scope;
+    uint32_t from;  /* only decisions at this packet of a flow or later put the verdict there */
+    uint64_t ttl;   /* of the verdict that a decision puts into the map of its scope */
+    uint64_t times; /* only so many decisions on a source within that time do; 0 and 1: the first */
+};
+
+/* Decisions on a source that did not suffice yet, in the map `strikes` by struct subject. */
+struct strikes {
+    uint64_t until; /* when they are forgotten */
+    uint64_t count;
 };
 
 /* --- verdicts that outlive flows ------------------------------------------------------------- */

@@ -231,6 +231,19 @@ static inline int put_source(struct guard *g, const struct config *limits, const
     return 1;
 }
 
+/* Whether a source was decided so as often as its policy asks for, with this time. */
+static inline int often_enough(const struct subject *x, const struct policy *p, uint64_t now) {
+    struct strikes first = {.until = now + p->ttl, .count = 1}, *held;
+
+    if (p->times < 2)
+        return 1;
+    held = bpf_map_lookup_elem(&strikes, x);
+    if (held && held->until > now)
+        return __sync_fetch_and_add(&held->count, 1) + 1 >= p->times;
+    bpf_map_update_elem(&strikes, x, &first, BPF_ANY);
+    return 0;
+}
+
 /* Puts the verdict of a decided flow into the map of its policy's scope. `k` is canonical. */
 __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_t user) {
     const uint32_t first = 0;
@@ -275,6 +288,8 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
             v->bits = limits->prefix_bits[e->address_bytes != 4];
         }
         fill_subject(&x, e->source, e->address_bytes, v->bits);
+        if (s->event.packets < p->from || !often_enough(&x, p, v->since))
+            return 0;
         v->weight = weight_of(v->action, e->address_bytes, v->bits);
         if (seize(&g->busy)) {
             done = put_source(g, limits, &x, v);

@@ -45,6 +45,7 @@ static const struct {
     [MAP_HOSTS] = {"hosts", "hosts", sizeof(struct verdict)},
     [MAP_ALLOWED] = {"allowed", "allowed", sizeof(struct verdict)},
     [MAP_LISTED] = {"listed", "listed", sizeof(struct verdict)},
+    [MAP_STRIKES] = {"strikes", "strikes", sizeof(struct strikes)},
     [MAP_USES] = {"uses", "uses", 8},
     [MAP_SOCKETS] = {"sockets", "sockets", 4},
     [MAP_OPTIONS] = {".rodata.options", "options", sizeof(struct options)},
@@ -622,6 +623,33 @@ static int can(const struct kernel *k, const struct pack *p) {
     return 1;
 }
 
+#define FORGOTTEN (1u << 26) /* entries looked at, as a flood brings new ones all the time */
+
+/* Forgets verdicts by decisions on flows and sources, and decisions that did not suffice yet. */
+static void forget_decided(const struct kernel *k) {
+    static const enum map held[] = {MAP_TUPLES, MAP_HOSTS, MAP_STRIKES};
+
+    for (unsigned i = 0; i < sizeof held / sizeof *held; i++) {
+        union {
+            struct key flow;
+            struct subject source;
+        } key, next;
+        union {
+            struct verdict verdict;
+            struct strikes strikes;
+        } value;
+        int fd = k->map[held[i]], more = !bpf_map_get_next_key(fd, NULL, &next);
+
+        for (uint32_t left = FORGOTTEN; more && left; left--) {
+            key = next;
+            more = !bpf_map_get_next_key(fd, &key, &next);
+            if (!bpf_map_lookup_elem(fd, &key, &value) &&
+                (held[i] == MAP_STRIKES || value.verdict.by != BY_OPERATOR))
+                bpf_map_delete_elem(fd, &key);
+        }
+    }
+}
+
 int kernel_apply(struct kernel *k, const struct pack *p) {
     static const enum map plain[] = {
         [PACK_POLICIES] = MAP_POLICIES,
@@ -631,10 +659,12 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
     };
     static const enum pack_map order[] = {PACK_INTERFACE, PACK_CPUS, PACK_CONFIG, PACK_POLICIES};
     const uint32_t first = 0;
-    int fd[PACK_VALUES], done = 1;
+    struct config before;
+    int fd[PACK_VALUES], done = 1, anew;
 
     if (!can(k, p))
         return 0;
+    anew = !bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &before) && before.dry_run;
 
     /* What may fail for want of memory comes first, while nothing has changed. */
     for (uint32_t i = 0; i < p->values; i++) {
@@ -646,6 +676,9 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
             done = done && fd[i] >= 0;
         }
     }
+    /* What a dry run decided never acts. Once more below, for what is decided meanwhile. */
+    if (done && anew)
+        forget_decided(k);
     for (unsigned o = 0; o < sizeof order / sizeof *order; o++)
         for (uint32_t i = 0; done && i < p->values; i++)
             if (p->value[i].map == order[o] &&
@@ -654,6 +687,8 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
                 done = 0;
     done = done && swap(k, p, fd) &&
            !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
+    if (done && anew)
+        forget_decided(k);
     if (!done)
         say("the values of the pack: %s", strerror(errno));
     for (uint32_t i = 0; i < p->values; i++)

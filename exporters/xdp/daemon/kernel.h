@@ -28,6 +28,7 @@ enum map {
     MAP_HOSTS,
     MAP_ALLOWED,
     MAP_LISTED,
+    MAP_STRIKES,
     MAP_USES,
     MAP_SOCKETS,
     MAP_OPTIONS,

@@ -194,6 +194,7 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
             continue
         before = layers[-1] if layers else None
         plan = LayerPlan(outputs, 8)
+        outputs = 8 * plan.words  # neurons to the end of the last word cost nothing
         sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
         layers.append(LayerPlan(outputs, 8, *_segments(sums)))
     found = Structure(features, selectors, tuple(layers), bits)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on a program that n3icd loaded: those of n3ic xdp, and those of n3icd itself."""
 
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, frame, free_port, n3ic, send
+from n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, frame, free_port, n3ic, repacked, send
 from wires import ip
 
 from n3ic.errors import ExportError, UsageError
@@ -104,6 +105,49 @@ def test_verdicts_of_the_operator_hold(running, veth):
     assert json.loads(n3ic("list", veth[0], "--json")) == {
         "allowed": [], "listed": [], "decided": []
     }  # fmt: skip
+    assert one.end() == 0
+
+
+def test_what_a_dry_run_decided_is_not_in_force_in_earnest(
+    running, veth, daemon_model, built, tmp_path
+):
+    """What the operator blocked stays, and so does what was decided in earnest."""
+    policies = [f"{name}=block:host,ttl=600,times=2" for name in CLASSES]
+    flow, path = "192.0.2.2:53-192.0.2.9:7/udp", tmp_path / "n3icd.pack"
+
+    def hosts(*numbers):
+        send(veth[1], [f for n in numbers for f in [frame(next(ports), source=n)] * 4])
+        for _ in numbers:
+            reader.line()
+
+    def lists():
+        found = json.loads(n3ic("list", veth[0], "--json"))
+        return [{one["target"] for one in found[name]} for name in ("decided", "listed")]
+
+    def reload(**given):
+        repacked(built, daemon_model, path, policies=policies, limits=Limits(**given))
+        one.process.send_signal(signal.SIGHUP)
+        one.expect("is loaded")
+
+    ports = itertools.count(1000)
+    repacked(built, daemon_model, path, policies=policies, limits=Limits(dry_run=True))
+    one = running(pack=path)
+    reader = one.reader()
+    n3ic("block", veth[0], flow)
+    hosts(11, 12, 11, 12, 13)
+    assert lists() == [{"192.0.2.11", "192.0.2.12"}, {flow}]
+    reload(dry_run=True)  # what is changed is looked at anew
+    assert lists() == [set(), {flow}]
+    hosts(11, 12, 11, 13)
+    assert lists() == [{"192.0.2.11"}, {flow}]
+    reload()
+    assert lists() == [set(), {flow}]
+    hosts(11, 13)
+    assert lists() == [set(), {flow}]
+    hosts(11)
+    assert lists() == [{"192.0.2.11"}, {flow}]
+    reload(max_blocked=9)
+    assert lists() == [{"192.0.2.11"}, {flow}]
     assert one.end() == 0
 
 

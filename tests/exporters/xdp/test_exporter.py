@@ -6,16 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metering import network
+from metering import network, with_needless_parts
 
-from n3ic.errors import MissingDependencyError, N3icWarning, UsageError
+from n3ic.errors import ExportError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.exporters.xdp import exporter, source
 from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.exporter import read_program, read_value
+from n3ic.exporters.xdp.network.host import HostNetwork
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.values import layout, value_bytes
+from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.meter.fuzz_traffic import fuzz_captures
 from n3ic.meter.standard import standard_spec
-from n3ic.model.boundary import verification_vectors
+from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.metering import Window
+from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter as target
 from n3ic.targets.directory import export
@@ -43,6 +48,33 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, exported)
     assert result.decided_bits > 0
     figures = {f.name: f.value for f in result.figures}
     assert 1000 < figures["instructions.meter"] < figures["verified.meter"] < 1_000_000
+
+
+def test_a_program_has_room_for_networks_of_the_trained_shape(compiler, tmp_path):
+    """What one network does not need, another one of the same shape and input does."""
+    model = with_needless_parts(network(SPEC))
+    weights = random_model(model.shape, np.random.default_rng(1), extremes=False)
+    other = replace(model, hidden=weights.hidden, output=weights.output)
+    small = simplify(model).model
+    assert small.hidden[0].n_outputs < 8 and model.input.features[0] not in small.input.features
+    with pytest.raises(ExportError):
+        value_bytes(structure_of([small]), other)
+    out = export(model, "xdp", tmp_path / "out", verify=False).path
+    assert read_manifest(out)["simplify"] is False
+    pack = (out / "daemon" / "n3icd.pack").read_bytes()
+    assert other.digest in unpack(repack(pack, 0, other)).networks
+    structure = structure_of([unpack(pack).compiled])
+    features = boundary_features(model.input, 0)
+    got = HostNetwork.build(structure).run(value_bytes(structure, other), features)
+    assert np.array_equal(got.scores, other.infer(other.encode(features)).scores)
+
+
+def test_a_layer_has_room_to_the_end_of_its_last_word():
+    one, wide = (random_model((64, n, 2), np.random.default_rng(n)) for n in (13, 16))
+    structure = structure_of([one])
+    assert len(value_bytes(structure, wide)) == layout(structure).bytes
+    with pytest.raises(ExportError, match="17 outputs, the program has room for 16"):
+        value_bytes(structure, random_model((64, 17, 2), np.random.default_rng(1)))
 
 
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flooding import FAMILIES
 from generated import edge_frames, large_spec, random_frames, random_spec
-from metering import load, network, replayed
+from metering import load, network, replayed, set_policy
 from siphash import message_of, siphash
 
 from n3ic.datasets.unsw_nb15.meter import one_tap
@@ -495,16 +495,16 @@ def test_policies_act_by_verdict(loaded):
         return out
 
     for verdict in (0, 1, 2, "shunted"):
-        programs.set_policy(verdict, "drop")
+        set_policy(programs, verdict, "drop")
     # The packet that decides the flow is the first that its verdict acts on.
     assert actions() == [PASS] * 7 + [DROP] * 5
-    programs.set_policy("undecided", "drop")
-    programs.set_policy("aside", "drop")
+    set_policy(programs, "undecided", "drop")
+    set_policy(programs, "aside", "drop")
     arp = bytes(12) + b"\x08\x06" + bytes(46)
     assert programs.program.test_run(programs.replayed(arp, 60, 0)).result == DROP
     new = programs.replayed(udp(sender=8), 60, 13)
     assert programs.program.test_run(new).result == DROP
-    programs.set_policy("undecided", "mark", 0x2323)
+    set_policy(programs, "undecided", "mark", 0x2323)
     run = programs.program.test_run(programs.replayed(udp(sender=9), 60, 14), output=True)
     assert run.result == PASS
     assert programs.counters()["not_marked"] == 0
@@ -513,14 +513,14 @@ def test_policies_act_by_verdict(loaded):
 def test_packets_are_redirected_to_interfaces_and_cpus(loaded, veth):
     _, programs = loaded
     programs.maps["interfaces"].update(3, socket.if_nametoindex(veth[0]))
-    programs.set_policy("undecided", "interface", 3)
+    set_policy(programs, "undecided", "interface", 3)
     frame = programs.replayed(udp(), 60, 0)
     assert programs.program.test_run(frame).result == REDIRECT
-    programs.set_policy("undecided", "interface", 4)  # none there
+    set_policy(programs, "undecided", "interface", 4)  # none there
     assert programs.program.test_run(frame).result == PASS
     programs.maps["cpus"].update(1, 192)  # packets of its queue
     for place, result in ((1, REDIRECT), (2, PASS)):
-        programs.set_policy("undecided", "cpu", place)
+        set_policy(programs, "undecided", "cpu", place)
         assert programs.program.test_run(frame).result == result
 
 
@@ -563,7 +563,7 @@ def test_a_table_chooses_among_the_resident_models(loaded):
 def test_a_slot_without_a_model_decides_nothing(loaded):
     _, programs = loaded
     programs.set_rules([], otherwise=40)
-    programs.set_policy(0, "drop")
+    set_policy(programs, 0, "drop")
     assert decided_slots(programs, [udp()]) == [40]
     assert programs.counters()["no_model"] == 1
 

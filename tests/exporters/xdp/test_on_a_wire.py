@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from metering import load, network
+from metering import load, network, set_policy
 from wires import link, wire
 
 from n3ic.exporters.xdp import libbpf, source
@@ -121,12 +121,12 @@ def test_verdicts_decide_where_packets_go(image, in_namespace, mode):
             libbpf.attach(socket.if_nametoindex("n3b"), programs.program, mode)
             programs.maps["interfaces"].update(0, socket.if_nametoindex("n3c"))
             for verdict in (0, 1, 2):
-                programs.set_policy(verdict, "interface", 0)
+                set_policy(programs, verdict, "interface", 0)
             for _ in range(20):
                 sender.send(frame)
             assert (came(passed), came(redirected)) == (7, 13)
             for verdict in (0, 1, 2):
-                programs.set_policy(verdict, "drop")
+                set_policy(programs, verdict, "drop")
             for _ in range(20):
                 sender.send(frame)
             assert (came(passed), came(redirected)) == (0, 0)
@@ -222,7 +222,7 @@ def test_a_socket_takes_the_packets_of_a_verdict(image, in_namespace, mode):
             programs.maps["sockets"].update(0, taker.socket.fileno())
             libbpf.attach(socket.if_nametoindex("n3b"), programs.program, mode)
             for verdict in (0, 1, 2):
-                programs.set_policy(verdict, "socket")
+                set_policy(programs, verdict, "socket")
             for frame in frames:
                 sender.send(frame)
             time.sleep(0.3)

@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from metering import load, network
+from metering import load, network, set_policy
 from wires import link, wire
 
 from n3ic.exporters.xdp import layout, libbpf, source
@@ -97,7 +97,7 @@ def with_program(in_namespace, model, image, mode, check, mtu=3000):
         link("n3a", "n3b", mtu=mtu)
         with load(model, image=image) as programs, wire("n3a") as sender:
             libbpf.attach(socket.if_nametoindex("n3b"), programs.program, mode)
-            programs.set_policy("shunted", "socket")
+            set_policy(programs, "shunted", "socket")
             clock = count(0, 1000)  # with the packets, so that the same flows are shunted each time
             check(
                 programs,

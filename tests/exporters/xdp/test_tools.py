@@ -17,17 +17,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metering import network
+from metering import network, with_needless_parts
 from n3icd import N3IC, n3ic
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, policy_parser, source
 from n3ic.exporters.xdp.exporter import read_program
+from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.meter.standard import standard_spec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.drift import Drift
 from n3ic.systems.xdp.program_record import Interface, read_record
 from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
@@ -403,6 +405,18 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
         n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
 
 
+def test_a_retrained_network_needs_no_new_program(link, models, tmp_path, clang):
+    """Though the first one had neurons and a feature that it did not need."""
+    one, _ = link
+    export(with_needless_parts(models[0]), "xdp", tmp_path / "out", verify=False)
+    n3ic("load", one, tmp_path / "out")
+    before = status(Interface.named(one))
+    assert "new program" not in n3ic("update", one, _saved(models[1], tmp_path))
+    after = status(Interface.named(one))
+    assert after.program_id == before.program_id
+    assert after.slots[0].digest == models[1].digest
+
+
 def test_without_clang_the_object_of_an_export_is_the_new_program(
     link, exported, models, tmp_path, monkeypatch
 ):
@@ -666,6 +680,9 @@ def test_at_a_large_mtu_it_runs_in_the_driver(link, exported):
         (standard_spec(packets=4), 0, ["shunt=block:host"], "'shunt=block:host' can never act"),
         (standard_spec(), 0, ["a=pass", "b=drop"], r"'b=drop' acts on no flow.*b=block:host,ttl"),
         (replace(standard_spec(), ends=()), 3, ["shunt=drop"], r"acts on no .*shunt=block:host"),
+        (standard_spec(packets=4), 0, ["a=block:host,from=4"], ""),
+        (standard_spec(schedule=(1, 3)), 0, ["a=block:host,from=8"], ""),  # at the end, maybe
+        (standard_spec(packets=4), 0, ["a=block:host,from=5"], "at packet 4 at the latest"),
     ],
 )
 def test_a_policy_that_cannot_act_is_refused(spec, shunt, policies, refused):
@@ -683,6 +700,23 @@ def test_load_refuses_a_policy_that_cannot_act_and_leaves_nothing(link, tmp_path
     with pytest.raises(UsageError, match=r"decides flows at their end.*--packets N"):
         n3ic("load", one, tmp_path / "export", "--policy", "b=drop")
     assert libbpf.query(socket.if_nametoindex(one)) is None
+
+
+def test_load_and_pack_refuse_a_time_that_decides_nothing(exported_late, tmp_path):
+    said = "decides each flow at packet 1, so --after never decides one"
+    with pytest.raises(UsageError, match=said):
+        deployment.load(Interface("lo", 1), exported_late)
+    with pytest.raises(UsageError, match=said):
+        write_pack(exported_late, tmp_path / "pack", Choices())
+    for packets, schedule in ((2, ()), (0, (2, 3)), (0, ())):
+        policy_parser.check_times(network(standard_spec(packets=packets, after_us=9, schedule=schedule)))
+
+
+@pytest.fixture
+def exported_late(tmp_path):
+    """An export whose meter decides at packet 1, and after a time for which nothing is left."""
+    model = network(standard_spec(after_us=9, schedule=(1, 3)))
+    return export(model, "xdp", tmp_path / "late", verify=False).path
 
 
 def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang):
@@ -769,6 +803,8 @@ def test_policies_as_they_are_typed(text, expected):
         ("shunt=block:prefix:16", ("shunted", "drop", 0, "prefix", 60, (16, 64))),
         ("benign=mark:7,for=prefix:20:48,ttl=.5", (0, "mark", 7, "prefix", 0.5, (20, 48))),
         ("benign=rate-limit:100,for=host", (0, "rate-limit", 10**7, "host", 60, (24, 64))),
+        ("benign=block:host,from=8", (0, "drop", 0, "host", 60, (24, 64), 8)),
+        ("shunt=block:prefix,times=3,ttl=5", ("shunted", "drop", 0, "prefix", 5, (24, 64), 0, 3)),
     ],
 )
 def test_policies_that_hold_for_later_packets(text, expected):
@@ -801,6 +837,9 @@ def test_policies_that_hold_for_later_packets(text, expected):
         ("benign=rate-limit:0,for=host", "a rate is 1 to"),
         ("benign=drop,near=5", "no option 'near=5'"),
         ("undecided=block:host", "only decisions"),
+        ("benign=block:flow,from=8", "are for hosts and prefixes"),
+        ("benign=drop,times=2", "are for hosts and prefixes"),
+        ("benign=block:host,times=x", "not a number"),
     ],
 )
 def test_policies_that_mean_nothing(text, match):

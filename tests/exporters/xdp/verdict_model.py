@@ -29,7 +29,10 @@ class Held:
 
 @dataclass
 class VerdictModel:
-    """The maps; `policies` gives action, argument, scope and time to live by verdict."""
+    """The maps; `policies` gives action, argument, scope and time to live by verdict.
+
+    Behind these may stand the first packet whose decision counts, and how many decisions it takes.
+    """
 
     limits: Limits
     policies: dict
@@ -38,6 +41,7 @@ class VerdictModel:
     listed: dict = field(default_factory=dict)
     flows: dict = field(default_factory=dict)  # pair of ends and protocol: verdict
     sources: dict = field(default_factory=dict)  # network: verdict by decisions
+    strikes: dict = field(default_factory=dict)  # network: end of their time, decisions
     budgets: dict = field(default_factory=dict)
     counters: Counter = field(default_factory=Counter)
     blocked: int = 0
@@ -85,9 +89,10 @@ class VerdictModel:
         self.counters["blocked" if held.action == "drop" else "limited"] += 1
         return "drop"
 
-    def enact(self, key, verdict, now):
-        """Put the verdict of a decided flow where later packets find it."""
-        action, argument, scope, ttl = self.policies.get(verdict, ("pass", 0, "none", 0))
+    def enact(self, key, verdict, now, packets):
+        """Put the verdict of a flow decided after so many packets where later ones find it."""
+        policy = self.policies.get(verdict, ("pass", 0, "none", 0))
+        action, argument, scope, ttl, from_packet, times = (*policy, 0, 1)[:6]
         address = ipaddress.ip_address(key.source)
         made = Held(action, argument, now + ttl)
         if scope == "none" or (scope != "flow" and longest(self.allowed, address, now)):
@@ -103,6 +108,12 @@ class VerdictModel:
         whole = address.max_prefixlen
         bits = self.limits.prefix_bits[whole == 128] if scope == "prefix" else whole
         name = network(address, bits)
+        if packets < from_packet:
+            return
+        end, count = self.strikes.get(name, (0, 0))
+        self.strikes[name] = (end, count + 1) if end > now else (now + ttl, 1)
+        if self.strikes[name][1] < times:
+            return
         if action in KEEP_AWAY:
             made.weight = 1 << max(0, min(whole, 64) - bits)
         old = self.sources.get(name)
