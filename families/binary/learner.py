@@ -24,8 +24,6 @@ class BinaryLearner(Learner):
     name: ClassVar[str] = "binary"
     summary: ClassVar[str] = "binary networks: XNOR, popcount and thresholds"
 
-    budgeted: ClassVar[bool] = True
-
     def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
         """Choose the input bits and hidden layers."""
         from n3ic.families.binary.sizing import within

@@ -76,6 +76,7 @@ class SpnLearner(Learner):
     name: ClassVar[str] = "spn"
     summary: ClassVar[str] = "sum-product networks: how likely a flow is"
     settings: ClassVar[type] = SpnTraining
+    budgeted: ClassVar[bool] = False
 
     def unlearned(self, experiment: Experiment) -> int | None:
         """Return the class that is not learned, the anomaly's; None if every class is."""

@@ -87,7 +87,7 @@ class Learner(Plugin):
     """
 
     settings: ClassVar[type | None] = None
-    budgeted: ClassVar[bool] = False
+    budgeted: ClassVar[bool] = True
 
     def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
         """A recipe whose model takes at most a number of bytes.

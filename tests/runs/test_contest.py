@@ -181,6 +181,6 @@ def test_a_run_fits_its_budget(stairs, budget, tmp_path, small_baselines):
 def test_the_command_asks_for_the_budget_again():
     case = use_case("anomaly")
     request = TrainRequest("anomaly", budget_bytes=200, overrides={"gce_q": 0.5, "bits": None})
-    words = command_words(request, case, request.chosen_recipe(case), {}, "random")
+    words = command_words(request, case, request.chosen_recipe(case), {}, "random") or []
     assert {"--budget-bytes=200", "--gce-q=0.5"} <= {*words}
     assert not any(word.startswith(("--bits", "--hidden", "--tree-bytes")) for word in words)
