@@ -13,7 +13,7 @@ from pathlib import Path
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.sequential.update import read_update
+from n3ic.exporters.netfpga.sequential.update import Update, read_update
 from n3ic.families.tables.network import TablesModel
 from n3ic.targets.decoding import Decoded, read_artefact
 
@@ -65,7 +65,11 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
         for ending in ("mem", "coe")
         for bank in (0, 1)
     ]
-    readers.append(("mem/update.hex", _update(directory, model, fields)))
+    try:
+        update = read_update(directory / "mem" / "update.hex", CorePorts.load(directory, model))
+    except UsageError as error:
+        raise VerifyError(str(error)) from error
+    readers.append(("mem/update.hex", _update(update, fields)))
     for name, read in readers:
         for t, table in enumerate(model.tables):
             lane, turn = t % lanes, t // lanes
@@ -86,6 +90,8 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
         if shunts and (got := read("shunting", 0, 3, 0, 1)) != model.shunt:
             raise VerifyError(f"{name}: shunts margins below {got}, the model below {model.shunt}")
         names.append(Decoded(name, (), shunt=model.shunt if shunts else None))
+    if update.model != model.digest:
+        raise VerifyError(f"mem/update.hex: of model {update.model}, the model is {model.digest}")
     return tuple(names)
 
 
@@ -146,14 +152,8 @@ def _bank(directory: Path, ending: str, bank: int) -> _Read:
     return read
 
 
-def _update(directory: Path, model: TablesModel, fields: dict[str, tuple[int, int]]) -> _Read:
+def _update(found: Update, fields: dict[str, tuple[int, int]]) -> _Read:
     """Read what the writes of ``update.hex`` leave in the memories."""
-    try:
-        found = read_update(directory / "mem" / "update.hex", CorePorts.load(directory, model))
-    except UsageError as error:
-        raise VerifyError(str(error)) from error
-    if found.model != model.digest:
-        raise VerifyError(f"mem/update.hex: of model {found.model}, the model is {model.digest}")
     words = dict(found.writes)
 
     def read(name: str, lane: int, kind: int, row: int, of: int) -> int:

@@ -52,7 +52,7 @@ CASES = [
     (2, "class", True, (1, 8)),
     (2, "class", False, (5, 5)),
     (3, "class", True, (1, 5)),
-    (5, "scores", False, (2, 8)),
+    (4, "scores", False, (2, 7)),
 ]
 NAMES = [f"{c}-{o}{'-shunts' if s else ''}-{i[1]}" for c, o, s, i in CASES]
 
@@ -61,7 +61,7 @@ def model_of(case: tuple[int, str, bool, tuple[int, int]], seed: int = 0) -> Tab
     """A model with tables of several sizes, some of whose bits are constant or inputs."""
     classes, _, shunts, inputs = case
     rng = np.random.default_rng(seed)
-    made = random_tables(rng, classes=classes, inputs=inputs, widths=(1, 6))
+    made = random_tables(rng, classes=classes, tables=8, inputs=inputs, widths=(1, 6))
     if not shunts:
         return made
     margins = margins_of(made.scores(tables_vectors(made, 200)))

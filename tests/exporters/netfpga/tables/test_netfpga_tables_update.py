@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables in memories of the NetFPGA: read back, replaced while running, and refused."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.tables import sequential
+from n3ic.exporters.netfpga.tables.exporter import EXPORTER
+from n3ic.families.tables.network import Table, TablesModel
+from n3ic.families.tables.random_models import random_tables
+from n3ic.options import Options
+from n3ic.targets.directory import export
+
+simulated = pytest.mark.skipif(not shutil.which("iverilog"), reason="needs Icarus Verilog")
+# Classes, lanes, shunting threshold, largest number of index bits.
+CASES = [(2, 4, 9, 5), (3, 5, 0, 5), (5, 16, 4, 3), (2, 1, 0, 8)]
+NAMES = [f"{c}-{n}-{t}-{d}" for c, n, t, d in CASES]
+Case = tuple[int, int, int, int]
+
+
+def model_of(case: Case, seed: int = 0) -> TablesModel:
+    rng = np.random.default_rng(seed)
+    made = random_tables(rng, classes=case[0], inputs=(1, case[3]), widths=(1, 6))
+    return made.with_shunt(case[2])
+
+
+def options_of(case: Case, **more: str) -> Options:
+    return EXPORTER.parse_options({"style": "sequential", "lanes": case[1], **more}, verify=True)
+
+
+def other_entries(model: TablesModel, seed: int = 5) -> TablesModel:
+    """The natural retraining: the same indices, other entries."""
+    rng = np.random.default_rng(seed)
+    tables = tuple(
+        Table(t.bits, rng.permutation(t.entries.reshape(-1)).reshape(t.entries.shape), t.width)
+        for t in model.tables
+    )
+    return replace(model, tables=tables, bias=model.bias + 3)
+
+
+@simulated
+@pytest.mark.parametrize("case", CASES[:2], ids=NAMES[:2])
+def test_a_core_computes_the_scores_while_banks_are_swapped(tmp_path: Path, case: Case) -> None:
+    model = model_of(case)
+    given = {"style": "sequential", "lanes": case[1]}
+    found = export(model, "netfpga", tmp_path / "e", options=given)
+    assert found.verification is not None
+    assert found.verification.ok, found.verification
+    assert "3 swaps of banks" in found.verification.executor
+    assert found.verification.decoded[-1] == "mem/update.hex"
+    figures = {f.name: f.value for f in found.report.figures}
+    layout = sequential.plan(model, case[1])
+    assert figures["interval.clocks"] == layout.turns == -(-12 // case[1])
+    assert figures["latency.clocks"] == layout.latency
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_every_entry_is_read_back_from_every_artefact(tmp_path: Path, case: Case) -> None:
+    model, options = model_of(case), options_of(case)
+    EXPORTER.write(model, options, tmp_path)
+    found = EXPORTER.decode(tmp_path, model, options)
+    assert len(found) == 5
+    for t in (0, len(model.tables) - 1):
+        entries = model.tables[t].entries.copy()
+        entries[-1, -1] += 1 if entries[-1, -1] < 0 else -1
+        tables = list(model.tables)
+        tables[t] = replace(tables[t], entries=entries)
+        with pytest.raises(VerifyError, match=f"table {t}, index {len(entries) - 1}"):
+            EXPORTER.decode(tmp_path, replace(model, tables=tuple(tables)), options)
+    bias = model.bias.copy()
+    bias[-1] -= 1
+    with pytest.raises(VerifyError, match="the model has"):
+        EXPORTER.decode(tmp_path, replace(model, bias=bias), options)
+    tables = list(model.tables)
+    last = next(t for t in reversed(range(len(tables))) if len(tables[t].bits) > 1)
+    tables[last] = replace(tables[last], bits=tables[last].bits[::-1])
+    with pytest.raises(VerifyError, match="indices are not the model's"):
+        EXPORTER.decode(tmp_path, replace(model, tables=tuple(tables)), options)
+    if model.shunt:
+        with pytest.raises(VerifyError, match="shunts margins below"):
+            EXPORTER.decode(tmp_path, model.with_shunt(model.shunt + 1), options)
+
+
+@pytest.mark.parametrize("name", ["lane1_sum0.mem", "lane1_sum0.coe", "biases0.mem"])
+@pytest.mark.parametrize("bank", [0, 1])
+def test_a_wrong_row_of_a_memory_is_found(tmp_path: Path, name: str, bank: int) -> None:
+    model, options = model_of(CASES[0]), options_of(CASES[0])
+    EXPORTER.write(model, options, tmp_path)
+    path = tmp_path / "mem" / name
+    lines = path.read_text().split("\n")
+    first = 2 if name.endswith("coe") else 0
+    at = first + bank * ((len(lines) - 1 - first) // 2)
+    end = "," if first else ""
+    lines[at] = f"{int(lines[at].removesuffix(end), 16) ^ 1:x}{end}"
+    path.write_text("\n".join(lines))
+    with pytest.raises(VerifyError, match=f"bank {bank}"):
+        EXPORTER.decode(tmp_path, model, options)
+
+
+def test_new_entries_are_an_update_of_a_running_core(tmp_path: Path) -> None:
+    model, options = model_of(CASES[0]), options_of(CASES[0])
+    new = other_entries(model)
+    for name, each in (("old", model), ("new", new)):
+        (tmp_path / name).mkdir()
+        EXPORTER.write(each, options, tmp_path / name)
+    core = CorePorts.load(tmp_path / "old")
+    assert core == CorePorts.load(tmp_path / "new")
+    assert read_update(tmp_path / "new" / "mem" / "update.hex", core).model == new.digest
+    for file in (tmp_path / "old" / "rtl").glob("*.v"):
+        texts = [(tmp_path / n / "rtl" / file.name).read_text() for n in ("old", "new")]
+        assert texts[0].replace(model.digest[:8], new.digest[:8]) == texts[1], file.name
+
+
+def test_an_update_with_other_indices_is_refused(tmp_path: Path) -> None:
+    model, options = model_of(CASES[0]), options_of(CASES[0])
+    last = next(t for t in range(12) if len(model.tables[t].bits) > 1)
+    listed = list(model.tables)
+    listed[last] = replace(listed[last], bits=listed[last].bits[::-1])
+    other = replace(model, tables=tuple(listed))
+    for name, each in (("old", model), ("new", other)):
+        (tmp_path / name).mkdir()
+        EXPORTER.write(each, options, tmp_path / name)
+    with pytest.raises(UsageError, match="wiring="):
+        read_update(tmp_path / "new" / "mem" / "update.hex", CorePorts.load(tmp_path / "old"))
+    with pytest.raises(ExportError, match="--input-of"):
+        sequential.writes(other, sequential.plan(model, 4))
+
+
+def test_entries_that_do_not_fit_are_refused() -> None:
+    model = model_of(CASES[3])
+    layout = sequential.plan(model, 1)
+    wide = tuple(replace(t, width=8) for t in model.tables)
+    with pytest.raises(ExportError, match="entries of 8 bits"):
+        sequential.writes(replace(model, tables=wide), layout)
+    with pytest.raises(ExportError, match="--shunting all"):
+        sequential.writes(model.with_shunt(3), layout)
+    sequential.writes(model.with_shunt(3), sequential.plan(model, 1, shunting=True))
+
+
+@pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
+@pytest.mark.parametrize("case", CASES[:3], ids=NAMES[:3])
+def test_the_verilog_has_no_warning(tmp_path: Path, case: Case) -> None:
+    EXPORTER.write(model_of(case), options_of(case), tmp_path)
+    sources = sorted(map(str, (tmp_path / "rtl").glob("*.v")))
+    for top in ("n3ic_core", "n3ic_top"):
+        command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *sources]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, cwd=tmp_path / "mem"
+        )
+        assert done.returncode == 0, done.stderr
