@@ -67,9 +67,10 @@ def test_a_model_of_a_family_loads_that_family(tmp_path):
 
 def test_the_options_of_a_use_case_are_its_own(tmp_path):
     ours, libraries = loaded_by(tmp_path, "train", "anomaly", "--help")
-    assert plug_ins_of(ours) == {("datasets", "unsw_nb15"), ("families", "spn")}
+    families = {("families", "spn"), ("families", "tables")}  # their learners' options
+    assert plug_ins_of(ours) == {("datasets", "unsw_nb15"), *families}
     of_families = {n for n in ours if n.startswith("n3ic.families.") and n.count(".") > 2}
-    assert of_families == {"n3ic.families.spn.learner"}  # its options
+    assert of_families == {f"n3ic.families.{name}.learner" for _, name in families}
     assert not libraries & {"torch", "sklearn"}
 
 

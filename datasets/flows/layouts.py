@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Layout:
+class KnownLayout:
     """What a data set makes of a user's table.
 
     Attributes:
@@ -36,7 +36,7 @@ class Layout:
 
 def by_layout(
     known: DataSet, path: str | Path, own: FlowTable, described: str, positive: str
-) -> Layout:
+) -> KnownLayout:
     """Read a table by the data set that knows its layout, or say how to have that.
 
     Args:
@@ -48,24 +48,26 @@ def by_layout(
     """
     begin = f"the data set {known.name} knows this layout"
     if described:
-        return Layout(None, f"{begin}: without {described} it adds its derived columns")
+        return KnownLayout(None, f"{begin}: without {described} it adds its derived columns")
     try:
         table = with_positive(known.load(path), positive)
     except DataError as error:
-        return Layout(None, f"{begin}, and would add its derived columns, but: {error}")
+        return KnownLayout(None, f"{begin}, and would add its derived columns, but: {error}")
     if lost := _lost(own, table):
-        return Layout(
+        return KnownLayout(
             None, f"{begin}: without {_some(lost)}, or with --dataset {known.name}, it adds its "
             "derived columns",
         )  # fmt: skip
     if not _same_classes(own, table):
-        return Layout(
+        return KnownLayout(
             None, f"{begin}, with another column as the class: with yours under that name it adds "
             f"its derived columns; n3ic data show {known.name} says which",
         )  # fmt: skip
     derived = [name for name in table.usable if name not in own.features]
     adds = f", with its derived columns {_some(derived)}" if derived else ""
-    return Layout(table, f"{begin} and reads it{adds}; --dataset flows infers the columns instead")
+    return KnownLayout(
+        table, f"{begin} and reads it{adds}; --dataset flows infers the columns instead"
+    )
 
 
 def _lost(own: FlowTable, table: FlowTable) -> list[str]:
