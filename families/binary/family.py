@@ -114,7 +114,8 @@ class BinaryFamily(Family):
             left=2,
         ), (
             f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
-            f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B",
+            f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B; "
+            f"in total {model.total_bytes:,} B",
         )
 
     def predict(self, model: BinaryModel, flows: Any, **how: Any) -> Any:

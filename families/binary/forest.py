@@ -9,7 +9,6 @@ a selection, and a tree of 400 leaves takes some 170 tables of six inputs.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,12 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
 from n3ic.errors import UsageError, needed
+from n3ic.families.binary.packed_trees import Cut, Split, split_tree
 from n3ic.model.bits import Bits, pack
-from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.training.input_bits.columns import Cut, thermometer_fields
+from n3ic.training.input_bits.columns import thermometer_fields
 from n3ic.training.recipe import Training
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def tree_network(
     names: Sequence[str],
     classes: tuple[str, ...],
     *,
+    n_leaves: int = 0,
     catalogue: Mapping[str, Feature] | None = None,
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
@@ -129,6 +130,7 @@ def tree_network(
         tree: a tree fitted to integers in ``0..2^32-1`` and class indices.
         names: feature of each column.
         classes: names of the classes.
+        n_leaves: leaves of its beginning, if it was grown best-first; 0 for the whole tree.
         catalogue: descriptions of the features, for their units.
         name: the model's name.
         provenance: facts on its origin.
@@ -137,28 +139,30 @@ def tree_network(
         A network of the shape inputs, leaves, answers, classes, as from :func:`train_forest`. Its
         inputs are the cuts that separate classes. None if the tree gives all rows one class.
     """
-    grown = tree.tree_
-    answers = tree.classes_[grown.value[:, 0].argmax(axis=1)]
-    leaves = _leaves(_node(grown, 0, lambda node: int(answers[node]), lambda node: node))
+    answers = tree.classes_
+    node = split_tree(tree.tree_, lambda share: answers[share.argmax(axis=1)], n_leaves)
+    leaves = _ways(node)
     if len(leaves) == 1:
         return None
-    cut_at = {node: _cut(grown, node, names) for _, way in leaves for node, _ in way}
-    fields = thermometer_fields([*cut_at.values()], names, catalogue=catalogue)
+    cuts = {(names[column], least) for _, way in leaves for (column, least), _ in way}
+    fields = thermometer_fields(sorted(cuts), names, catalogue=catalogue)
     order = [(field.feature, cut) for field in fields for cut in field.cuts]
     bit_of = {cut: bit for bit, cut in enumerate(order)}
     on_bits = [
-        (answer, tuple((bit_of[cut_at[node]], value) for node, value in way))
+        (answer, tuple((bit_of[names[column], least], value) for (column, least), value in way))
         for answer, way in leaves
     ]
     return _network([on_bits], InputSpec(fields), classes, name, dict(provenance or {}))
 
 
-def _cut(tree: Any, node: int, names: Sequence[str]) -> Cut:
-    """Find the least integer that scikit-learn sends to the right; it compares in float32."""
-    threshold = float(tree.threshold[node])
-    values = range(UINT32_MAX + 1)
-    cut = bisect_left(values, True, key=lambda value: float(np.float32(value)) > threshold)
-    return names[int(tree.feature[node])], cut
+def _ways(
+    node: Split | int, way: tuple[tuple[Cut, bool], ...] = ()
+) -> list[tuple[int, tuple[tuple[Cut, bool], ...]]]:
+    """List the leaves of a tree: their answers, and the cuts on the way with their values."""
+    if not isinstance(node, Split):
+        return [(node, way)]
+    sides = zip((False, True), (node.left, node.right), strict=True)
+    return [leaf for value, side in sides for leaf in _ways(side, (*way, (node.cut, value)))]
 
 
 def _grown(tree: Any) -> list[_Leaf]:

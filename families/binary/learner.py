@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from n3ic.runs.learner import Learned, Learner
+from n3ic.runs.learner import Candidate, Learned, Learner
 
 if TYPE_CHECKING:
     from n3ic.runs.prepared import Prepared
@@ -20,6 +21,12 @@ class BinaryLearner(Learner):
     name: ClassVar[str] = "binary"
     summary: ClassVar[str] = "binary networks: XNOR, popcount and thresholds"
 
+    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+        """Choose the input bits and hidden layers."""
+        from n3ic.families.binary.sizing import within
+
+        return within(recipe, given, budget, n_classes)
+
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the network."""
         return recipe.training.distill > 0
@@ -29,6 +36,22 @@ class BinaryLearner(Learner):
         from n3ic.families.binary.train import train_binary
 
         return train_binary(prepared, progress)
+
+    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+        """Grow a tree and forests on the columns, packed within the budget."""
+        from n3ic.families.binary.packed_trees import trees_within
+        from n3ic.runs.contest import on_rows
+
+        held = prepared.validation
+        for name, trees in trees_within(prepared, budget):
+            votes = trees.votes(held.columns)
+            yield on_rows(name, trees.memory, votes, held.label, exported=False)
+
+    def shared_baselines(self, prepared: Prepared) -> Iterator[Prediction]:
+        """Grow a random forest on the columns, and pack it."""
+        from n3ic.families.binary.packed_trees import forest_baseline
+
+        yield forest_baseline(prepared)
 
     def twin(self, prepared: Prepared, progress: TrainingProgress) -> Prediction | None:
         """Train the float MLP of the same shape."""

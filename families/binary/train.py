@@ -13,7 +13,8 @@ from n3ic.evaluation.metrics import counted_class
 from n3ic.families.binary.rare import class_weights, with_false_alarms
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
-from n3ic.runs.learner import Learned
+from n3ic.runs.contest import candidate
+from n3ic.runs.learner import Candidate, Learned
 from n3ic.runs.preparation import on_bits
 from n3ic.runs.prepared import Prepared
 from n3ic.runs.progress import TrainingProgress
@@ -21,6 +22,8 @@ from n3ic.training.recipe import Training
 
 if TYPE_CHECKING:
     from n3ic.training.loop import Epoch
+
+_NETWORK, _TREE = "binary network", "tree as a binary network"
 
 
 def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -38,18 +41,27 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
+    name = _NETWORK
+    beside: tuple[Candidate, ...] = ()
+    grown = None
     if this.recipe.tree_bytes and this.keeps is None:
-        tree = _better_tree(model, prepared, progress)
-        if tree is not None:
+        grown = _tree(model, prepared, progress)
+    if grown is not None:
+        tree, better = grown
+        if better:
+            beside = (candidate(_NETWORK, model, prepared),)
             model, prepared = tree, on_bits(prepared, tree.input, progress.stage)
-            history = ()
+            history, name = (), _TREE
+        elif this.budget:
+            on_tree = on_bits(prepared, tree.input, progress.stage)
+            beside = (candidate(_TREE, tree, on_tree),)
     share = this.recipe.training.false_alarms
     if share:
         held, positive = prepared.validation, counted_class(len(model.classes), this.positive)
         scores = model.scores(pack(held.bits))
         model = with_false_alarms(model, scores, held.label, positive, share)
         progress.stage(f"false alarms: {model.provenance['false_alarms']}")
-    return Learned(model, prepared, history)
+    return Learned(model, prepared, history, name, beside)
 
 
 def _weights(prepared: Prepared) -> NDArray[np.float64] | None:
@@ -79,28 +91,51 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
     )
 
 
-def _better_tree(
+def _tree(
     model: BinaryModel, prepared: Prepared, progress: TrainingProgress
-) -> BinaryModel | None:
-    """Grow a tree with as many cuts as a network; None if it does not fit or is not better."""
+) -> tuple[BinaryModel, bool] | None:
+    """Grow a tree with as many cuts as a network, or of as many bytes, and write it as a network.
+
+    Returns:
+        The tree, and whether it is better than the network; None if it does not fit.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
     from n3ic.families.binary.forest import tree_network
+    from n3ic.families.binary.packed_trees import most_leaves
     from n3ic.training.baselines import best_first_tree
     from n3ic.training.input_choice import candidates
 
     this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    progress.stage("growing a tree of as many cuts")
+    most, names = this.recipe.tree_bytes, candidates(this.table, this.recipe)
     weights = _weights(prepared)
     weight = None if weights is None else weights[rows.label]
-    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed, weight)
-    tree = tree_network(
-        grown,
-        candidates(this.table, this.recipe),
-        this.table.classes,
-        catalogue={f.name: f for f in this.table.catalogue},
-        name=this.name,
-        provenance=this.provenance | {"weights": "a decision tree's"},
-    )
-    if tree is None or tree.weight_bytes + tree.mask_bytes > this.recipe.tree_bytes:
+    if this.budget:
+        progress.stage("growing a tree of as many bytes")
+        grown = DecisionTreeClassifier(max_leaf_nodes=max(2, most), random_state=this.seed)
+        grown.fit(rows.columns, rows.label, weight)
+    else:
+        progress.stage("growing a tree of as many cuts")
+        grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed, weight)
+
+    def network(leaves: int) -> BinaryModel | None:
+        return tree_network(
+            grown,
+            names,
+            this.table.classes,
+            n_leaves=leaves,
+            catalogue={f.name: f for f in this.table.catalogue},
+            name=this.name,
+            provenance=this.provenance | {"weights": "a decision tree's"},
+        )
+
+    def fits(leaves: int) -> bool:
+        found = network(leaves)
+        return found is None or found.total_bytes <= most
+
+    whole = int(grown.get_n_leaves())
+    tree = network(most_leaves(min(whole, most), fits) if this.budget else whole)
+    if tree is None or tree.total_bytes > most:
         return None
     bits, parts = tree.input.encode(this.table.features), prepared.parts
     counts = np.ones(len(held.label)) if weights is None else weights[held.label]
@@ -108,10 +143,9 @@ def _better_tree(
         round(float(counts @ (m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label)))
         for m, x in ((model, prepared.bits), (tree, bits))
     )
-    if trees <= mine:
-        return None
-    progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
-    return tree.changed(input=tree.input.with_rates(bits[parts.train]))
+    if trees > mine:
+        progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
+    return tree.changed(input=tree.input.with_rates(bits[parts.train])), trees > mine
 
 
 def _gradient(

@@ -56,6 +56,8 @@ class SpnFamily(Family):
             ("error", f"at most {model.error_bound:,.1f} steps, proven"),
             ("scores", f"{low:,} to {high:,}"),
             ("parameters", f"{model.weight_bytes:,} B, input cuts {model.input_bytes:,} B"),
+            ("indices, biases", "{index_bytes:,} B, {bias_bytes:,} B".format(**model.memory)),
+            ("in total", f"{model.total_bytes:,} B"),
         )
         return TextTable(model.name, ("sum-product network", ""), rows, left=2), ()
 

@@ -156,6 +156,16 @@ class SpnModel(Classifier):
             integers.append(self.arithmetic.table)
         return sum(len(a) * bytes_for(int(np.abs(a).max())) for a in integers)
 
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: tables and weights, operands of the nodes with their number, cuts."""
+        operands = sum(1 if isinstance(n, Leaf) else len(n.children) for n in self.nodes)
+        index = bytes_for(max(len(self.nodes), len(self.input.fields)) - 1)
+        return super().memory | {
+            "index_bytes": len(self.nodes) + index * operands,
+            "bias_bytes": 4 * len(self.bias),
+        }
+
     # --- inference -------------------------------------------------------------------------
 
     def bins(self, words: ArrayLike) -> NDArray[np.int64]:

@@ -114,7 +114,7 @@ def train(
     budget_bytes: Annotated[
         int | None,
         typer.Option(
-            help="Bytes of weights: chooses input bits and hidden layers. Cuts come on top.",
+            help="Most bytes in total, cuts included: chooses family, input bits and layers.",
             min=1,
             show_default="the recipe's shape",
         ),
@@ -214,7 +214,7 @@ def list_use_cases() -> None:
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
     from n3ic.runs.folder import FIGURES
-    from n3ic.runs.report import PACKET_HEAD, model_text, packet_rows
+    from n3ic.runs.report import PACKET_HEAD, candidate_table, model_text, packet_rows
 
     origin = ", synthetic" if metrics["data"]["synthetic"] else ""
     title = (
@@ -244,6 +244,8 @@ def show(metrics: Any, group: str) -> None:
             [name.removeprefix("hist_").replace("_", " "), *(percent(m[k]) for k in FIGURES)]
             for name, m in metrics["baselines"].items()
         ]
+        if tried := candidate_table(metrics):
+            table(tried.title, tried.head, tried.rows)
         table(title, ["test rows", *_HEAD], rows)
         show_classes(metrics["classes"])
         if points := metrics.get("by_packet"):
@@ -263,16 +265,21 @@ def show(metrics: Any, group: str) -> None:
             f"over {spread['count']} seeds: accuracy {percent(a['mean'])} +- {percent(a['std'])}"
         )
     memory = metrics["memory"]
-    if "float_weight_bytes" not in memory:
-        print_result(
-            f"parameters {memory['weight_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
-        )
-        return
-    print_result(
-        f"weights {memory['weight_bytes']:,} B (as float32 {memory['float_weight_bytes']:,} B), "
-        f"thresholds {memory['threshold_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
-        + (f", masks {memory['mask_bytes']:,} B" if memory["mask_bytes"] else "")
-    )
+    print_result(memory_text(memory))
+
+
+def memory_text(memory: Mapping[str, int]) -> str:
+    """Bytes in total and by part, in a line."""
+    names = {"weight_bytes": "weights", "threshold_bytes": "thresholds and biases",
+             "input_bytes": "input cuts"}  # fmt: skip
+    parts = [
+        f"{names.get(part, part.removesuffix('_bytes').replace('_', ' '))} {size:,} B"
+        for part, size in memory.items()
+        if size and part not in ("total_bytes", "float_weight_bytes")
+    ]
+    real = memory.get("float_weight_bytes")
+    as_float = f" (weights as float32: {real:,} B)" if real else ""
+    return f"{memory['total_bytes']:,} B in total: {', '.join(parts)}{as_float}"
 
 
 def show_classes(classes: Mapping[str, Mapping[str, Any]]) -> None:

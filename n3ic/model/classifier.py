@@ -147,6 +147,16 @@ class Classifier(Displayed):
         """Bytes of the parameters."""
 
     @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by part, as a card stores them: parameters, thresholds, biases, indices, cuts."""
+        return {"weight_bytes": self.weight_bytes, "input_bytes": self.input_bytes}
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all parts, which a budget of bytes bounds."""
+        return sum(self.memory.values())
+
+    @property
     def learned_all(self) -> bool:
         """Whether every class was learned; otherwise one class means that no other fits."""
         return True
@@ -176,7 +186,7 @@ class Classifier(Displayed):
     def view(self) -> View:
         """The title and the tables that are displayed."""
         shunts = f"margins below {self.shunt} are shunted" if self.shunt else ""
-        size = f"{self.weight_bytes:,} bytes of weights"
+        size = f"{self.weight_bytes:,} bytes of weights, {self.total_bytes:,} in total"
         said = (self.shape_text, size, f"classes {listed(self.classes)}", shunts)
         return View(
             f"{self.name}: {', '.join(filter(None, said))}",
@@ -188,6 +198,7 @@ class Classifier(Displayed):
                         ("shape", self.shape_text),
                         ("bytes of weights", f"{self.weight_bytes:,}"),
                         ("bytes of cuts", f"{self.input_bytes:,}"),
+                        ("bytes in total", f"{self.total_bytes:,}"),
                         ("classes", ", ".join(self.classes)),
                         ("shunting", shunts),
                         ("meter", self.meter),

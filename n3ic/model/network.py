@@ -179,6 +179,14 @@ class BinaryModel(Classifier):
         """Bytes of the connection masks, one bit a connection of the layers that have one."""
         return -(-sum(layer.weights.size for layer in self.layers if layer.mask is not None) // 8)
 
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: weights, thresholds with biases, masks, cuts."""
+        return super().memory | {
+            "threshold_bytes": self.threshold_bytes,
+            "mask_bytes": self.mask_bytes,
+        }
+
     def _parts(self) -> tuple[TextTable, ...]:
         return (self.memory_table,)
 

@@ -26,6 +26,7 @@ from n3ic.evaluation.metrics import Evaluation
 from n3ic.model.families import parse_model
 from n3ic.model.file import Tensors, pack_file, read_file, unpack_file
 from n3ic.runs.experiment import TrainingResult
+from n3ic.runs.learner import Candidate
 from n3ic.runs.preparation import Experiment
 from n3ic.util.files import telling_what_is_kept, work_folder, write_atomic
 
@@ -120,6 +121,7 @@ def experiment_digest(
         experiment.recipe.to_dict(),
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
         [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
+        [experiment.budget, [recipe.to_dict() for recipe in experiment.rivals]],
     ]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -156,6 +158,9 @@ def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[An
         "scores": [(n, s.dtype.str, s.shape) for n, s in result.test_scores.items()],
         "rows": list(result.rows.items()),
         "notes": list(result.notes),
+        "family": result.recipe.family,
+        "baseline_bytes": list(result.baseline_bytes.items()),
+        "candidates": [asdict(c) for c in result.candidates],
         "model_bytes": len(result.model.to_bytes()),
     }
     arrays: dict[str, NDArray[Any]] = {
@@ -173,11 +178,13 @@ def _result(
     from n3ic.training.loop import Epoch
 
     rows = dict(said["rows"])
+    tried = (experiment.recipe, *experiment.rivals)
+    recipe = next(recipe for recipe in tried if recipe.family == said["family"])
     model = tensors.take(f"{prefix}model", np.uint8, (said["model_bytes"],))
     return TrainingResult(
         model=parse_model(model.tobytes(), "a trained part"),
         protocol=experiment.protocol,
-        recipe=experiment.recipe.with_options({"hidden": shape}),
+        recipe=recipe.with_options({"hidden": shape} if recipe is experiment.recipe else {}),
         positive=said["positive"],
         test=_evaluation(said["test"]),
         validation=_evaluation(said["validation"]),
@@ -193,6 +200,8 @@ def _result(
         },
         rows=rows,
         notes=tuple(said["notes"]),
+        baseline_bytes=dict(said["baseline_bytes"]),
+        candidates=tuple(Candidate(**c) for c in said["candidates"]),
     )
 
 

@@ -15,7 +15,8 @@ from n3ic.evaluation.interval import clearly_better
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
-from n3ic.runs.learner import learner
+from n3ic.runs.contest import best_within
+from n3ic.runs.learner import Candidate, Learned, learner
 from n3ic.runs.preparation import baseline_figures, prepare
 from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import TrainingProgress
@@ -48,6 +49,8 @@ class TrainingResult:
         test_scores: scores of the network (``model``) and of the baselines on the test rows.
         rows: number of training, validation and test rows.
         notes: remarks on the baselines, as sentences.
+        baseline_bytes: bytes of the baselines that are packed.
+        candidates: what was tried within a budget of bytes, the kept model first.
     """
 
     model: Classifier
@@ -65,6 +68,8 @@ class TrainingResult:
     test_scores: Mapping[str, NDArray[np.floating]] = field(repr=False)
     rows: Mapping[str, int]
     notes: tuple[str, ...] = ()
+    baseline_bytes: Mapping[str, int] = field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
 
     @property
     def no_better_than(self) -> str:
@@ -104,7 +109,8 @@ def train_shapes(
 
     The results are those of :func:`train`, in less time: networks share the rows, the input bits
     and the baselines without a shape. ``weighted`` bits depend on the shape, so that only rows
-    and boosted trees are shared. No network of several is replaced by a tree.
+    and boosted trees are shared. No network of several is replaced by a tree, but that of the
+    recipe's own shape by what is best within a budget of bytes.
 
     Args:
         experiment: everything else that decides the networks.
@@ -122,6 +128,11 @@ def train_shapes(
         if len(shapes) > 1:
             own = replace(own, tree_bytes=0)
         this = replace(experiment, recipe=own)
+        if this.budget and own.training.hidden == experiment.recipe.training.hidden:
+            learned, tried, notes = best_within(experiment, progress)
+            result = _finished(learned, progress)
+            yield replace(result, candidates=tried, notes=(*result.notes, *notes))
+            continue
         for_shape = own.encoding == "weighted" and this.keeps is None
         if prepared is None or for_shape:
             prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
@@ -135,10 +146,14 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingRe
         prepared: the rows and their experiment.
         progress: receives messages on the way.
     """
+    return _finished(learner(prepared.experiment.recipe.family).train(prepared, progress), progress)
+
+
+def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
+    """Add to a model what its rows and table tell of it, and evaluate it once on the test rows."""
+    model, prepared = learned.model, learned.prepared
     this = prepared.experiment
     family, table = learner(this.recipe.family), this.table
-    learned = family.train(prepared, progress)
-    model, prepared = learned.model, learned.prepared
     train = prepared.parts.train
     known = {n: table.features[n][train] for n in model.input.features}
     spec = model.input.with_rates(prepared.train.bits, prepared.train.label, known)
@@ -203,6 +218,7 @@ def _result(
         test_scores=kept,
         rows={name: len(index) for name, index in vars(parts).items()},
         notes=(*prepared.notes, *_worse_than_smaller(baselines, kept, label)),
+        baseline_bytes=prepared.baseline_bytes,
     )
 
 

@@ -7,11 +7,12 @@ training libraries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic import plugins
+from n3ic.errors import UsageError
 from n3ic.plugins import Plugin
 
 if TYPE_CHECKING:
@@ -25,6 +26,32 @@ if TYPE_CHECKING:
     from n3ic.training.recipe import Recipe
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A classifier that was tried within a budget of bytes.
+
+    Attributes:
+        name: what it is, such as ``binary network``.
+        memory: bytes by part, everything counted.
+        accuracy: share of the validation rows on which it is right.
+        balanced: mean of the classes' shares.
+        exported: whether targets take it; others are shown for comparison.
+        kept: whether it is the run's model.
+    """
+
+    name: str
+    memory: Mapping[str, int]
+    accuracy: float
+    balanced: float
+    exported: bool = True
+    kept: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(self.memory.values())
+
+
 @dataclass(frozen=True, eq=False)
 class Learned:
     """A trained model.
@@ -33,11 +60,15 @@ class Learned:
         model: the integer model, without meter and table rules.
         prepared: its training rows, encoded by its own input.
         history: figures of each epoch; empty without epochs.
+        name: what it is in the table of a budget; its family's name where empty.
+        beside: what the learner tried and did not keep.
     """
 
     model: Classifier
     prepared: Prepared
     history: tuple[Epoch, ...] = ()
+    name: str = ""
+    beside: tuple[Candidate, ...] = ()
 
 
 class Learner(Plugin):
@@ -51,11 +82,26 @@ class Learner(Plugin):
         settings: a frozen dataclass of the family's own values of a recipe, with a default and a
             sentence in the docstring for each; it checks them. Each is an option of ``n3ic
             train``, so no two families may share a name. None without such values.
-        budgeted: whether a budget of bytes of weights chooses bits and layers.
+        budgeted: whether it has a model for a budget of bytes (:meth:`within`). Without
+            ``--family``, those of all such learners are trained, and the best is kept.
     """
 
     settings: ClassVar[type | None] = None
     budgeted: ClassVar[bool] = True
+
+    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+        """A recipe whose model takes at most a number of bytes.
+
+        Args:
+            recipe: a recipe of the family, with the given values.
+            given: names of the given values, which stay.
+            budget: most :attr:`~n3ic.model.classifier.Classifier.total_bytes` of the model.
+            n_classes: number of classes.
+
+        Raises:
+            UsageError: no model fits, or a given value leaves nothing to choose.
+        """
+        raise UsageError(f"family {self.name} has no size that a budget of bytes chooses")
 
     def unlearned(self, experiment: Experiment) -> int | None:
         """The class of rows that fit no learned class; None if every class is learned.
@@ -114,6 +160,23 @@ class Learner(Plugin):
 
     def baselines(self, prepared: Prepared) -> Iterator[Prediction]:
         """Baselines of the family, beside those of every family.
+
+        Args:
+            prepared: the rows and their experiment.
+        """
+        return iter(())
+
+    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+        """Classifiers that no target takes, shown beside the models of all families.
+
+        Args:
+            prepared: the rows and their experiment.
+            budget: most bytes of each.
+        """
+        return iter(())
+
+    def shared_baselines(self, prepared: Prepared) -> Iterator[Prediction]:
+        """Baselines of every family's models, where all classes are learned.
 
         Args:
             prepared: the rows and their experiment.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic import plugins
 from n3ic.data.split import seen_in_training, split
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
@@ -31,6 +32,8 @@ def prepare(
     experiment: Experiment,
     stage: StageCallback,
     trees: HistGradientBoostingClassifier | None = None,
+    *,
+    baselines: bool = True,
 ) -> Prepared:
     """Split a table, choose its input bits and train the baselines that have no shape.
 
@@ -39,6 +42,8 @@ def prepare(
             the hidden layers have effect.
         stage: called with a line about each step.
         trees: fitted boosted trees on the training rows of this split, if any.
+        baselines: whether the experiment's baselines are trained here; else by
+            :func:`with_baselines`.
 
     Raises:
         DataError: the table does not allow the split.
@@ -107,7 +112,7 @@ def prepare(
         baseline_scores={},
         notes=notes,
     )
-    return _with_baselines(prepared, stage) if experiment.with_baselines else prepared
+    return with_baselines(prepared, stage) if baselines else prepared
 
 
 def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepared:
@@ -121,33 +126,46 @@ def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepar
     bits, parts = spec.encode(prepared.experiment.table.features), prepared.parts
     other = replace(
         prepared,
+        baselines={},
         spec=spec,
         bits=bits,
         train=replace(prepared.train, bits=bits[parts.train]),
         validation=replace(prepared.validation, bits=bits[parts.validation]),
         test=replace(prepared.test, bits=bits[parts.test]),
     )
-    return _with_baselines(other, stage) if prepared.experiment.with_baselines else other
+    return with_baselines(other, stage) if prepared.baselines else other
 
 
-def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
-    """Add the figures and scores of the baselines without a shape."""
+def with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
+    """Add the figures and scores of the baselines without a shape, if the experiment has them.
+
+    Args:
+        prepared: the rows; baselines that are there stay.
+        stage: called with a line about each baseline.
+    """
+    this, train, test = prepared.experiment, prepared.train, prepared.test
+    if not this.with_baselines or prepared.baselines:
+        return prepared
     from n3ic.training.baselines import non_neural_baselines
 
-    this, train, test = prepared.experiment, prepared.train, prepared.test
     n_classes = len(this.table.classes)
     figures: dict[str, Evaluation] = {}
     scores: dict[str, NDArray[np.float64]] = {}
+    sizes: dict[str, int] = {}
     others: list[Iterator[Prediction]] = [learner(this.recipe.family).baselines(prepared)]
     if prepared.trees is not None:
         boosted, cuts = prepared.trees, prepared.spec.n_cuts
         others.append(non_neural_baselines(train, test, n_classes, this.seed, boosted, cuts))
+        families = (learner(name) for name in plugins.names("n3ic.learners"))
+        others += [family.shared_baselines(prepared) for family in families]
     for other in chain(*others):
         stage(f"baseline: {other.name}")
         figures[other.name] = baseline_figures(this, other, test.label, prepared.unseen)
         if other.scores is not None:
             scores[other.name] = other.scores
-    return replace(prepared, baselines=figures, baseline_scores=scores)
+        if other.bytes:
+            sizes[other.name] = other.bytes
+    return replace(prepared, baselines=figures, baseline_scores=scores, baseline_bytes=sizes)
 
 
 def baseline_figures(

@@ -38,6 +38,8 @@ class Experiment:
             for the second of two classes, and for the mean over more than two.
         with_baselines: whether the baselines are trained, too.
         keeps: a network whose input bits are kept; None to choose the bits.
+        budget: most bytes of the model, everything counted; 0 without a bound.
+        rivals: recipes of other families within the budget; validation rows choose.
     """
 
     table: FlowTable = field(repr=False)
@@ -48,6 +50,8 @@ class Experiment:
     positive: int | None = None
     with_baselines: bool = True
     keeps: BinaryModel | None = field(default=None, repr=False)
+    budget: int = 0
+    rivals: tuple[Recipe, ...] = field(default=(), repr=False)
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -82,6 +86,7 @@ class Prepared:
             distillation, or if the trees have a fault.
         baselines: figures of the baselines without a shape.
         baseline_scores: their scores on the test rows, if they have any.
+        baseline_bytes: their bytes as a card would store them, of those that are packed.
         notes: remarks on the boosted trees, as sentences.
     """
 
@@ -98,4 +103,5 @@ class Prepared:
     teacher: NDArray[np.float64] | None = field(repr=False)
     baselines: Mapping[str, Evaluation]
     baseline_scores: Mapping[str, NDArray[np.float64]] = field(repr=False)
+    baseline_bytes: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

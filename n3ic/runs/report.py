@@ -18,6 +18,7 @@ from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import FIGURES, METRICS_VERSION
+from n3ic.util.display import TextTable
 from n3ic.util.markdown import escaped, percent, table
 
 
@@ -27,7 +28,11 @@ def _one(result: TrainingResult) -> dict[str, Any]:
         "classes": result.test.of_classes(result.model.classes),
         "validation": result.validation.to_dict(),
         "train": {"accuracy": result.train_accuracy},
-        "baselines": {name: e.to_dict() for name, e in result.baselines.items()},
+        "baselines": {
+            name: e.to_dict() | {"bytes": result.baseline_bytes.get(name)}
+            for name, e in result.baselines.items()
+        },
+        "candidates": [{**asdict(c), "bytes": c.bytes} for c in result.candidates],
         "rows": dict(result.rows),
         "twin_share": result.twin_share,
         "no_better_than": result.no_better_than,
@@ -46,16 +51,11 @@ def model_text(metrics: Mapping[str, Any]) -> str:
 
 
 def memory_of(model: Classifier) -> dict[str, int]:
-    """Bytes of a model by kind; for a binary network also of its weights as float32."""
-    if not isinstance(model, BinaryModel):
-        return {"weight_bytes": model.weight_bytes, "input_bytes": model.input_bytes}
-    return {
-        "weight_bytes": model.weight_bytes,
-        "threshold_bytes": model.threshold_bytes,
-        "mask_bytes": model.mask_bytes,
-        "input_bytes": model.input_bytes,
-        "float_weight_bytes": model.float_weight_bytes,
-    }
+    """Bytes of a model by part and in total; of a binary network also its weights as float32."""
+    found = {**model.memory, "total_bytes": model.total_bytes}
+    if isinstance(model, BinaryModel):
+        found["float_weight_bytes"] = model.float_weight_bytes
+    return found
 
 
 def metrics_of(
@@ -124,9 +124,9 @@ def metrics_of(
         }
         for task, r in results.items()
     }
+    sizes = [memory_of(r.model) for r in results.values()]  # a budget may keep several families
     out["memory"] = {
-        key: sum(memory_of(r.model)[key] for r in results.values())
-        for key in memory_of(first.model)
+        key: sum(size.get(key, 0) for size in sizes) for key in {k: 0 for of in sizes for k in of}
     }
     out["test"] = _medians(results)
     out["protocols"] = {p: {"test": _medians(r)} for p, r in every.items()}
@@ -161,6 +161,24 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
         for task, one in networks.items()
         if one.get("no_better_than")
     ]
+
+
+def candidate_table(metrics: Mapping[str, Any]) -> TextTable | None:
+    """What was tried within a budget of bytes; None if a file has nothing, or something else."""
+    try:
+        rows = tuple(
+            (
+                *(str(of["name"]), f"{of['bytes']:,}"),
+                *(percent(of["accuracy"]), percent(of["balanced"])),
+                "exported" if of["exported"] else "no target takes it",
+                "kept" if of["kept"] else "",
+            )
+            for of in metrics.get("candidates") or ()
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    head = ("validation rows", "bytes", "accuracy", "balanced", "", "")
+    return TextTable("within the budget of bytes", head, rows) if rows else None
 
 
 CLASS_HEAD = ("class", "rows", "share", "precision", "recall")
@@ -250,6 +268,9 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         lines += [counted, ""]
     points = metrics.get("by_packet", ())
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
+    if tried := candidate_table(metrics):
+        lines += [*table(tried.head, tried.rows), ""]
+    sizes = {n: m.get("bytes") for n, m in metrics["baselines"].items()}
     lines += [
         *_figures(
             "classifier", "", tuple(FIGURES), ((n, {"test": m}) for n, m in classifiers.items())
@@ -259,6 +280,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         "",
         *([*table(list(PACKET_HEAD), packet_rows(points)), ""] if points else []),
         *(x for t in tables_of(metrics) for x in (t.title, "", *table(t.head, t.rows), "")),
+        *(f"{n}: {size:,} B packed\n" for n, size in sizes.items() if size),
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
         *_figures("protocol", "", tuple(FIGURES), protocols),

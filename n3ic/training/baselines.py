@@ -33,11 +33,12 @@ class FittedBaseline(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A baseline's output: class indices, and class probabilities if it gives any."""
+    """A baseline's output: class indices, class probabilities or votes, bytes if it is packed."""
 
     name: str
     predicted: NDArray[np.int64]
     scores: NDArray[np.float64] | None
+    bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,8 +151,9 @@ class Recipe:
         field_bits: bits of one ``binary`` field.
         columns: the features to choose from, or patterns such as ``owd_*``; empty for all that
             a NIC can compute and that do not leak the capture set-up.
-        tree_bytes: most bytes of weights and masks of a decision tree that has as many cuts as the
-            network and is kept instead where it is right on more validation rows; 0 for none.
+        tree_bytes: most bytes, everything counted, of a decision tree that has as many cuts as the
+            network (or fills a budget of bytes), is written as one, and is kept instead where it
+            is right on more validation rows; 0 for none.
         family: what is trained: ``binary`` networks, or models of a plug-in.
         training: how a binary network is trained.
         settings: how a model of another family is trained, see

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from n3ic import plugins
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError, nearest
@@ -16,9 +18,10 @@ from n3ic.model.families import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 from n3ic.runs.folder import models_of
+from n3ic.runs.learner import learner
 from n3ic.training.kept_input import kept_recipe
 from n3ic.training.recipe import Recipe, recipe_values
-from n3ic.training.sizing import sized, within
+from n3ic.training.sizing import sized
 from n3ic.usecases.base import UseCase
 
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
@@ -59,8 +62,9 @@ class TrainRequest:
         table: a loaded table, instead of ``data``.
         recipe: name of a recipe of the use case, or a recipe of your own.
         overrides: values of the recipe to replace.
-        budget_bytes: bytes of weights, which bits and hidden layers are chosen to fill; None for
-            those of the recipe.
+        budget_bytes: most bytes of the model, everything counted. Every family that has a size to
+            choose is trained within them, and validation rows choose, unless ``overrides`` names
+            the family; None for the size of the recipe.
         input_of: a run or a model file whose input bits, hidden layers and meter are kept, so that
             the new networks can replace the old ones on a device. In a run of several networks,
             each keeps those of its namesake.
@@ -137,6 +141,40 @@ class TrainRequest:
         Raises:
             UsageError: the use case has no such recipe, or a value is invalid.
         """
+        recipe, given = self._with_values(case)
+        if self.kept:
+            given |= set() if self.budget_bytes is None else {"budget_bytes"}
+            return kept_recipe(recipe, given, [*self.kept.values()], n_classes)
+        if self.budget_bytes is None:
+            return sized(recipe, given, n_classes)
+        own = learner(recipe.family)
+        if not own.budgeted:
+            raise UsageError(
+                f"a budget of bytes does not choose the size of family {own.name}; take "
+                f"{' or '.join(_budgeted())}"
+            )
+        return own.within(recipe, given, self.budget_bytes, n_classes)
+
+    def rivals(self, case: UseCase, n_classes: int = 2) -> tuple[Recipe, ...]:
+        """Recipes of the other families that fit the budget of bytes; none if one was named.
+
+        Args:
+            case: the use case.
+            n_classes: number of classes.
+        """
+        recipe, given = self._with_values(case)
+        found: list[Recipe] = []
+        if self.budget_bytes is None or self.kept or "family" in given:
+            return ()
+        for name in _budgeted():
+            if name != recipe.family:
+                other = recipe.with_options({"family": name})
+                with suppress(UsageError):  # a family may need more bytes than another
+                    found.append(learner(name).within(other, given, self.budget_bytes, n_classes))
+        return tuple(found)
+
+    def _with_values(self, case: UseCase) -> tuple[Recipe, set[str]]:
+        """The recipe with its replaced values, and their names."""
         recipe = self.recipe
         if not isinstance(recipe, Recipe):
             if recipe not in case.recipes:
@@ -144,13 +182,13 @@ class TrainRequest:
                 raise UsageError(f"{case.name} has no recipe {recipe!r}; {hint}it has {known}")
             recipe = case.recipes[recipe]
         given = {name for name, value in self.overrides.items() if value is not None}
-        recipe = recipe.with_options(self.overrides)
-        if self.kept:
-            given |= set() if self.budget_bytes is None else {"budget_bytes"}
-            return kept_recipe(recipe, given, [*self.kept.values()], n_classes)
-        if self.budget_bytes is None:
-            return sized(recipe, given, n_classes)
-        return within(recipe, given, self.budget_bytes, n_classes)
+        return recipe.with_options(self.overrides), given
+
+
+def _budgeted() -> list[str]:
+    """Families that have a model for a budget of bytes."""
+    group = "n3ic.learners"
+    return [name for name in plugins.names(group) if learner(name).budgeted]
 
 
 def command_words(
@@ -187,7 +225,13 @@ def command_words(
     base = case.recipes[recipe.name]
     if request.kept:
         base = kept_recipe(base, (), [*request.kept.values()], n_classes)
-    changed = dict(_changes(base, recipe, n_classes))
+    if request.budget_bytes is None:
+        changed = dict(_changes(base, recipe, n_classes))
+    else:  # it chooses the size and the family again
+        own = request.recipe if isinstance(request.recipe, Recipe) else base
+        changed = {name: own.value(name) for name in _differing(base, own)}
+        changed |= {n: v for n, v in request.overrides.items() if v is not None}
+        changed["budget_bytes"] = request.budget_bytes
     words += [_word(name, value) for name, value in {**changed, **options}.items()]
     return [
         *words,
@@ -202,9 +246,13 @@ def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
         base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
-    for name in recipe_values():
-        if recipe.value(name) != base.value(name):
-            yield name, recipe.value(name)
+    for name in _differing(base, recipe):
+        yield name, recipe.value(name)
+
+
+def _differing(base: Recipe, recipe: Recipe) -> list[str]:
+    """Names of the values that differ."""
+    return [name for name in recipe_values() if recipe.value(name) != base.value(name)]
 
 
 def _word(name: str, value: Any) -> str:

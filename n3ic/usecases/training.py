@@ -50,7 +50,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     others = tuple(shape for shape in case.shapes(options) if shape != own)
     seed, *more_seeds = range(request.seed, request.seed + request.seeds)
     plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, others)
-    experiments = given.experiments(recipe)
+    rivals = request.rivals(case, n_classes)
+    experiments = given.experiments(recipe, request.budget_bytes, rivals)
     written = _written(target) if target.exists() else []
     with (
         new_directory(target, replace=request.replace, written=written) as directory,

@@ -45,8 +45,15 @@ class TrainingData:
         """Largest number of classes of a table."""
         return max(len(rows.classes) for rows in self.tasks.values())
 
-    def experiments(self, recipe: Recipe) -> dict[str, Experiment]:
+    def experiments(
+        self, recipe: Recipe, budget: int | None = None, rivals: tuple[Recipe, ...] = ()
+    ) -> dict[str, Experiment]:
         """The experiment of each task, under the protocol whose networks are kept.
+
+        Args:
+            recipe: how the model is trained.
+            budget: most bytes of the model; None without a bound.
+            rivals: recipes of other families within the budget.
 
         Raises:
             DataError: a table lacks the class that the use case detects.
@@ -59,6 +66,8 @@ class TrainingData:
                 name=f"{self.case.name}-{task}" if task else self.case.name,
                 positive=_positive(self.case, rows),
                 keeps=self.kept.get(task),
+                budget=budget or 0,
+                rivals=rivals,
             )
             for task, rows in self.tasks.items()
         }

@@ -41,9 +41,13 @@ def test_a_run_holds_what_is_promised(place):
     assert metrics["memory"]["weight_bytes"] == 1092
     assert metrics["memory"]["input_bytes"] == 1024
     assert metrics["memory"]["threshold_bytes"] > 0
-    names = {"majority", "float_mlp", "hist_gradient_boosting", "tree_same_cuts"} | {
-        f"tree_depth_{d}" for d in (3, 6, 9)
-    }
+    names = {
+        "majority",
+        "float_mlp",
+        "hist_gradient_boosting",
+        "tree_same_cuts",
+        "random_forest",
+    } | {f"tree_depth_{d}" for d in (3, 6, 9)}
     assert set(metrics["baselines"]) == names
     for baseline in metrics["baselines"].values():
         assert baseline["rows"] == metrics["test"]["rows"]

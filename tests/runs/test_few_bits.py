@@ -80,7 +80,7 @@ def test_a_tree_of_as_many_cuts_is_kept_where_it_is_right_on_more_validation_row
     assert result.model.provenance["weights"] == "a decision tree's"
     assert result.test.accuracy == result.validation.accuracy == 1
     tree = binary_network(result.model)
-    assert tree.weight_bytes + tree.mask_bytes <= 64
+    assert tree.total_bytes <= 64
     assert result.history == ()
     assert all(sum(field.rates) for field in result.model.input.fields)  # those of its own bits
     assert train(experiment).model.to_bytes() == result.model.to_bytes()

@@ -9,6 +9,9 @@ import pytest
 
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.base import load_table, use_case
 from n3ic.usecases.request import TrainRequest, command_words
@@ -91,8 +94,8 @@ def test_few_bits_bring_their_encoding_and_shape_and_the_command_says_no_more():
 @pytest.mark.parametrize(
     ("given", "tree"),
     [
-        ({"bits": 8}, 2560),
-        ({"bits": 128}, 2560),
+        ({"bits": 8}, 3072),
+        ({"bits": 128}, 3072),
         ({"bits": 8, "tree_bytes": 0}, 0),
         ({"bits": 8, "hidden": (9,)}, 0),
         ({"bits": 8, "loss": "squared_hinge"}, 0),
@@ -112,10 +115,11 @@ def test_a_tree_to_fall_back_on_comes_with_few_bits_of_which_nothing_else_is_ask
 
 def test_a_budget_of_bytes_bounds_the_tree_too():
     case = use_case("anomaly")
-    request = TrainRequest("anomaly", budget_bytes=64)
-    assert request.chosen_recipe(case).tree_bytes == 64
-    assert "--tree-bytes=64" in words(request)
-    assert TrainRequest("anomaly", budget_bytes=1092).chosen_recipe(case).tree_bytes == 0
+    for given, tree in (({}, 64), ({"tree_bytes": 0}, 0), ({"loss": "squared_hinge"}, 0)):
+        request = TrainRequest("anomaly", budget_bytes=64, overrides=given)
+        assert request.chosen_recipe(case).tree_bytes == tree
+    paper = TrainRequest("anomaly", recipe="paper", budget_bytes=1092)
+    assert paper.chosen_recipe(case).tree_bytes == 0
 
 
 def test_what_is_given_beside_the_bits_is_kept_and_in_the_command():
@@ -160,29 +164,43 @@ def test_what_is_about_gradients_keeps_them(given):
     assert getattr(training, name) == value
 
 
-def weights(recipe, n_classes):
+def largest(recipe, n_classes):
+    """A network of the recipe whose thresholds and biases are as large as they get."""
     shape = [recipe.bits, *recipe.training.hidden, n_classes]
-    return sum(a * b for a, b in pairwise(shape)) / 8
+    layers = [np.ones((b, a), dtype=bool) for a, b in pairwise(shape)]
+    masked = recipe.training.density < 1
+    hidden = [
+        HiddenLayer(w, mask=w if masked else None, thresholds=np.full(len(w), w.shape[1] + 1))
+        for w in layers[:-1]
+    ]
+    spec = InputSpec((Field.thermometer("x", range(1, recipe.bits + 1)),))
+    if recipe.encoding == "binary":
+        spec = InputSpec.raw(recipe.bits)
+    output = OutputLayer(layers[-1], bias=np.full(n_classes, -shape[-2]))
+    return BinaryModel(spec, tuple(hidden), output, tuple(map(str, range(n_classes))))
 
 
+@pytest.mark.parametrize("density", [1.0, 0.5])
 @pytest.mark.parametrize("n_classes", [2, 10])
-def test_a_budget_is_filled_and_more_bytes_never_give_fewer_bits(n_classes):
+def test_a_budget_bounds_all_bytes_and_more_never_give_fewer_bits(n_classes, density):
     case, bits = use_case("anomaly"), 0
-    for budget in (16, 24, 64, 100, 256, 600, 700, 1000, 1092, 4096, 16384):
-        request = TrainRequest("anomaly", budget_bytes=budget)
+    for budget in (40, 64, 100, 256, 600, 700, 1000, 1400, 1700, 2200, 4096, 16384):
+        request = TrainRequest("anomaly", budget_bytes=budget, overrides={"density": density})
         recipe = request.chosen_recipe(case, n_classes)
-        assert 0.8 * budget <= weights(recipe, n_classes) <= budget
+        assert 0.8 * budget <= largest(recipe, n_classes).total_bytes <= budget
         assert bits <= recipe.bits <= case.recipes["default"].bits
         bits = recipe.bits
 
 
-def test_what_a_budget_chose_is_in_the_command():
-    request = TrainRequest("anomaly", budget_bytes=64)
+def test_a_network_without_cuts_and_thresholds_is_all_weights():
     case = use_case("anomaly")
-    recipe = request.chosen_recipe(case, 2)
-    said = command_words(request, case, recipe, {}, "random") or []
-    hidden = ",".join(map(str, recipe.training.hidden))
-    assert {f"--bits={recipe.bits}", f"--hidden={hidden}"} <= {*said}
+    request = TrainRequest("anomaly", recipe="paper", budget_bytes=1092)
+    assert request.chosen_recipe(case, 2).training.hidden == (32, 16)
+    few = TrainRequest("anomaly", recipe="paper", budget_bytes=64)
+    with pytest.raises(UsageError, match=r"64 bytes hold no network .*; take 65 bytes"):
+        few.chosen_recipe(case, 2)
+    enough = TrainRequest("anomaly", recipe="paper", budget_bytes=65)
+    assert enough.chosen_recipe(case, 2).training.hidden == (2,)
 
 
 def test_bits_beside_a_budget_are_kept_and_hidden_layers_refused():

@@ -161,7 +161,8 @@ def test_long_tables_are_cut_and_say_so():
 def test_what_a_model_is():
     found = random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)
     line = repr(found)
-    assert "256-32-16-2, 1,092 bytes of weights, classes class0, class1" in line
+    assert "256-32-16-2, 1,092 bytes of weights, " in line
+    assert f"{found.total_bytes:,} in total, classes class0, class1" in line
     rows = {row[0]: row for row in found.memory_table.rows}
     assert rows["0"][1:5] == ("256", "32", "8,192", "1,024")
     assert sum(int(row[5]) for row in rows.values()) == found.threshold_bytes

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _AXES = {
-    "bytes": "bytes of weights and cuts",
+    "bytes": "bytes in total, cuts included",
     "bits": "input bits",
     "sites": "LUT sites, unrolled (estimated)",
     "latency_ns": "latency, ns (estimated)",

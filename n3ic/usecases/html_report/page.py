@@ -17,7 +17,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
-from n3ic.runs.report import CLASS_HEAD, class_rows, memory_of, model_text
+from n3ic.runs.report import CLASS_HEAD, candidate_table, class_rows, memory_of, model_text
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
@@ -154,7 +154,12 @@ def html_report(
         warnings=_warnings(run.metrics),
         data=(*view.tables[1:], *(shown.tables if shown else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
-        figures=(run.figures, *_each(models, run.metrics), *tables_of(run.metrics)),
+        figures=tuple(
+            table
+            for table in (run.figures, candidate_table(run.metrics), *_each(models, run.metrics))
+            if table is not None
+        )
+        + tuple(tables_of(run.metrics)),
         targets=_targets(rows),
         legend=LEGEND,
         networks=parts,
@@ -204,14 +209,14 @@ def _answers(
     beside = [f"best baseline {bar.text} ({bar.name})" for bar in others[:1]]
     beside += [f"majority {bar.text}" for bar in others[1:] if bar.name == "majority"]
     memory = [memory_of(model) for model in models.values()]
-    keys = "weight_bytes", "float_weight_bytes", "input_bytes"
+    keys = "total_bytes", "float_weight_bytes", "input_bytes"
     size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
     what = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
     known = f"{sum(found.good for found in verdicts)} of {len(verdicts)}"
-    of = f"and {cuts:,} B of input cuts" + (f"; {real:,} B as float32" if real else "")
+    of = f"{cuts:,} B of them input cuts" + (f"; weights as float32 {real:,} B" if real else "")
     return (
         (own.text if own else "unknown", what, ", ".join(beside)),
-        (f"{size:,} B", "of weights" if real else "of parameters", of),
+        (f"{size:,} B", "in total", of),
         (known, "targets verified", "run on vectors: scores equal the model's"),
     )
 

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decision trees as a card would store them, so that their bytes are counted and not estimated.
+
+All trees share a table of distinct cuts, four bytes each, as the input stage of a network has it;
+which column a cut compares is wiring there and here. A split has the index of its cut, the near
+child (the next split, or a vote) and the far child (a vote, or the number of a split). A leaf votes
+for a class, with a weight of two bits where several trees vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.inputs import UINT32_MAX
+
+if TYPE_CHECKING:
+    from n3ic.runs.prepared import Prepared
+    from n3ic.training.baselines import Prediction
+
+CUT_BYTES = 4
+TREE, FOREST = "tree, packed", "forest, packed"
+FOREST_TREES = 60
+"""Trees of the baseline, of any size."""
+_WEIGHTS = 3  # of a vote in a forest; with the mark of a next split, two classes take three bits
+_TREES = (3, 5, 9, 21)
+_CUT_SHARES = (0.3, 0.6)  # of a forest's bytes
+_CANDIDATES = 0.5  # share of the columns that a split chooses from, so that trees differ
+_MOST_LEAVES = 4096
+_Vote = Callable[[NDArray[np.float64]], NDArray[np.int64]]  # class shares of nodes to votes
+Cut = tuple[int, int]  # a column, and the least integer that goes to the right
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A comparison and its two sides; a side is a split or a vote."""
+
+    cut: Cut
+    left: Split | int
+    right: Split | int
+
+
+@dataclass(frozen=True, eq=False)
+class PackedTrees:
+    """Trees as bytes, and what a reader knows of their layout.
+
+    Attributes:
+        data: the cuts, the roots, then the splits of each tree from the root on, left side first.
+        columns: the column that each cut compares.
+        trees: how many vote.
+        splits: how many they have together.
+        classes: number of classes.
+        weights: number of different weights of a vote.
+    """
+
+    data: bytes
+    columns: tuple[int, ...]
+    trees: int
+    splits: int
+    classes: int
+    weights: int
+
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes of the distinct cuts."""
+        return CUT_BYTES * len(self.columns)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: cuts, and the splits with their indices."""
+        return {"input_bytes": self.cut_bytes, "index_bytes": len(self.data) - self.cut_bytes}
+
+    def votes(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The votes for each class, shape ``(rows, classes)``; the first class wins a tie.
+
+        Args:
+            columns: integers in ``0..2^32-1``, shape ``(rows, features)``.
+        """
+        cut = np.frombuffer(self.data, "<u4", len(self.columns)).astype(np.int64)
+        bits = np.unpackbits(np.frombuffer(self.data, np.uint8, offset=self.cut_bytes))
+        leaves = self.classes * self.weights
+        index, near, far = widths = _widths(len(cut), self.splits, leaves)
+        roots = _numbers(bits[: self.trees * far].reshape(-1, far))
+        table = bits[self.trees * far :][: self.splits * sum(widths)].reshape(-1, sum(widths))
+        which, left, right = map(_numbers, np.split(table, [index, index + near], axis=1))
+        own = np.arange(self.splits)
+        left = np.where(left == 0, leaves + own + 1, left - 1)
+        compared, every = np.array(self.columns, dtype=np.int64), np.arange(len(columns))
+        out = np.zeros((len(columns), self.classes), dtype=np.int64)
+        for root in roots.tolist():
+            at = np.full(len(columns), root)
+            while len(moving := np.flatnonzero(at >= leaves)):
+                split = at[moving] - leaves
+                bigger = columns[moving, compared[which[split]]] >= cut[which[split]]
+                at[moving] = np.where(bigger, right[split], left[split])
+            out[every, at // self.weights] += at % self.weights + 1
+        return out
+
+
+def packed(trees: Sequence[Split | int], classes: int, weights: int = 1) -> PackedTrees:
+    """Pack trees.
+
+    Args:
+        trees: one or more; a vote is ``weights * class + weight - 1``.
+        classes: number of classes.
+        weights: number of different weights of a vote.
+    """
+    splits = [split for tree in trees for split in _splits(tree)]
+    cuts = sorted({split.cut for split in splits})
+    place = {cut: i for i, cut in enumerate(cuts)}
+    number = {id(split): i for i, split in enumerate(splits)}
+    leaves = classes * weights
+
+    def far(side: Split | int) -> int:
+        return leaves + number[id(side)] if isinstance(side, Split) else side
+
+    fields = (
+        [place[split.cut] for split in splits],
+        [0 if isinstance(split.left, Split) else split.left + 1 for split in splits],
+        [far(split.right) for split in splits],
+    )
+    widths = _widths(len(cuts), len(splits), leaves)
+    rows = [_digits(f, width) for f, width in zip(fields, widths, strict=True)]
+    stream = [_digits([far(tree) for tree in trees], widths[2]).ravel()]
+    stream += [np.concatenate(rows, axis=1).ravel()]
+    data = np.array([cut for _, cut in cuts], "<u4").tobytes()
+    data += np.packbits(np.concatenate(stream)).tobytes()
+    return PackedTrees(data, tuple(c for c, _ in cuts), len(trees), len(splits), classes, weights)
+
+
+def packed_bytes(trees: Iterable[Split | int], votes: int) -> int:
+    """Bytes of :func:`packed` for that number of different votes."""
+    each = [_splits(tree) for tree in trees]
+    splits = [split for tree in each for split in tree]
+    cuts = len({split.cut for split in splits})
+    widths = _widths(cuts, len(splits), votes)
+    return CUT_BYTES * cuts - (-(len(each) * widths[2] + len(splits) * sum(widths)) // 8)
+
+
+def _widths(cuts: int, splits: int, votes: int) -> tuple[int, int, int]:
+    """Bits of a split's fields."""
+    return max(cuts - 1, 0).bit_length(), votes.bit_length(), (votes + splits - 1).bit_length()
+
+
+def _digits(numbers: Sequence[int], width: int) -> NDArray[np.uint8]:
+    shifts = np.arange(width)[::-1]
+    return (np.array(numbers, dtype=np.int64)[:, None] >> shifts & 1).astype(np.uint8)
+
+
+def _numbers(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
+    return digits.astype(np.int64) @ (1 << np.arange(digits.shape[1], dtype=np.int64)[::-1])
+
+
+def _splits(tree: Split | int) -> list[Split]:
+    """The splits of a tree; a split whose left side is one is followed by it."""
+    found, left = [], [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, Split):
+            found.append(node)
+            left += [node.right, node.left]
+    return found
+
+
+def least_right(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The least integers that scikit-learn sends to the right; it compares in float32."""
+    low, high = np.zeros(len(thresholds), np.int64), np.full(len(thresholds), UINT32_MAX + 1)
+    while (low < high).any():
+        middle = (low + high) // 2
+        right = middle.astype(np.float32).astype(np.float64) > thresholds
+        low, high = np.where(right | (low == high), low, middle + 1), np.where(right, middle, high)
+    return low
+
+
+def split_tree(
+    tree: Any,
+    vote: _Vote,
+    leaves: int = 0,
+    cuts: Sequence[Sequence[Cut]] = (),
+) -> Split | int:
+    """A tree of scikit-learn, without splits whose sides vote alike.
+
+    Args:
+        tree: its arrays, of a tree that was grown best-first if ``leaves`` is given.
+        vote: the vote of each node from its class shares, shape ``(nodes, classes)``.
+        leaves: number of leaves of the best-first tree, of which this is the beginning; 0 for all.
+        cuts: cuts of each of its columns, which holds how many of them a value reaches; empty if
+            its columns hold the values.
+    """
+    votes = vote(tree.value[:, 0]).tolist()
+    right = least_right(tree.threshold).tolist()
+    columns, below = tree.feature.tolist(), tree.children_left.tolist()
+    # scikit-learn appends both children when it makes a split, so their number tells its turn.
+    turns = sorted(child for child in below if child >= 0)
+    last = max(turns[: leaves - 1] if leaves else turns, default=-1)
+    made: list[Split | int] = votes
+    for i in reversed(range(len(below))):
+        if 0 <= below[i] <= last:
+            a, b = made[below[i]], made[int(tree.children_right[i])]
+            same = not isinstance(a, Split) and a == b
+            column, least = columns[i], right[i]
+            cut = cuts[column][least - 1] if cuts else (column, least)
+            made[i] = a if same else Split(cut, a, b)
+    return made[0]
+
+
+def tree_within(
+    columns: NDArray[np.int64], label: NDArray[np.int64], budget: int, classes: int, seed: int
+) -> PackedTrees | None:
+    """The largest beginning of a best-first tree that is packed in a number of bytes, if any.
+
+    Args:
+        columns: integers of training rows, shape ``(rows, features)``.
+        label: class index of each row, shape ``(rows,)``.
+        budget: most bytes.
+        classes: number of classes.
+        seed: selects among equally good splits.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    most = min(max(2, budget), _MOST_LEAVES)  # a split takes a byte and more
+    grown = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
+    known = grown.classes_
+
+    def first(leaves: int) -> list[Split | int]:
+        return [split_tree(grown.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
+
+    leaves = most_leaves(int(grown.get_n_leaves()), partial(_fit, first, classes, budget))
+    return packed(first(leaves), classes) if leaves > 1 else None
+
+
+def forests_within(
+    columns: NDArray[np.int64], label: NDArray[np.int64], budget: int, classes: int, seed: int
+) -> Iterator[PackedTrees]:
+    """Forests of several numbers of trees and cuts, each of the largest that fit.
+
+    The trees share the cuts of a best-first tree: a cut of its own costs more than a split.
+
+    Args:
+        columns: integers of training rows, shape ``(rows, features)``.
+        label: class index of each row, shape ``(rows,)``.
+        budget: most bytes of one forest.
+        classes: number of classes.
+        seed: seed of the trees.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    from n3ic.training.baselines import best_first_tree
+
+    for share in _CUT_SHARES:
+        few = int(share * budget / CUT_BYTES)
+        if few < 2:
+            continue
+        tree = best_first_tree(columns, label, few, seed).tree_
+        inner = tree.children_left >= 0
+        at = zip(tree.feature[inner].tolist(), least_right(tree.threshold[inner]), strict=True)
+        every = sorted({(column, int(right)) for column, right in at})
+        cuts = [list(of) for _, of in groupby(every, lambda cut: cut[0])]
+        if not cuts:
+            return
+        bins = [np.searchsorted([c for _, c in of], columns[:, of[0][0]], "right") for of in cuts]
+        # Equal rows are merged into one with their number: the same shares, sooner.
+        rows, count = np.unique(np.stack([*bins, label], axis=1), axis=0, return_counts=True)
+        forest = RandomForestClassifier(
+            n_estimators=_TREES[-1],
+            max_leaf_nodes=min(max(2, budget), _MOST_LEAVES),
+            max_features=_CANDIDATES,
+            bootstrap=False,
+            random_state=seed,
+            n_jobs=1,
+        ).fit(rows[:, :-1], rows[:, -1], sample_weight=count)
+        vote = _weighted(forest.classes_)
+        for trees in _TREES:
+            first = partial(_beginnings, forest.estimators_[:trees], vote, cuts)
+            most = max(int(one.get_n_leaves()) for one in forest.estimators_[:trees])
+            leaves = most_leaves(most, partial(_fit, first, classes * _WEIGHTS, budget))
+            if leaves > 1:
+                yield packed(first(leaves), classes, _WEIGHTS)
+
+
+def _fit(first: Callable[[int], list[Split | int]], votes: int, budget: int, leaves: int) -> bool:
+    return packed_bytes(first(leaves), votes) <= budget
+
+
+def _beginnings(
+    forest: Sequence[Any], vote: _Vote, cuts: Sequence[Sequence[Cut]], leaves: int
+) -> list[Split | int]:
+    """The beginnings of best-first trees, of so many leaves each."""
+    return [split_tree(t.tree_, vote, min(leaves, t.tree_.n_leaves), cuts) for t in forest]
+
+
+def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedTrees]]:
+    """A tree on the columns within a number of bytes, and the best of several forests, if any.
+
+    Args:
+        prepared: the rows; validation rows choose the forest.
+        budget: most bytes of each.
+    """
+    rows, held, this = prepared.train, prepared.validation, prepared.experiment
+    asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
+    if tree := tree_within(*asked):
+        yield TREE, tree
+
+    def right(forest: PackedTrees) -> int:
+        return int((forest.votes(held.columns).argmax(axis=1) == held.label).sum())
+
+    if forests := [*forests_within(*asked)]:
+        yield FOREST, max(forests, key=right)
+
+
+def random_forest(
+    columns: NDArray[np.int64], label: NDArray[np.int64], classes: int, seed: int
+) -> PackedTrees:
+    """A random forest of ``FOREST_TREES`` trees of any size (Breiman 2001), packed.
+
+    Args:
+        columns: integers of training rows, shape ``(rows, features)``.
+        label: class index of each row, shape ``(rows,)``.
+        classes: number of classes.
+        seed: seed of the trees.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    forest = RandomForestClassifier(FOREST_TREES, random_state=seed, n_jobs=1).fit(columns, label)
+    vote = _weighted(forest.classes_)
+    grown = [split_tree(one.tree_, vote) for one in forest.estimators_]
+    return packed(grown, classes, _WEIGHTS)
+
+
+def _weighted(known: NDArray[np.int64]) -> _Vote:
+    """Votes for the likeliest class, the heavier the farther the second is behind."""
+
+    def vote(share: NDArray[np.float64]) -> NDArray[np.int64]:
+        ordered = np.sort(share, axis=1)
+        lead = ordered[:, -1] - (ordered[:, -2] if share.shape[1] > 1 else 0)
+        weight = np.minimum((lead * _WEIGHTS).astype(np.int64), _WEIGHTS - 1)
+        return np.asarray(_WEIGHTS * known[share.argmax(axis=1)] + weight)
+
+    return vote
+
+
+def most_leaves(most: int, fits: Callable[[int], bool]) -> int:
+    """The most leaves of trees that fit, by bisection; one leaf always does.
+
+    Args:
+        most: as many as there are.
+        fits: whether trees of so many leaves fit.
+    """
+    low, high = 1, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def forest_baseline(prepared: Prepared) -> Prediction:
+    """A random forest on the test rows: its votes, its classes and its bytes.
+
+    Args:
+        prepared: the rows.
+    """
+    from n3ic.training.baselines import Prediction
+
+    train, this = prepared.train, prepared.experiment
+    forest = random_forest(train.columns, train.label, len(this.table.classes), this.seed)
+    votes = forest.votes(prepared.test.columns).astype(np.float64)
+    classes = votes.argmax(axis=1).astype(np.int64)
+    return Prediction("random_forest", classes, votes, len(forest.data))
