@@ -50,8 +50,8 @@ def sweep(
     budget_bytes: Annotated[
         str | None,
         typer.Option(
-            help="Bytes of weights: choose bits and hidden layers. Where nothing is named, 128 to "
-            "4096."
+            help="Most bytes in total: choose family, bits and layers. Where nothing is named, "
+            "100 to 3200."
         ),
     ] = None,
     protocol: ProtocolOption = None,
@@ -186,6 +186,11 @@ def sweep_text(found: Sweep, width: int = 0) -> list[str]:
     lines = textwrap.wrap(shown.title, wide)
     for row in every:
         lines += _lines(row, widths)
+    if beside := found.beside:
+        lines += textwrap.wrap(beside.title, wide)
+        for head, *cells in beside.rows:
+            said = (f"{name} {cell}" for name, cell in zip(beside.head[1:], cells, strict=True))
+            lines += textwrap.wrap(f"{head}: {'; '.join(said)}", wide)
     lines += textwrap.wrap(found.legend, wide)
     commands = [f"{i}: {command_text(p)}" for i, p in enumerate(found.points, 1) if p.command]
     return [*lines, *commands]

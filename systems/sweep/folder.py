@@ -22,7 +22,7 @@ from n3ic.util.files import (
 from n3ic.util.json_text import json_text
 
 SWEEP, POINTS, PAGE, PICTURE = "sweep.json", "points.csv", "report.md", "front"
-FORMAT, VERSION = "n3ic-sweep", 1
+FORMAT, VERSION = "n3ic-sweep", 2
 _MAX_BYTES = 1 << 20
 _OWN = re.compile(r"point-[0-9a-f]{64}\.json|sweep\.json|points\.csv|report\.md|front\.png")
 _KINDS: Mapping[str, tuple[type, ...]] = {
@@ -58,12 +58,15 @@ class SweepFolder:
         if not isinstance(said, dict) or said.pop("digest", None) != digest:
             return None
         try:
-            found = SeedFigures(**{**said, "shape": tuple(said["shape"])})
-        except (TypeError, KeyError):
+            beside = {name: (size, share) for name, (size, share) in said["beside"].items()}
+            found = SeedFigures(**{**said, "shape": tuple(said["shape"]), "beside": beside})
+        except (TypeError, KeyError, ValueError, AttributeError):
             return None
+        shown = [number for both in found.beside.values() for number in both]
         numbers = (*found.shape, *found.memory.values()) if _is_sizes(found.memory) else (None,)
         right = all(isinstance(getattr(found, n), kinds) for n, kinds in _KINDS.items())
         # A damaged file is trained again: its figures would otherwise end up in the tables.
+        right = right and all(isinstance(n, int | float) for n in shown)
         return found if right and all(type(n) is int for n in numbers) else None
 
     def keep(self, digest: str, found: SeedFigures) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from n3ic.systems.sweep.result import Sweep
 
 _AXES = {
-    "bytes": "bytes of weights, masks and cuts",
+    "bytes": "bytes in total, cuts included",
     "sites": "LUT sites (estimated)",
     "latency_ns": "latency, ns (estimated)",
 }
@@ -33,7 +33,12 @@ def front_figure(sweep: Sweep) -> Figure:
     figure = new_page(4.6 * len(costs) + 0.6, 4.8)
     grid = figure.subplots(1, len(costs), squeeze=False, sharey=True)
     for axes, cost in zip(grid[0], costs, strict=True):
-        draw_accuracy(axes, sweep.sizes(), cost, front=True)
+        others = [p for point in sweep.points for p in point.beside.values()]
+        order = [p.series for p in (*sweep.sizes(), *others)]
+        draw_accuracy(axes, sweep.sizes(), cost, front=True, order=order)
+        if cost == "bytes" and others:
+            draw_accuracy(axes, others, cost, order=order)
+            axes.legend(fontsize=9)
         axes.set_xlabel(_AXES[cost])
         every = [p.size[cost] for p in sweep.sizes() if cost in p.size]
         if max(every) < _NARROW * min(every):  # a logarithmic axis would have hardly a tick

@@ -11,13 +11,12 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
-from n3ic.runs.learner import learner
 from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.usecases.request import TrainRequest, command_words
 from n3ic.usecases.training_data import TrainingData
 
-BUDGETS = (128, 256, 512, 1024, 2048, 4096)
-"""Bytes of weights that are tried by default."""
+BUDGETS = (100, 200, 400, 800, 1600, 3200)
+"""Bytes in total that are tried by default."""
 TARGET = "netfpga"
 """The target of the estimates by default, with ``TARGET_OPTIONS``."""
 TARGET_OPTIONS: Mapping[str, OptionValue] = {"style": "unrolled"}
@@ -98,11 +97,15 @@ class SweepNetwork:
         values: its values on the axes.
         recipe: its recipe.
         command: the words of the command that trains it, or None.
+        budget: most bytes in total; None without a bound.
+        rivals: recipes of other families within the budget.
     """
 
     values: Mapping[str, Any]
     recipe: Recipe
     command: tuple[str, ...] | None
+    budget: int | None = None
+    rivals: tuple[Recipe, ...] = ()
 
 
 def places_text(values: Mapping[str, Any]) -> str:
@@ -144,19 +147,18 @@ def sweep_networks(
         )
         try:
             recipe = one.chosen_recipe(given.case, given.n_classes)
-            if one.budget_bytes is not None and not learner(recipe.family).budgeted:
-                raise UsageError("a budget of bytes limits the weights of binary networks only")
+            rivals = one.rivals(given.case, given.n_classes)
         except UsageError as error:
             # A grid may hold impossible combinations; the others are still worth training.
             refused.append(f"left out {places_text(values)}: {error}")
             continue
-        # Different budgets may choose the same shape; training it twice would tell nothing new.
-        if any(recipe == other.recipe for other in found):
-            continue
+        if any((recipe, one.budget_bytes) == (other.recipe, other.budget) for other in found):
+            continue  # training it twice would tell nothing new
         words = command_words(
             one, given.case, recipe, given.options, given.protocols[0], given.n_classes
         )
-        found.append(SweepNetwork(values, recipe, None if words is None else tuple(words)))
+        command = None if words is None else tuple(words)
+        found.append(SweepNetwork(values, recipe, command, one.budget_bytes, rivals))
     if not found:
         raise UsageError(f"none of these networks is possible; {refused[0]}")
     return found, refused

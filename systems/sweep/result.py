@@ -29,11 +29,14 @@ class SeedFigures:
     Attributes:
         shape: neurons of its layers, input bits first.
         sha256: SHA-256 of the model file.
-        memory: bytes by kind: ``weight_bytes``, ``input_bytes`` (its cuts), ...
+        memory: bytes by part: ``weight_bytes``, ``input_bytes`` (its cuts), ... and
+            ``total_bytes``.
         sites: estimated LUT sites; None without an estimate.
         latency_ns: estimated latency in nanoseconds; None without an estimate.
         validation: accuracy on the validation rows.
         test: accuracy on the test rows, on which nothing is chosen.
+        beside: bytes and accuracy on the validation rows of what else was tried within the same
+            budget, by name; without a budget empty.
     """
 
     shape: tuple[int, ...]
@@ -43,12 +46,12 @@ class SeedFigures:
     latency_ns: float | None
     validation: float
     test: float
+    beside: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the weights, masks and input cuts."""
-        kinds = ("weight_bytes", "mask_bytes", "input_bytes")
-        return sum(self.memory.get(kind, 0) for kind in kinds)
+        """Bytes of all parts."""
+        return self.memory.get("total_bytes", 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +104,20 @@ class SweepPoint:
             if all(getattr(f, name) is not None for f in every)
         }
 
+    @property
+    def beside(self) -> dict[str, SizePoint]:
+        """What else was tried within the same budget, over the seeds; of a single network only."""
+        if len(self.runs) != 1:
+            return {}
+        (runs,) = self.runs.values()
+        out = {}
+        for name in dict.fromkeys(name for run in runs for name in run.beside):
+            sizes, shares = zip(
+                *(run.beside[name] for run in runs if name in run.beside), strict=True
+            )
+            out[name] = SizePoint({"bytes": float(np.mean(sizes))}, shares, name)
+        return out
+
     def _by_seed(self, name: str, of: Any) -> tuple[float, ...]:
         seeds = zip(*self.runs.values(), strict=True)
         return tuple(float(of([getattr(f, name) for f in networks])) for networks in seeds)
@@ -129,6 +146,21 @@ class Sweep(Displayed):
         return [
             SizePoint(p.costs, p.validation, p.series, str(i)) for i, p in enumerate(self.points, 1)
         ]
+
+    @property
+    def beside(self) -> TextTable | None:
+        """What else was tried within each budget of bytes; None without budgets."""
+        names = list(dict.fromkeys(name for p in self.points for name in p.beside))
+        rows = []
+        for i, point in enumerate(self.points, 1):
+            found = (point.beside.get(name) for name in names)
+            cells = (
+                f"{p.size['bytes']:,.0f} B: {spread_text(p.accuracies)}" if p else "-"
+                for p in found
+            )
+            rows.append((str(i), point.varied, *cells))
+        title = "Beside them, within the same budgets, on validation rows (%)"
+        return TextTable(title, ("", "network", *names), tuple(rows), left=2) if names else None
 
     @cached_property
     def fronts(self) -> Mapping[str, tuple[SweepPoint, ...]]:
@@ -171,7 +203,7 @@ class Sweep(Displayed):
         """The meaning of the table's signs."""
         return (
             "* on the Pareto front of the accuracy on validation rows against this cost; test "
-            "rows, on which nothing is chosen, of these alone. Bytes of weights, masks and cuts. "
+            "rows, on which nothing is chosen, of these alone. Bytes of all parts, cuts included. "
             f"Sites are those of LUTs, latency is in ns, both estimated (e): {self.source}."
         )
 
@@ -180,7 +212,11 @@ class Sweep(Displayed):
         commands = tuple((str(i), command_text(p)) for i, p in enumerate(self.points, 1))
         return View(
             f"{self.path}: {self.title}, {len(self.points)} networks, {len(self.chosen)} on fronts",
-            (self.table, TextTable("commands", ("", "command"), commands, left=2)),
+            (
+                self.table,
+                *([self.beside] if self.beside else []),
+                TextTable("commands", ("", "command"), commands, left=2),
+            ),
             (self.legend, *self.left_out),
         )
 
@@ -201,6 +237,10 @@ class Sweep(Displayed):
             "shapes": list(point.shapes),
             **{cost: point.costs.get(cost) for cost in COSTS},
             "validation": _spread(point.validation),
+            "beside": {
+                name: {"bytes": p.size["bytes"], "validation": _spread(p.accuracies)}
+                for name, p in point.beside.items()
+            },
             "test": _spread(point.test) if chosen else None,
             "front": [cost for cost, front in self.fronts.items() if point in front],
             "models": {task: [f.sha256 for f in runs] for task, runs in point.runs.items()},

@@ -66,7 +66,9 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
         trainings = {
             (i, task, seed): replace(one, seed=seed, with_baselines=False)
             for i, network in enumerate(asked)
-            for task, one in given.experiments(network.recipe).items()
+            for task, one in given.experiments(
+                network.recipe, network.budget, network.rivals
+            ).items()
             for seed in seeds
         }
         digests = {
@@ -194,6 +196,7 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
         latency_ns=None if latency is None else latency.value * NANOSECONDS[latency.unit],
         validation=result.validation.accuracy,
         test=result.test.accuracy,
+        beside={c.name: (c.bytes, c.accuracy) for c in result.candidates if not c.kept},
     )
 
 
@@ -213,6 +216,8 @@ def page_text(sweep: Sweep) -> str:
     """Format a sweep as a Markdown page."""
     shown = sweep.table
     lines = [f"# Sweep: {escaped(shown.title)}", "", *table(shown.head, shown.rows, "rlr")]
+    if beside := sweep.beside:
+        lines += ["", escaped(beside.title), "", *table(beside.head, beside.rows, "rl")]
     lines += ["", escaped(sweep.legend), "", f"![accuracy against cost]({PICTURE}.png)", ""]
     commands = [f"{command_text(p)}  # {i}" for i, p in enumerate(sweep.points, 1) if p.command]
     lines += ["```sh", *map(visible, commands), "```", ""] if commands else []

@@ -60,10 +60,10 @@ def test_equal_networks_are_trained_once_and_what_cannot_be_is_said(table):
     assert len(found) == 1
     found, refused = networks(table, {"budget_bytes": (8, 512), "bits": (64,)})
     assert len(found) == 1
-    assert refused[0].startswith("left out budget bytes 8, bits 64: 8 bytes of weights hold no")
+    assert refused[0].startswith("left out budget bytes 8, bits 64: 8 bytes hold no network")
     with pytest.raises(UsageError, match="none of these networks is possible; left out"):
         networks(table, {"budget_bytes": (8,), "bits": (64,)})
-    with pytest.raises(UsageError, match="limits the weights of binary networks"):
+    with pytest.raises(UsageError, match="not choose the size of family spn"):
         networks(table, {"budget_bytes": (512,), "family": ("spn",)})
 
 
@@ -111,8 +111,10 @@ def made(*points):
     done = []
     for i, (weights, sites, latency, validation, test) in enumerate(points):
         runs = tuple(
-            SeedFigures((8, 2), "ab", {"weight_bytes": weights, "input_bytes": 4, "mask_bytes": 1,
-                    "threshold_bytes": 100}, sites, latency, v, t)
+            SeedFigures(
+                (8, 2), "ab", {"weight_bytes": weights, "total_bytes": weights + 5}, sites, latency,
+                v, t, {"tree, packed": (weights + 3, v - 0.1)},
+            )
             for v, t in zip(validation, test, strict=True)
         )  # fmt: skip
         done.append(
@@ -143,6 +145,9 @@ def test_fronts_are_chosen_on_validation_rows_and_test_rows_told_of_them_alone()
     spread = told[0]["validation"]
     assert spread["values"] == [0.8, 0.9]
     assert (spread["mean"], spread["std"]) == pytest.approx((0.85, 0.05 * 2**0.5))
+    tree = told[0]["beside"]["tree, packed"]
+    assert tree["bytes"] == 103 and tree["validation"]["mean"] == pytest.approx(0.75)
+    assert "103 B: 75.00 +- 7.07" in "\n".join(sweep_text(found)) + training.page_text(found)
     text = "\n".join(sweep_text(found))
     assert "99.00" not in text + found.to_csv() + found._repr_html_() + training.page_text(found)
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
@@ -160,7 +165,7 @@ def test_a_sweep_stands_in_80_columns_and_names_are_escaped():
 
 
 def test_several_networks_add_up_and_their_median_counts():
-    figures = SeedFigures((8, 2), "ab", {"weight_bytes": 8}, 5.0, 10.0, 0.5, 0.6)
+    figures = SeedFigures((8, 2), "ab", {"total_bytes": 8}, 5.0, 10.0, 0.5, 0.6)
     runs = {"a": (figures,), "b": (replace(figures, latency_ns=30.0, validation=0.9),)}
     (point,) = points_of([(SweepNetwork({"bits": 1}, None, None), runs)])
     assert point.costs == {"bytes": 16, "sites": 10, "latency_ns": 30}
