@@ -27,6 +27,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.families.binary.packed_trees import (
+    FOREST,
+    FOREST_TREES,
+    TREE,
+    packed,
+    random_forest,
+    split_tree,
+    trees_within,
+)
 from n3ic.model.network import binary_network
 from n3ic.model.passes import simplify
 from n3ic.options import parse_options
@@ -43,17 +52,20 @@ from n3ic.util.markdown import table
 from n3ic.util.pictures import legend, new_page, plain, save, styled
 
 BITS = (4, 8, 16, 32, 64, 128, 256)
-BYTES = (16, 32, 64, 128, 256, 512, 1092, 4096)
+BYTES = (100, 200, 400, 800, 1100, 2000)  # in total
 FORESTS = ("1x50", "1x200", "1x400", "3x400", "7x400")  # trees x leaves
-AXES = {"bits": "input bits", "bytes": "bytes asked for", "sites": "trees x leaves"}
+AXES = {"bits": "input bits", "bytes": "bytes in total", "sites": "trees x leaves"}
 SERIES = {
     "binary": "binary network",
+    "tree": TREE,
+    "voting": FOREST,
     "forest": "trees in look-up tables",
     "tree_same_cuts": "tree of as many cuts",
     "float_mlp": "float network",
+    "random_forest": f"random forest of {FOREST_TREES} trees",
     "hist_gradient_boosting": "boosted trees",
 }
-FLOAT, CUT = 32, 4  # times the bytes of as many weights of one bit; bytes of a cut
+LEVELS = ("random_forest", "hist_gradient_boosting")
 Point = dict[str, Any]
 KEY = ("recipe", "axis", "asked", "seed")
 Key = tuple[Any, ...]
@@ -125,13 +137,15 @@ def measured(asked: argparse.Namespace, done: Mapping[Key, Point]) -> Iterator[P
                 same.append((recipe, done[key]))
                 continue
             point = next((p for r, p in same if r == recipe), None)
-            if point is not None:  # a budget whose network is that of a number of bits
-                point = point | {"test": {"binary": point["test"]["binary"]}}
-            else:
+            if point is None:
                 print(f"{name}, seed {seed}: {value} {axis}", file=sys.stderr, flush=True)
-                this = Experiment(rows, recipe, asked.protocol, seed, with_baselines=False)
+                budget = int(value) if axis == "bytes" else 0
+                this = Experiment(
+                    rows, recipe, asked.protocol, seed, with_baselines=False, budget=budget
+                )
                 before = _prepared(this, before)
-                point = _point(before, axis == "bits", with_float)
+                largest = budget == max(asked.bytes, default=0)
+                point = _point(before, axis == "bits", with_float, with_levels=largest)
                 same.append((recipe, point))
             yield point | dict(zip(KEY, key, strict=True))
 
@@ -160,7 +174,9 @@ def _prepared(this: Experiment, before: Prepared | None) -> Prepared:
     return prepare(this, lambda _: None, before.trees if before else None)
 
 
-def _point(prepared: Prepared, with_others: bool, with_float: bool) -> Point:
+def _point(
+    prepared: Prepared, with_others: bool, with_float: bool, with_levels: bool = False
+) -> Point:
     """A network's size, its accuracy, and that of what it is compared with."""
     result = train_prepared(prepared, TrainingProgress())
     model = binary_network(result.model)
@@ -176,32 +192,40 @@ def _point(prepared: Prepared, with_others: bool, with_float: bool) -> Point:
     simple = simplify(model).model  # without the cuts that no tree splits at
     point: Point = {
         "shape": list(model.shape),
-        "weight_bytes": model.weight_bytes + model.mask_bytes,
+        "bytes": {"forest" if forest else "binary": model.total_bytes},
+        "kept": result.model.provenance.get("weights", "trained"),
         "cuts": (simple if forest else model).input.n_cuts,
         "sites": estimate(simple).lut_sites,
         "validation": result.validation.accuracy,
         "test": found,
     }
+    train, hidden = prepared.train, prepared.experiment.recipe.training.hidden
+    n_classes, size = len(prepared.experiment.table.classes), point["bytes"]
+    if budget := prepared.experiment.budget:
+        for name, trees in trees_within(prepared, budget):
+            of = "tree" if name == TREE else "voting"
+            found[of] = accuracies(trees.votes(test.columns).argmax(axis=1))
+            size[of] = len(trees.data)
+    if with_levels:
+        trees = random_forest(train.columns, train.label, n_classes, seed)
+        found["random_forest"] = accuracies(trees.votes(test.columns).argmax(axis=1))
+        size["random_forest"] = len(trees.data)
+    if prepared.trees is not None and (with_others or with_levels):
+        boosted = prepared.trees.predict(test.columns)
+        found["hist_gradient_boosting"] = accuracies(boosted)
     if not with_others:
         return point
-    train, hidden = prepared.train, prepared.experiment.recipe.training.hidden
     cuts = prepared.spec.n_cuts  # a tree that was kept as the network may need fewer
     tree = best_first_tree(train.columns, train.label, cuts, seed)
     found["tree_same_cuts"] = accuracies(tree.predict(test.columns))
-    point["tree_bytes"] = tree_bytes(cuts, int(tree.get_n_leaves()))
+    known = tree.classes_
+    grown = split_tree(tree.tree_, lambda share: known[share.argmax(axis=1)])
+    size["tree_same_cuts"] = len(packed([grown], n_classes).data)
     if with_float:
-        parts = train, prepared.validation, test
-        mlp = float_mlp(*parts, len(prepared.experiment.table.classes), hidden, seed)
+        mlp = float_mlp(train, prepared.validation, test, n_classes, hidden, seed)
         found["float_mlp"] = accuracies(mlp.predicted)
-    if prepared.trees is not None:
-        boosted = prepared.trees.predict(test.columns)
-        found["hist_gradient_boosting"] = accuracies(boosted)
+        size["float_mlp"] = model.float_weight_bytes + model.input_bytes
     return point
-
-
-def tree_bytes(cuts: int, leaves: int) -> int:
-    """Bytes of a tree's splits, tightly packed: which cut, and where the farther child lies."""
-    return -(-(leaves - 1) * ((cuts - 1).bit_length() + (2 * leaves - 2).bit_length()) // 8)
 
 
 def _spread(values: Iterable[float | None]) -> tuple[float, float] | None:
@@ -215,7 +239,7 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
     """A Markdown table: mean and deviation over the seeds, all test rows and those unseen."""
     mine = [p for p in points if p["axis"] == axis]
     names = [name for name in SERIES if any(name in p["test"] for p in mine)]
-    head = [f"{recipe}: {AXES[axis]}", "shape", "weights, masks B", "cuts", "sites", "seeds"]
+    head = [f"{recipe}: {AXES[axis]}", "shape", "bytes", "cuts", "sites", "seeds"]
     lines = []
     for value in sorted({p["asked"] for p in mine}, key=lambda v: [*map(int, str(v).split("x"))]):
         group = [p for p in mine if p["asked"] == value]
@@ -228,9 +252,9 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
             cells.append(cell + f" (of {len(found)})" * (0 < len(found) < len(group)))
         shapes = Counter("-".join(map(str, p["shape"])) for p in group)
         shape = shapes.most_common(1)[0][0] if axis != "sites" else ""
-        sizes = [
-            f"{np.mean([p[of] for p in group]):,.0f}" for of in ("weight_bytes", "cuts", "sites")
-        ]
+        own = [p["bytes"]["forest" if axis == "sites" else "binary"] for p in group]
+        others = ([p[of] for p in group] for of in ("cuts", "sites"))
+        sizes = [f"{np.mean(of):,.0f}" for of in (own, *others)]
         lines.append([str(value), shape, *sizes, str(len(group)), *cells])
     return [*table([*head, *(SERIES[n] for n in names)], lines), ""] if lines else []
 
@@ -238,8 +262,9 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
 @styled
 def figure(points: Sequence[Point], titles: Mapping[str, str]) -> Figure:
     """Accuracy on the test rows against bits, bytes and sites; a column of pictures a recipe."""
-    drawn = new_page(7.0 * len(titles), 14)
-    grid = drawn.subplots(3, len(titles), squeeze=False, sharey="col")
+    rows = 1 + (len({p["axis"] for p in points}) > 1) * 2
+    drawn = new_page(7.0 * len(titles), 14 if rows > 1 else 5.6)
+    grid = drawn.subplots(rows, len(titles), squeeze=False, sharey="col")
     for column, (recipe, title) in zip(grid.T, titles.items(), strict=True):
         _column(column, [p for p in points if p["recipe"] == recipe])
         column[0].set_title(plain(title, 60))
@@ -251,36 +276,41 @@ def figure(points: Sequence[Point], titles: Mapping[str, str]) -> Figure:
 
 def _column(pictures: Sequence[Axes], points: Sequence[Point]) -> None:
     bits, budgets, forests = ([p for p in points if p["axis"] == axis] for axis in AXES)
-    boosted = [p["test"]["hist_gradient_boosting"][0] for p in bits
-               if "hist_gradient_boosting" in p["test"]]  # fmt: skip
-    level = {SERIES["hist_gradient_boosting"]: float(np.mean(boosted))} if boosted else {}
-    by_bits = [s for name in SERIES for s in _sized(bits, name, lambda p: p["asked"])]
+    level = {}
+    for name in LEVELS:
+        if found := [p["test"][name][0] for p in points if name in p["test"]]:
+            level[SERIES[name]] = float(np.mean(found))
+    curves = [name for name in SERIES if name not in LEVELS]
+    by_bits = [s for name in curves for s in _sized(bits, name, lambda p, _: p["asked"])]
     by_bytes = [
-        *_sized(budgets, "binary", lambda p: p["weight_bytes"] + CUT * p["cuts"]),
-        *_sized(bits, "tree_same_cuts", lambda p: p["tree_bytes"] + CUT * p["cuts"]),
-        *_sized(bits, "float_mlp", lambda p: FLOAT * p["weight_bytes"] + CUT * p["cuts"]),
+        s
+        for of, names in ((budgets, ("binary", "tree", "voting")), (bits, ("float_mlp",)))
+        for name in names
+        for s in _sized(of, name, lambda p, name: p["bytes"][name])
     ]
     by_sites = [s for of, name in ((budgets, "binary"), (forests, "forest"))
-                for s in _sized(of, name, lambda p: p["sites"])]  # fmt: skip
+                for s in _sized(of, name, lambda p, _: p["sites"])]  # fmt: skip
     places: tuple[tuple[list[SizePoint], dict[str, float], str], ...] = (
         (by_bits, {}, "input bits (comparisons)"),
-        (by_bytes, level, "bytes of weights (a tree: of splits) and cuts"),
+        (by_bytes, level, "bytes in total, cuts included"),
         (by_sites, level, "LUT sites, unrolled (estimated)"),
     )
     order = tuple(SERIES.values())
-    for axes, (found, levels, name) in zip(pictures, places, strict=True):
-        if found:
-            draw_accuracy(axes, found, "size", levels=levels, order=order)
+    drawn = [place for place in places if place[0]]
+    for axes, (sizes, levels, name) in zip(pictures, drawn, strict=False):
+        draw_accuracy(axes, sizes, "size", levels=levels, order=order)
         axes.set_xlabel(name)
 
 
-def _sized(points: Sequence[Point], name: str, at: Callable[[Point], float]) -> list[SizePoint]:
+def _sized(
+    points: Sequence[Point], name: str, at: Callable[[Point, str], float]
+) -> list[SizePoint]:
     """The points of a kind of network, those of several seeds together, at their mean size."""
     out = []
     for asked in dict.fromkeys(p["asked"] for p in points):
         mine = [p for p in points if p["asked"] == asked and name in p["test"]]
         if mine:
-            size = float(np.mean([at(p) for p in mine]))
+            size = float(np.mean([at(p, name) for p in mine]))
             accuracies = tuple(p["test"][name][0] for p in mine)
             out.append(SizePoint({"size": size}, accuracies, SERIES[name]))
     return out

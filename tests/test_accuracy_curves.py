@@ -26,10 +26,10 @@ def point(axis, asked, seed, **test):
         "asked": asked,
         "seed": seed,
         "shape": [4, 8, 2],
-        "weight_bytes": 14,
+        "bytes": dict(zip(test, (14, 6, 90), strict=False)),
+        "kept": "trained",
         "cuts": 4,
         "sites": 70,
-        "tree_bytes": 6,
         "validation": 0.9,
         "test": test,
     }
@@ -38,7 +38,7 @@ def point(axis, asked, seed, **test):
 POINTS = [
     point("bits", 4, 1, binary=[0.90, 0.5], tree_same_cuts=[0.80, None], float_mlp=[0.93, 0.6]),
     point("bits", 4, 2, binary=[0.92, 0.5], tree_same_cuts=[0.80, None]),
-    point("bytes", 16, 1, binary=[0.7, 0.5]),
+    point("bytes", 16, 1, binary=[0.7, 0.5], tree=[0.8, 0.6], random_forest=[0.9, 0.9]),
     point("sites", "1x50", 1, forest=[0.95, 0.9]),
 ]
 
@@ -59,27 +59,29 @@ def test_a_picture_for_bits_bytes_and_sites_of_each_recipe():
     assert len(pictures) == 6
     named = [list(a.get_legend_handles_labels()[1]) for a in pictures]
     assert named[0] == ["binary network", "tree of as many cuts", "float network"]
-    assert named[2] == named[0]  # below it: each at its own bytes
-    assert named[4] == ["binary network", "trees in look-up tables"]
+    forest = "random forest of 60 trees"
+    assert {*named[2]} == {"binary network", "tree, packed", "float network", forest}
+    assert {*named[4]} == {"binary network", "trees in look-up tables", forest}
     colours = [{c.get_label(): c.lines[0].get_color() for c in a.containers} for a in pictures]
-    assert colours[0] == colours[2] and colours[0]["binary network"] == colours[4]["binary network"]
+    assert len({c["binary network"] for c in (colours[0], colours[2], colours[4])}) == 1
     (legend,) = drawn.legends
-    assert {t.get_text() for t in legend.get_texts()} == {*named[0], *named[4]}
+    assert {t.get_text() for t in legend.get_texts()} == {*named[0], *named[2], *named[4]}
 
     def places(axes):
         return {c.get_label(): list(c.lines[0].get_xdata()) for c in axes.containers}
 
     assert places(pictures[2]) == {
-        "binary network": [14 + 16],
-        "tree of as many cuts": [6 + 16],
-        "float network": [32 * 14 + 16],
+        "binary network": [14],
+        "tree, packed": [6],
+        "float network": [90],
     }
     assert places(pictures[4]) == {"binary network": [70], "trees in look-up tables": [70]}
 
 
-def test_a_split_names_its_cut_and_its_farther_child():
-    assert curves.tree_bytes(cuts=8, leaves=9) == 8 * (3 + 5) // 8
-    assert curves.tree_bytes(cuts=2, leaves=2) == 1
+def test_budgets_alone_are_one_row_of_pictures():
+    drawn = curves.figure([p for p in POINTS if p["axis"] == "bytes"], {"default": "one tap"})
+    (axes,) = drawn.axes
+    assert axes.get_xlabel() == "bytes in total, cuts included"
 
 
 def test_a_place_on_an_axis_is_what_the_command_line_trains():
@@ -118,5 +120,6 @@ def test_a_point_has_the_sizes_and_accuracies_of_a_network_and_of_its_tree():
     point = curves._point(prepare(this, lambda _: None), with_others=True, with_float=False)
     assert point["test"]["binary"][0] >= point["test"]["tree_same_cuts"][0] - 0.05
     assert {"hist_gradient_boosting"} < set(point["test"])
-    assert point["cuts"] <= 4 and point["tree_bytes"] == 3
+    assert point["cuts"] <= 4
+    assert point["bytes"]["tree_same_cuts"] < 40 < point["bytes"]["float_mlp"]
     assert point["validation"] > 0.5 and point["sites"] > 0
