@@ -38,7 +38,6 @@ def front_figure(sweep: Sweep) -> Figure:
         draw_accuracy(axes, sweep.sizes(), cost, front=True, order=order)
         if cost == "bytes" and others:
             draw_accuracy(axes, others, cost, order=order)
-            axes.legend(fontsize=9)
         axes.set_xlabel(_AXES[cost])
         every = [p.size[cost] for p in sweep.sizes() if cost in p.size]
         if max(every) < _NARROW * min(every):  # a logarithmic axis would have hardly a tick
