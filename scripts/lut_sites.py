@@ -23,8 +23,10 @@ from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.packet.wrapper import features_text
 from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.tables import network as tables
 from n3ic.exporters.netfpga.tools import synth
-from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.exporters.netfpga.unrolled.size import count
+from n3ic.families.tables.network import TablesModel
 from n3ic.model.network import BinaryModel, binary_network
 from n3ic.model.passes import simplify
 from n3ic.plugins import load
@@ -35,6 +37,7 @@ from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.base import UseCase
 from n3ic.util.markdown import percent
 
+UnrolledModel = BinaryModel | TablesModel
 NETWORKS = ("published", "published:density=0.25", "published-tables")
 
 
@@ -72,7 +75,7 @@ class Point:
             *(
                 f"{fmean(values):,.0f}" if values else ""
                 for values in (
-                    [_cuts(binary_network(r.model)) for r in self.results],
+                    [_cuts(_model(r)) for r in self.results],
                     compared,
                     [self.pipeline],
                     [c.luts for c in self.cores],
@@ -99,9 +102,15 @@ def _spread(shares: Sequence[float]) -> str:
     return f"{text} +- {100 * stdev(shares):.2f}" if len(shares) > 1 else text
 
 
-def _cuts(model: BinaryModel) -> int:
+def _model(result: TrainingResult) -> UnrolledModel:
+    """The trained model, simplified."""
+    found = result.model
+    return simplify(found if isinstance(found, TablesModel) else binary_network(found)).model
+
+
+def _cuts(model: UnrolledModel) -> int:
     """Different comparisons of a feature with a constant, which the input bits are."""
-    fields = simplify(model).model.input.fields
+    fields = model.input.fields
     return len({(f.feature, cut) for f in fields for cut in f.cuts})
 
 
@@ -142,13 +151,13 @@ def points(
                 this = replace(prepared, experiment=replace(experiment, recipe=recipe))
                 trained[name].append(train_prepared(this, progress))
     for name, results in trained.items():
-        models = [simplify(binary_network(result.model)).model for result in results]
+        models = [_model(result) for result in results]
         compared = tuple(map(measure_comparisons, models)) if synthesise else ()
         for levels in pipelines:
             sizes = (
-                measure(m, levels) if synthesise else estimate(m, pipeline=levels) for m in models
+                measure(m, levels) if synthesise else count(_design(m, levels)) for m in models
             )
-            clocks = tuple(unrolled.latency(m, pipeline=levels) for m in models)
+            clocks = tuple(_design(m, levels).plan.depth for m in models)
             yield Point(name, levels, tuple(results), tuple(sizes), compared, clocks)
 
 
@@ -167,7 +176,13 @@ def _of_bits(recipe: Recipe) -> Recipe:
     return replace(recipe, name="", summary="", training=shared)
 
 
-def measure(model: BinaryModel, pipeline: int = 1) -> Resources:
+def _design(model: UnrolledModel, pipeline: int) -> unrolled.Design:
+    if isinstance(model, TablesModel):
+        return tables.design(model, "class", pipeline)
+    return unrolled.design(model, pipeline=pipeline)
+
+
+def measure(model: UnrolledModel, pipeline: int = 1) -> Resources:
     """Resources of the unrolled core of a model, from Yosys.
 
     Raises:
@@ -175,13 +190,16 @@ def measure(model: BinaryModel, pipeline: int = 1) -> Resources:
         VerifyError: it fails.
     """
     with TemporaryDirectory(prefix="n3ic-sites-") as name:
-        ports = unrolled.write(model, Path(name), pipeline=pipeline)
+        if isinstance(model, TablesModel):
+            ports = tables.write(model, Path(name), pipeline=pipeline, outputs="class")
+        else:
+            ports = unrolled.write(model, Path(name), pipeline=pipeline)
         sources = (f"rtl/{unrolled.CELLS}", f"rtl/{unrolled.FILE}")
         _core(model, sources, **ports).save(Path(name))
         return synth.synthesise(Path(name))
 
 
-def measure_comparisons(model: BinaryModel) -> Resources:
+def measure_comparisons(model: UnrolledModel) -> Resources:
     """Resources of the stage from features to input bits, from Yosys.
 
     Raises:
@@ -194,12 +212,12 @@ def measure_comparisons(model: BinaryModel) -> Resources:
         return synth.synthesise(Path(name), "n3ic_features")
 
 
-def _core(model: BinaryModel, sources: tuple[str, ...], **ports: object) -> CorePorts:
+def _core(model: UnrolledModel, sources: tuple[str, ...], **ports: object) -> CorePorts:
     widths = {"class_w": 1, "score_w": 1, "trace_w": 0, "write_port": False, "wr_aw": 0, "wr_dw": 0}
     return CorePorts(
         style="unrolled",
-        n_in=model.shape[0],
-        n_classes=model.shape[-1],
+        n_in=model.input.n_bits,
+        n_classes=len(model.classes),
         sources=sources,
         **{**widths, **ports},  # type: ignore[arg-type]
     )

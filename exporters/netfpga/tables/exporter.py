@@ -21,17 +21,10 @@ from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.tables import sequential
 from n3ic.exporters.netfpga.tables.decode import decode
 from n3ic.exporters.netfpga.tables.decode_sequential import decode_sequential
-from n3ic.exporters.netfpga.tables.network import (
-    NAMES,
-    class_width,
-    comments,
-    design,
-    score_width,
-)
+from n3ic.exporters.netfpga.tables.network import design, write
 from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import size
-from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.model.bits import Words
@@ -106,12 +99,22 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         return Device.from_toml(shell.FOLDER / "device.toml")
 
     def check(self, model: TablesModel, options: Options) -> Fit:
-        """Check that logic fits the device beside the reference NIC."""
-        limits = self.device.limits
-        room = limits["lut"] - limits["reference_lut"]
-        sites = _copies(options) * _estimate(model, options).lut_sites
-        text = f"about {sites:,} LUTs, {room:,.0f} are free beside the reference NIC"
-        return Fit(problems=(Problem(text),) if sites > room else ())
+        """Check that logic and memories fit the device beside the reference NIC."""
+        used, limits = _estimate(model, options), self.device.limits
+        rows = (
+            ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
+            ("BRAM36", used.bram36, limits["bram36"] - limits["reference_bram36"]),
+        )
+        return Fit(
+            problems=tuple(
+                Problem(
+                    f"about {count * _copies(options):,g} {name}, {room:,.0f} are free beside the "
+                    "reference NIC"
+                )
+                for name, count, room in rows
+                if count * _copies(options) > room
+            )
+        )
 
     def write(self, model: TablesModel, options: Options, out: Path) -> None:
         """Write Verilog and README."""
@@ -119,7 +122,8 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         if layout is not None:
             ports = sequential.write(model, layout, out)
         else:
-            ports = _write_unrolled(model, options, out)
+            outputs, pipeline = str(options["outputs"]), int(options["pipeline"])
+            ports = write(model, out, outputs=outputs, pipeline=pipeline)
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
         core = CorePorts(
             style=str(options["style"]),
@@ -207,26 +211,6 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             Figure(f"{prefix}{name}", value, unit, used.kind, used.source)
             for name, value, unit in rows
         ]
-
-
-def _write_unrolled(model: TablesModel, options: Options, out: Path) -> dict[str, Any]:
-    """Write the Verilog of an unrolled core; return its port widths."""
-    made = _design(model, options)
-    texts = {
-        unrolled.FILE: core_text(made.network, made.plan, model, comments(model), NAMES),
-        unrolled.CELLS: cells_text(made.network, made.plan),
-    }
-    (out / "rtl").mkdir(exist_ok=True)
-    for name, text in texts.items():
-        (out / "rtl" / name).write_text(text, encoding="utf-8")
-    return {
-        "class_w": class_width(model),
-        "score_w": score_width(model),
-        "write_port": False,
-        "wr_aw": 0,
-        "wr_dw": 0,
-        "shunts": model.shunt > 0,
-    }
 
 
 def _layout(model: TablesModel, options: Options) -> TablesLayout | None:

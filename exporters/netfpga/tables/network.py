@@ -9,17 +9,19 @@ heap, which adders of seven bits compress.
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from n3ic.exporters.netfpga.unrolled import Design
+from n3ic.exporters.netfpga.unrolled import CELLS, FILE, Design
 from n3ic.exporters.netfpga.unrolled.bit_heap import BitHeap, BitHeapCompressor
 from n3ic.exporters.netfpga.unrolled.cells import MAX_INPUTS, lookup
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, Netlist
 from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.exporters.netfpga.unrolled.ranking import Ranking, below_threshold, ranked
 from n3ic.exporters.netfpga.unrolled.schedule import schedule
-from n3ic.exporters.netfpga.unrolled.verilog import of_bit
+from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text, of_bit
 from n3ic.families.tables.network import TablesModel
 from n3ic.targets.identifiers import comment
 
@@ -38,6 +40,27 @@ def design(model: TablesModel, outputs: str = "scores", pipeline: int = 1) -> De
     """
     network = build(model, scores=outputs == "scores")
     return Design(network, schedule(network.net, network.outputs, network.traced, pipeline))
+
+
+def write(model: TablesModel, out: Path, *, outputs: str, pipeline: int) -> dict[str, Any]:
+    """Write the Verilog of an unrolled core into ``out/rtl``; see :func:`design`.
+
+    Returns:
+        Port widths of the core, for the test bench and the wrapper.
+    """
+    made = design(model, outputs, pipeline)
+    (out / "rtl").mkdir(exist_ok=True)
+    core = core_text(made.network, made.plan, model, comments(model), NAMES)
+    (out / "rtl" / FILE).write_text(core, encoding="utf-8")
+    (out / "rtl" / CELLS).write_text(cells_text(made.network, made.plan), encoding="utf-8")
+    return {
+        "class_w": class_width(model),
+        "score_w": score_width(model),
+        "write_port": False,
+        "wr_aw": 0,
+        "wr_dw": 0,
+        "shunts": model.shunt > 0,
+    }
 
 
 def score_width(model: TablesModel) -> int:

@@ -34,7 +34,8 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 ENTRIES, BIASES, MODEL = 0, 2, 3  # kinds of words
-_MAX_DISTRIBUTED_LUTS = 32  # larger memories go to block RAM
+_MAX_DISTRIBUTED_LUTS = 16  # larger memories go to block RAM
+_SRL_MINIMUM = 4  # clocks of a delay that synthesis turns into a shift register
 _READ = 5  # clocks from an input to its sums, without its turns
 
 
@@ -103,8 +104,9 @@ class TablesLayout:
 
     @property
     def bram36(self) -> float:
-        """Block memories of 36 Kib: half a block holds 2,048 entries of nine bits."""
-        halves = -(-(2 << self.turn_w + self.index_w) // 2048)
+        """Block memories of 36 Kib; half a block holds 2,048 entries of five to nine bits."""
+        rows = 2048 << max(0, 3 - clog2(self.entry_w))
+        halves = -(-(2 << self.turn_w + self.index_w) // rows)
         return self.lanes * self.sums * halves / 2 if self.block else 0.0
 
     @property
@@ -304,4 +306,32 @@ def another(model: TablesModel, layout: TablesLayout, rng: np.random.Generator) 
 
 def resources(model: TablesModel, layout: TablesLayout) -> Resources:
     """Estimate the resources of the executor, by constants fitted to Yosys."""
-    return Resources(0, 0, 0, layout.bram36, None, 0, "fit", "estimated")
+    width, matches = layout.score_w, layout.classes - 1
+    places = layout.lanes * layout.sums
+    read = len({bit for table in model.tables for bit in table.bits})
+    delayed = width * (layout.classes if layout.sums > 1 else 1)
+    srls = delayed if layout.late >= _SRL_MINIMUM else 0
+    wiring = 0.3 * len(model.tables) * layout.index_w
+    logic = 50 + wiring + 0.6 * width * (places + layout.sums) + width * (4 * matches + 1)
+    memory = 0
+    if not layout.block:
+        memory = places * distributed_luts(2 << layout.turn_w + layout.index_w, layout.entry_w)
+    ffs = (
+        75
+        + read
+        + layout.lanes * layout.index_w
+        + places * layout.entry_w
+        + 2 * layout.sums * width
+        + matches * (6 * width + 3)
+        + (0 if srls else delayed * layout.late)
+    )
+    return Resources(
+        luts=round(1.17 * logic) + memory + srls,
+        lut_sites=round(logic) + memory + srls,
+        ffs=ffs,
+        bram36=layout.bram36,
+        carry=None,
+        srls=srls,
+        source="constants fitted to Yosys",
+        kind="estimated",
+    )

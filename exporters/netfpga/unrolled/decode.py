@@ -852,8 +852,9 @@ def _equal_threshold(
     An odd bound may count the lowest bit like the one above it: X + b >= 14 is 2 X + b >= 27.
     """
     own, read = (np.array([of.get(v, 0) for v in weights]) for of in (weights, test.terms))
-    near: int = constant + test.bound * int(np.abs(own).max()) // int(np.abs(read).max())
-    for threshold in (wanted, *range(near - 2, near + 3)):
+    near = constant + test.bound * int(np.abs(own).max()) // int(np.abs(read).max())
+    candidates: list[int] = [wanted, *range(near - 2, near + 3)]
+    for threshold in candidates:
         if equal_tests(own, threshold - constant, read, test.bound):
             return threshold
     raise VerifyError("out_shunt is not a comparison of the margin")
