@@ -59,6 +59,7 @@ class TablesLearner(Learner):
     name: ClassVar[str] = "tables"
     summary: ClassVar[str] = "look-up tables: sums of small tables that a few bits address"
     settings: ClassVar[type] = TablesTraining
+    budgeted: ClassVar[bool] = True
 
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the tables."""
