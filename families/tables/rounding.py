@@ -55,7 +55,7 @@ def rounded(
         widths: bits of an entry of each table, two's complement.
         sweeps: most passes over all tables.
     """
-    values = [np.arange(-(1 << (w - 1)), 1 << (w - 1)) for w in widths]
+    values = [np.arange(-(1 << (w - 1)), 1 << (w - 1), dtype=np.float64) for w in widths]
     # A table's entries may be moved by any constant, which the bias takes back: the middle of
     # their range goes to the middle of the integers'.
     middle = [(t.entries.max(axis=0) + t.entries.min(axis=0)) / 2 for t in tables]

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+
+import numpy as np
 
 from n3ic.exporters.host.compiled_in import CompiledInExporter
 from n3ic.exporters.host.estimate import flow_cache
@@ -13,29 +15,17 @@ from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.operations import index_parts, packing
 from n3ic.options import Options
-from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import c_string
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 BLOCK = 32  # rows at a time, as in the C
-MAX_SCRATCH = 1 << 20  # bytes of stack that one call may use
 
 
 class HostTablesExporter(CompiledInExporter[TablesModel]):
     """Self-contained C11 that computes look-up tables, with ``bnn-exec``."""
 
     family: ClassVar[str] = TablesModel.family
-
-    def check(self, model: TablesModel, options: Options) -> Fit:
-        """Check that the bits and indices of a block fit the stack, and where the tables lie."""
-        found = super().check(model, options)
-        scratch = BLOCK * (model.input.n_bits + len(model.tables) + 4 * len(model.bias))
-        if scratch <= MAX_SCRATCH:
-            return found
-        text = f"the bits of {BLOCK} rows take {scratch:,} bytes of the stack"
-        problem = Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch)
-        return replace(found, problems=(problem, *found.problems))
 
     def source(self, model: TablesModel) -> str:
         """Write the tables, and the code that adds up their entries."""
@@ -50,8 +40,8 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
         parts = index_parts(model)
         rows = sum(len(p.indices) for p in parts)
         return {
-            "entries": sum(t.entries.size for t in model.tables),
-            "index_bits": sum(1 + 2 * len(t.bits) for t in model.tables),
+            "entries": sum(t.entries.size for t in model.tables) + 32,
+            "index_bits": sum(5 + 2 * len(t.bits) for t in model.tables) + 4,
             "intervals": 8 * packing(model, 64, 8).n_words * rows + 24 * len(parts),
             "cuts": model.input_bytes + 4 * sum(len(p.cuts) for p in parts),
         }
@@ -80,12 +70,15 @@ def _values(model: TablesModel) -> dict[str, Any]:
     place = {name: i for i, name in enumerate(spec.features)}
     scale = {f.feature: f.scale for f in spec.fields}
     how = packing(model, 64, 8)
-    codes, cuts = [], []
+    codes: list[Sequence[Any]] = []
+    cuts: list[int] = []
     for field in spec.fields:
         raw = int(field.kind == "binary")
         codes.append((place[field.feature], len(cuts), field.width, f"{field.clamp}u", raw))
         cuts += field.cuts
-    rows, part_cuts, marks = [], [], []
+    rows: list[Sequence[Any]] = []
+    part_cuts: list[int] = []
+    marks: list[list[str]] = []
     for part in parts:
         count = len(part.indices) if part.clamp is not None else len(part.cuts)
         clamp, raw = (0, 0) if part.clamp is None else (part.clamp, 1)
@@ -104,7 +97,8 @@ def _values(model: TablesModel) -> dict[str, Any]:
         "cuts": [f"{cut}u" for cut in cuts] or ["0"],  # C has no empty arrays
         "sizes": [len(t.bits) for t in model.tables],
         "bits": [b for t in model.tables for b in t.bits],
-        "entries": [e for t in model.tables for e in t.entries.ravel().tolist()],
+        "entries": [e for t in model.tables for e in t.entries.T.ravel().tolist()] + [0] * 32,
+        "starts": np.cumsum([0, *(t.entries.size for t in model.tables)]).tolist(),
         "bias": model.bias.tolist(),
         "index_words": how.n_words,
         "parts": rows,

@@ -3,37 +3,65 @@
 /*
  * Sums the entries of the look-up tables above, with the interface of bnn.h.
  *
- * Rows of packed bits are computed in blocks: the bits of a block lie in one byte a row, and an
- * index is made of such bytes by loops that compilers turn into vector code. Rows of features need
- * no bits: the interval of each feature gives words that are OR-ed, which hold all indices.
+ * Rows of packed bits are computed in blocks: the bytes of a block's rows lie beside each
+ * other, and loops over rows, which compilers turn into vector code, take the bits of an index.
+ * Rows of features need no bits: the interval of each feature gives words that are OR-ed, which
+ * hold all indices.
  */
+
+/* A shuffle of a register looks 16 rows up at once. */
+#if NET_X86 && !defined(__clang__)
+#define TABLES_SHUFFLES 1
+typedef int8_t tables_octets __attribute__((vector_size(16), aligned(1), may_alias));
+typedef int16_t tables_wide __attribute__((vector_size(32)));
+typedef uint8_t tables_row __attribute__((vector_size(32), aligned(1), may_alias));
+#else
+#define TABLES_SHUFFLES 0
+#endif
 
 #define FEW_CUTS 16u /* more are searched in halves */
 
 /* --- indices --------------------------------------------------------------------------- */
 
 NET_INLINE void indices_of_words(const uint32_t *words, const size_t rows,
-                                 uint8_t (*restrict index)[BLOCK]) {
-    uint8_t plane[INPUTS][BLOCK];
-    uint32_t column[BLOCK];
+                                 uint8_t (*restrict index)[BLOCK], const int vector) {
+    uint8_t octet[4 * WORDS][BLOCK];
     for (uint32_t w = 0; w < WORDS; w++) {
-        const uint32_t first = w * 32, last = first + 32 < INPUTS ? first + 32 : INPUTS;
+        uint32_t column[BLOCK];
         for (size_t i = 0; i < rows; i++) {
             column[i] = words[i * WORDS + w];
         }
-        for (uint32_t b = first; b < last; b++) {
+        for (uint32_t k = 0; k < 4; k++) {
             for (size_t i = 0; i < rows; i++) {
-                plane[b][i] = column[i] >> (b - first) & 1u;
+                octet[4 * w + k][i] = (uint8_t)(column[i] >> 8 * k);
             }
         }
     }
     const uint16_t *bit = bits;
+#if TABLES_SHUFFLES
+    const int whole = vector && rows == BLOCK;
+    for (uint32_t t = 0; whole && t < TABLES; bit += sizes[t], t++) {
+        tables_row value = {0};
+        for (uint32_t j = sizes[t]; j > 0; j--) {
+            const tables_row from = *(const tables_row *)octet[bit[j - 1] / 8];
+            const tables_row unset = (tables_row)((from & (uint8_t)(1u << bit[j - 1] % 8)) == 0);
+            value += value + 1 + unset; /* all bits, -1, where it is not set */
+        }
+        *(tables_row *)index[t] = value;
+    }
+    if (whole) {
+        return;
+    }
+#else
+    (void)vector;
+#endif
     for (uint32_t t = 0; t < TABLES; bit += sizes[t], t++) {
         uint8_t value[BLOCK] = {0};
         for (uint32_t j = sizes[t]; j > 0; j--) {
-            const uint8_t *from = plane[bit[j - 1]];
+            const uint8_t *from = octet[bit[j - 1] / 8];
+            const uint8_t mask = (uint8_t)(1u << bit[j - 1] % 8);
             for (size_t i = 0; i < rows; i++) {
-                value[i] = (uint8_t)(2 * value[i] + from[i]);
+                value[i] = (uint8_t)(2 * value[i] + ((from[i] & mask) != 0));
             }
         }
         memcpy(index[t], value, rows);
@@ -80,13 +108,56 @@ NET_INLINE void indices_of_features(const uint32_t *features, uint64_t *restrict
 
 /* --- sums ------------------------------------------------------------------------------ */
 
-NET_INLINE void sums_of_block(const uint8_t (*restrict index)[BLOCK], const size_t rows,
-                              int32_t (*restrict sum)[BLOCK]) {
+#if TABLES_SHUFFLES
+/* The sums of a block for tables of up to 32 entries, which lie in two registers. */
+NET_INLINE uint32_t shuffled_sums(const uint8_t (*restrict index)[BLOCK],
+                                  int32_t (*restrict sum)[BLOCK]) {
     const int8_t *table = entries;
-    for (uint32_t t = 0; t < TABLES; table += SUMS << sizes[t], t++) {
+    uint32_t t = 0;
+    while (t < TABLES && sizes[t] <= 5) {
+        /* 16 bits hold the sums of so many entries of 8. */
+        const uint32_t end = t + 255 < TABLES ? t + 255 : TABLES;
+        tables_wide wide[SUMS][BLOCK / 16] = {0};
+        for (; t < end && sizes[t] <= 5; table += SUMS << sizes[t], t++) {
+            for (uint32_t s = 0; s < SUMS; s++) {
+                const int8_t *own = table + (s << sizes[t]);
+                const tables_octets low = *(const tables_octets *)own;
+                const tables_octets high = *(const tables_octets *)(own + 16);
+                for (size_t i = 0; i < BLOCK / 16; i++) {
+                    const tables_octets at = *(const tables_octets *)(index[t] + 16 * i);
+                    const tables_octets found = sizes[t] == 5 ? __builtin_shuffle(low, high, at)
+                                                              : __builtin_shuffle(low, at);
+                    wide[s][i] += __builtin_convertvector(found, tables_wide);
+                }
+            }
+        }
         for (uint32_t s = 0; s < SUMS; s++) {
+            for (size_t i = 0; i < BLOCK; i++) {
+                sum[s][i] += wide[s][i / 16][i % 16];
+            }
+        }
+    }
+    return t;
+}
+#endif
+
+/* Adds the entries of a block; `vector` says whether the CPU has AVX2. */
+NET_INLINE void sums_of_block(const uint8_t (*restrict index)[BLOCK], const size_t rows,
+                              int32_t (*restrict sum)[BLOCK], const int vector) {
+    uint32_t t = 0;
+#if TABLES_SHUFFLES
+    if (vector && rows == BLOCK) {
+        t = shuffled_sums(index, sum);
+    }
+#else
+    (void)vector;
+#endif
+    const int8_t *table = entries + starts[t];
+    for (; t < TABLES; table += SUMS << sizes[t], t++) {
+        for (uint32_t s = 0; s < SUMS; s++) {
+            const int8_t *own = table + (s << sizes[t]);
             for (size_t i = 0; i < rows; i++) {
-                sum[s][i] += table[index[t][i] * SUMS + s];
+                sum[s][i] += own[index[t][i]];
             }
         }
     }
@@ -97,7 +168,7 @@ NET_INLINE void sums_of_row(const uint64_t *index, int32_t *restrict sum) {
     for (uint32_t t = 0; t < TABLES; table += SUMS << sizes[t], t++) {
         const uint32_t at = (uint8_t)(index[t / 8] >> 8 * (t % 8));
         for (uint32_t s = 0; s < SUMS; s++) {
-            sum[s] += table[at * SUMS + s];
+            sum[s] += table[(s << sizes[t]) + at];
         }
     }
 }
@@ -128,8 +199,8 @@ NET_INLINE void decide(const int32_t *score, size_t row, const struct sink *out)
 }
 
 /* `rows` is a constant at each call, so that inlining makes loops of fixed length. */
-NET_INLINE void infer_words(const uint32_t *words, const size_t rows, size_t kept, size_t start,
-                            const struct sink *out) {
+NET_INLINE void infer_words(const uint32_t *words, const size_t rows, size_t start,
+                            const struct sink *out, const int vector) {
     uint8_t index[TABLES][BLOCK];
     int32_t sum[SUMS][BLOCK];
     for (uint32_t s = 0; s < SUMS; s++) {
@@ -137,9 +208,9 @@ NET_INLINE void infer_words(const uint32_t *words, const size_t rows, size_t kep
             sum[s][i] = bias[s];
         }
     }
-    indices_of_words(words, rows, index);
-    sums_of_block((const uint8_t (*)[BLOCK])index, rows, sum);
-    for (size_t i = 0; i < kept; i++) {
+    indices_of_words(words, rows, index, vector);
+    sums_of_block((const uint8_t (*)[BLOCK])index, rows, sum, vector);
+    for (size_t i = 0; i < rows; i++) {
         int32_t score[CLASSES] = {0}; /* of two classes, the first scores 0 */
         for (uint32_t s = 0; s < SUMS; s++) {
             score[CLASSES - SUMS + s] = sum[s][i];
@@ -150,7 +221,6 @@ NET_INLINE void infer_words(const uint32_t *words, const size_t rows, size_t kep
 
 NET_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out, int is_words,
                       int vector) {
-    (void)vector;
     if (!is_words) {
         for (size_t i = 0; i < rows; i++) {
             uint64_t index[INDEX_WORDS] = {0};
@@ -164,10 +234,10 @@ NET_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out
     }
     size_t start = 0;
     for (; start + BLOCK <= rows; start += BLOCK) {
-        infer_words(input + start * WORDS, BLOCK, BLOCK, start, out);
+        infer_words(input + start * WORDS, BLOCK, start, out, vector);
     }
     for (; start < rows; start++) {
-        infer_words(input + start * WORDS, 1, 1, start, out);
+        infer_words(input + start * WORDS, 1, start, out, vector);
     }
 }
 
