@@ -709,7 +709,8 @@ def test_load_and_pack_refuse_a_time_that_decides_nothing(exported_late, tmp_pat
     with pytest.raises(UsageError, match=said):
         write_pack(exported_late, tmp_path / "pack", Choices())
     for packets, schedule in ((2, ()), (0, (2, 3)), (0, ())):
-        policy_parser.check_times(network(standard_spec(packets=packets, after_us=9, schedule=schedule)))
+        spec = standard_spec(packets=packets, after_us=9, schedule=schedule)
+        policy_parser.check_times(network(spec))
 
 
 @pytest.fixture
