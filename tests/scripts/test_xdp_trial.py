@@ -73,7 +73,7 @@ def test_attacks_are_blocked_and_honest_flows_go_on(tmp_path):
     out = tmp_path / "trial.json"
     done = subprocess.run(
         [sys.executable, SCRIPT, "--folder", tmp_path / "trial", "--json", out],
-        capture_output=True, text=True, timeout=900, check=False,
+        capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(out.read_text())
