@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.datasets.ns3_tomography.table import TomographyTable
+from n3ic.datasets.ns3_tomography.baselines import DelayBaselines, delay_baselines
+from n3ic.datasets.ns3_tomography.table import TomographyTable, queue_tables
 from n3ic.model.network import BinaryModel, binary_network, shape_text
 from n3ic.util.files import write_atomic
 from n3ic.util.markdown import percent, table
@@ -29,6 +30,7 @@ PAPER_ACCURACY: Mapping[tuple[int, ...], tuple[float, float]] = {
     (64, 32): (0.94, 0.90),
     (128, 64): (0.94, 0.92),
 }
+CORE = "core"  # part of the names of queues to and from the core
 PROBE_BUDGETS_US: Mapping[int, float] = {40: 250.0, 100: 100.0, 400: 25.0}  # Gb/s: us, section 6.2
 
 
@@ -45,6 +47,8 @@ class QueueFigures:
         float_mlp: accuracy of the float MLP of the same shape; None if it was not trained.
         weight_bytes: bytes of the binary weights.
         float_weight_bytes: bytes of the same weights as float32.
+        one_cut: accuracy of the best cut of one delay; None if baselines were not trained.
+        logistic: accuracy of logistic regression on the delays; likewise.
     """
 
     queue: str
@@ -55,10 +59,14 @@ class QueueFigures:
     float_mlp: float | None
     weight_bytes: int
     float_weight_bytes: int
+    one_cut: float | None = None
+    logistic: float | None = None
 
 
-def figures_of(queue: str, result: TrainingResult) -> QueueFigures:
-    """The figures of one queue's result."""
+def figures_of(
+    queue: str, result: TrainingResult, delays: DelayBaselines | None = None
+) -> QueueFigures:
+    """The figures of one queue's result, and of what its delays tell without a network."""
     label = result.test_label
     majority: Evaluation | None = result.baselines.get("majority")
     mlp = result.baselines.get("float_mlp")
@@ -74,32 +82,66 @@ def figures_of(queue: str, result: TrainingResult) -> QueueFigures:
         float_mlp=None if mlp is None else mlp.accuracy,
         weight_bytes=model.weight_bytes,
         float_weight_bytes=binary_network(model).float_weight_bytes,
+        one_cut=None if delays is None else delays.cut.accuracy,
+        logistic=None if delays is None else delays.logistic,
     )
 
 
 def summary(figures: Sequence[QueueFigures]) -> dict[str, dict[str, Any]]:
-    """Median, least and largest figures over the queues, per shape ``32-16-2``."""
+    """Median, mean, least and largest figures over the queues, per shape ``32-16-2``.
+
+    Queues of the core are told apart (``core``): fewer probes share their whole way.
+    """
     out: dict[str, dict[str, Any]] = {}
     for shape in dict.fromkeys(f.shape for f in figures):
         own = [f for f in figures if f.shape == shape]
         accuracy = [f.accuracy for f in own]
-        mlp = [f.float_mlp for f in own if f.float_mlp is not None]
+        worst = min(own, key=lambda f: f.accuracy)
+        core = [f for f in own if CORE in f.queue]
         paper = PAPER_ACCURACY.get(shape)
         out[_shape_name(shape)] = {
             "queues": len(own),
             "median_accuracy": float(np.median(accuracy)),
-            "min_accuracy": min(accuracy),
+            "mean_accuracy": float(np.mean(accuracy)),
+            "min_accuracy": worst.accuracy,
+            "worst_queue": worst.queue,
             "max_accuracy": max(accuracy),
             "median_macro_f1": float(np.median([f.macro_f1 for f in own])),
             "median_majority": float(np.median([f.majority for f in own])),
             "median_gain_over_majority": float(np.median([f.accuracy - f.majority for f in own])),
-            "median_float_mlp": float(np.median(mlp)) if mlp else None,
+            "median_float_mlp": _median(f.float_mlp for f in own),
+            **_without_network(own, "one_cut"),
+            **_without_network(own, "logistic"),
+            "core": {
+                "queues": [f.queue for f in core],
+                "median_accuracy": _median(f.accuracy for f in core),
+                "median_majority": _median(f.majority for f in core),
+                "median_one_cut": _median(f.one_cut for f in core),
+                "median_logistic": _median(f.logistic for f in core),
+            },
             "weight_bytes": own[0].weight_bytes,
             "float_weight_bytes": own[0].float_weight_bytes,
             "paper_float": paper[0] if paper else None,
             "paper_binary": paper[1] if paper else None,
         }
     return out
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _without_network(figures: Sequence[QueueFigures], name: str) -> dict[str, float | None]:
+    """Median, mean and least accuracy of a baseline, and how often a network is the better one."""
+    pairs = [(f.accuracy, getattr(f, name)) for f in figures if getattr(f, name) is not None]
+    own = [value for _, value in pairs]
+    return {
+        f"median_{name}": _median(own),
+        f"mean_{name}": float(np.mean(own)) if own else None,
+        f"min_{name}": min(own, default=None),
+        f"better_than_{name}": sum(network > value for network, value in pairs) if own else None,
+    }
 
 
 def _shape_name(hidden: tuple[int, ...]) -> str:
@@ -115,9 +157,14 @@ def table5(figures: Sequence[QueueFigures]) -> str:
         "binary weights",
         "float MLP",
         "**binary**",
+        "mean",
+        "worst queue",
+        "core queues",
         "macro F1",
         "majority",
         "gain",
+        "one delay, one cut",
+        "logistic regression",
         "paper: float",
         "paper: binary",
     ]
@@ -128,9 +175,14 @@ def table5(figures: Sequence[QueueFigures]) -> str:
             f"{m['weight_bytes']:,} B",
             percent(m["median_float_mlp"]),
             f"**{percent(m['median_accuracy'])}**",
+            percent(m["mean_accuracy"]),
+            f"{percent(m['min_accuracy'])} ({m['worst_queue']})",
+            percent(m["core"]["median_accuracy"]),
             percent(m["median_macro_f1"]),
             percent(m["median_majority"]),
             _points(m["median_gain_over_majority"]),
+            percent(m["median_one_cut"]),
+            percent(m["median_logistic"]),
             percent(m["paper_float"]),
             percent(m["paper_binary"]),
         ]
@@ -160,6 +212,8 @@ def box_figure(figures: Sequence[QueueFigures]) -> Figure:
         )  # fmt: skip
         for key, number, label in (
             ("median_float_mlp", 2, "float MLP (median)"),
+            ("median_one_cut", 3, "one delay, one cut (median)"),
+            ("median_logistic", 4, "logistic regression (median)"),
             ("paper_binary", 1, "binary in the paper (median)"),
         ):
             if m[key] is not None:
@@ -219,8 +273,13 @@ def finish(
     """Add to a run what tomography alone knows; see :meth:`n3ic.usecases.base.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
 
+    delays = _delay_baselines(table, results, options)
     figures = sorted(
-        (figures_of(queue, r) for of in (results, *compared.values()) for queue, r in of.items()),
+        (
+            figures_of(queue, r, delays.get(queue))
+            for of in (results, *compared.values())
+            for queue, r in of.items()
+        ),
         key=lambda f: f.shape,
     )
     plots = directory / "plots"
@@ -239,5 +298,20 @@ def finish(
     return {
         "threshold_packets": float(options["threshold"]),
         "shapes": summary(figures),
+        "delay_baselines": {queue: asdict(found) for queue, found in delays.items()},
         "probe_budget_us": {f"{link} Gb/s": us for link, us in PROBE_BUDGETS_US.items()},
+    }
+
+
+def _delay_baselines(
+    table: FlowTable, results: Mapping[str, TrainingResult], options: Mapping[str, Any]
+) -> dict[str, DelayBaselines]:
+    """By queue; none where a run has no baselines."""
+    asked = {queue: result for queue, result in results.items() if result.baselines}
+    if not asked:
+        return {}
+    tables = queue_tables(table, ",".join(asked), float(options["threshold"]))
+    return {
+        queue: delay_baselines(tables[queue], result.protocol, int(result.model.provenance["seed"]))
+        for queue, result in asked.items()
     }

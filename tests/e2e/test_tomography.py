@@ -55,6 +55,7 @@ def test_the_shapes_that_were_asked_for_are_compared(place):
     assert {s["queues"] for s in shapes.values()} == {2}
     assert shapes["8-2"]["weight_bytes"] == (152 * 8 + 8 * 2) // 8
     assert all(s["median_float_mlp"] > s["median_majority"] for s in shapes.values())
+    assert all(min(s["min_logistic"], s["min_one_cut"]) > 0.5 for s in shapes.values())
     page = (run / "table5.md").read_text()
     assert [line.split()[1] for line in page.splitlines()[2:]] == ["8-2", "16-8-2"]
     for picture in ("queues.png", "congestion.png"):

@@ -3,13 +3,17 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from n3ic.data.split import split
 from n3ic.datasets.ns3_tomography import DATASET, report
+from n3ic.datasets.ns3_tomography.baselines import best_cut, delay_baselines
 from n3ic.datasets.ns3_tomography.replay import heat_map, replay, write_replay
 from n3ic.datasets.ns3_tomography.sweep import sweep
+from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.model.bits import unpack
 from n3ic.model.inputs import Field, InputSpec
@@ -43,6 +47,47 @@ def test_medians_and_table_5():
     assert summary["32-16-2"]["median_gain_over_majority"] == pytest.approx(0.06)
     text = report.table5(both)
     assert "| 32-16-2 | 21,632 B | 676 B | 92.0 % | **91.0 %** |" in text
+
+
+def test_mean_worst_queue_core_and_baselines_without_a_network():
+    own = [
+        report.QueueFigures("tor0_server0", (32, 16), 0.99, 0.9, 0.9, None, 676, 21632, 0.98, 0.97),
+        report.QueueFigures("tor1_agg0", (32, 16), 0.90, 0.9, 0.7, None, 676, 21632, 0.75, 0.91),
+        report.QueueFigures("agg2_core0", (32, 16), 0.93, 0.9, 0.88, None, 676, 21632, 0.88, 0.93),
+        report.QueueFigures("core0_agg1", (32, 16), 0.95, 0.9, 0.90, None, 676, 21632, 0.90, 0.92),
+    ]
+    found = report.summary(own)["32-16-2"]
+    assert found["mean_accuracy"] == pytest.approx(0.9425)
+    assert (found["min_accuracy"], found["worst_queue"]) == (0.90, "tor1_agg0")
+    assert found["median_one_cut"] == pytest.approx(0.89)
+    assert (found["min_one_cut"], found["better_than_one_cut"]) == (0.75, 4)
+    assert found["mean_logistic"] == pytest.approx(0.9325)
+    assert found["better_than_logistic"] == 2
+    assert found["core"]["queues"] == ["agg2_core0", "core0_agg1"]
+    assert found["core"]["median_accuracy"] == pytest.approx(0.94)
+    assert found["core"]["median_majority"] == pytest.approx(0.89)
+    row = report.table5(own).splitlines()[2]
+    assert "| 94.3 % | 90.0 % (tor1_agg0) | 94.0 % |" in row
+    assert row.endswith("| 89.0 % | 92.5 % | 92.0 % | 90.0 % |")
+
+
+def test_one_cut_is_the_best_of_all_and_fitted_to_training_rows_alone():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        column = rng.integers(0, 6, 12)
+        congested = rng.random(12) < 0.4
+        cut, right = best_cut(column, congested)
+        every = [float(((column > c) == congested).mean()) for c in range(-1, 7)]
+        assert right == max(every) == float(((column > cut) == congested).mean())
+    table = queue_tables(DATASET.load().rows(np.arange(4000)), "0")["tor0_server0"]
+    found = delay_baselines(table, "time", 0)
+    test = split(table, "time", 0).test
+    said = table.features[found.cut.delay][test] > found.cut.above
+    assert found.cut.accuracy == (said == (table.label[test] == 1)).mean()
+    assert min(found.cut.accuracy, found.logistic) > 1 - table.label[test].mean()
+    flipped = replace(table, label=np.where(np.isin(np.arange(4000), test), 1, table.label))
+    again = delay_baselines(flipped, "time", 0)
+    assert (again.cut.delay, again.cut.above) == (found.cut.delay, found.cut.above)
 
 
 def test_box_plot_has_a_box_a_shape():

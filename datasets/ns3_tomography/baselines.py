@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a queue's delays tell without a network: one cut of one delay, and a linear model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.split import SplitProtocol, split
+from n3ic.data.table import FlowTable
+
+
+@dataclass(frozen=True)
+class DelayCut:
+    """A queue is called congested where one delay is above a cut.
+
+    Attributes:
+        delay: name of the column.
+        above: congested where the column is larger than this integer.
+        accuracy: accuracy on the test rows.
+    """
+
+    delay: str
+    above: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class DelayBaselines:
+    """Results on the test rows of a queue.
+
+    Attributes:
+        cut: the single cut of a single delay that is right on the most training rows.
+        logistic: accuracy of logistic regression on all delays.
+    """
+
+    cut: DelayCut
+    logistic: float
+
+
+def delay_baselines(table: FlowTable, protocol: SplitProtocol, seed: int) -> DelayBaselines:
+    """Fit both baselines to the training rows of a queue's table, on the columns of a network.
+
+    Args:
+        table: a table of :func:`~n3ic.datasets.ns3_tomography.table.queue_tables`.
+        protocol: the split of the network's training.
+        seed: its seed.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    parts = split(table, protocol, seed)
+    columns = table.matrix(table.usable)
+    congested = table.label == 1
+    train, test = columns[parts.train], columns[parts.test]
+    cuts = [best_cut(column, congested[parts.train]) for column in train.T]
+    number = int(np.argmax([right for _, right in cuts]))
+    above = cuts[number][0]
+    said = test[:, number] > above
+    cut = DelayCut(table.usable[number], above, float((said == congested[parts.test]).mean()))
+    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    linear.fit(train, congested[parts.train])
+    return DelayBaselines(cut, float(linear.score(test, congested[parts.test])))
+
+
+def best_cut(column: NDArray[np.int64], congested: NDArray[np.bool_]) -> tuple[int, float]:
+    """The cut above which calling rows congested is right most often, and how often.
+
+    Args:
+        column: integers of each row, shape ``(rows,)``, at least one.
+        congested: the truth, likewise.
+
+    Returns:
+        The cut, which is -1 or a value of the column, and the share of rows that it gets right.
+    """
+    values, place = np.unique(column, return_inverse=True)
+    positive = np.bincount(place[congested], minlength=len(values))
+    negative = np.bincount(place[~congested], minlength=len(values))
+    # At cut i, rows of the first i values are called free.
+    right = np.concatenate([[0], np.cumsum(negative - positive)]) + positive.sum()
+    best = int(right.argmax())
+    return (-1 if best == 0 else int(values[best - 1])), float(right[best] / len(column))
