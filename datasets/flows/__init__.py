@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from n3ic.data.dataset import DataSet, data_set_of
+from n3ic.data.dataset import DataSet, data_set, data_set_of
 from n3ic.data.description import COLUMNS_FILE, description_text
 from n3ic.data.file_tables import DataSource
 from n3ic.data.table import Feature, FlowTable
@@ -22,6 +22,7 @@ from n3ic.data.user_table import (
     need_label,
     with_positive,
 )
+from n3ic.datasets.flows.layouts import by_layout
 from n3ic.errors import N3icError, UsageError
 from n3ic.meter.table import LABEL, load_flows
 from n3ic.options import Option
@@ -95,6 +96,9 @@ class UserFlowsUseCase(UseCase):
     ) -> FlowTable:
         """Read the user's table as inferred or described, or as metered if it carries a meter.
 
+        A table in the layout of a data set is read by that data set, which adds its derived
+        columns, if nothing of the user's is lost; see :mod:`n3ic.datasets.flows.layouts`.
+
         Raises:
             DataError: the table cannot be read.
             UsageError: no table or no label was named.
@@ -106,12 +110,25 @@ class UserFlowsUseCase(UseCase):
         if _is_metered(path):
             tell("n3ic data extract wrote this table: the network will carry its meter")
             return with_positive(load_flows(str(path), label=label or LABEL), positive)
-        if known := _known(path):
-            tell(f"the data set {known} knows this layout; n3ic data show {known} says more of it")
         said = str(options["description"]) or description_beside(path)
-        if said:
-            tell(f"{said} overrides what is inferred")
-        return load_own(path, label, said, positive=positive, tell=tell)
+        lines = [f"{said} overrides what is inferred"] if said else []
+        table = load_own(path, label, said, positive=positive, tell=lines.append)
+        if dataset is None and (known := _known(path)):
+            found = by_layout(data_set(known), path, table, str(said or ""), positive)
+            tell(found.told)
+            if found.table is not None:
+                return found.table
+        for line in lines:
+            tell(line)
+        return table
+
+    def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
+        """The table; of one that a data set read, the positive class against the rest."""
+        positive = str(options["positive"])
+        told = f"not {positive}" in table.classes
+        if table.rules is not None or not positive or told or len(table.classes) < 2:
+            return {"": table}
+        return {"": with_positive(table, positive)}
 
     def finish(
         self,

@@ -108,7 +108,7 @@ class Classification(UseCase):
             UsageError: no data set has that name, or it has no embedded sample.
         """
         if options["label"] and dataset in (None, OWN):
-            return use_case(OWN).load(data, OWN, {"description": "", **options}, tell)
+            return use_case(OWN).load(data, dataset, {"description": "", **options}, tell)
         return super().load(data, dataset, options, tell)
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:

@@ -6,6 +6,10 @@ in 1,000 of them? And how far have the rates of the input bits moved (:mod:`n3ic
 from the mixture of the training classes that comes closest? Attacks are rarer in a network than in
 a training table; that alone makes no other traffic.
 
+Of few flows, for which the second question has no answer, a third: is a bit set in more of them
+than in any class of the training rows, and so than in any mixture of the classes, or in fewer? Its
+bound holds for any number of flows, and tells those of a small capture where they are all alike.
+
 Either says that the traffic is another only where it is large, and larger than chance makes it of
 flows that are drawn like the training rows of any mixture: once in 100 such samples at most. Flows
 of a network come in bunches, and say less than their number.
@@ -54,6 +58,7 @@ class Domain:
         mixture: share of each class of the training that comes closest to the flows.
         drift: drift of each feature from that mixture, the largest first; its bound is that of all
             features together.
+        unlike: of few flows, the features of which no mixture of the classes sets a bit as often.
     """
 
     traffic: Traffic
@@ -63,6 +68,7 @@ class Domain:
     outside_bound: float
     mixture: tuple[float, ...]
     drift: tuple[Drift, ...]
+    unlike: tuple[str, ...] = ()
 
     @property
     def moved(self) -> tuple[Drift, ...]:
@@ -70,7 +76,12 @@ class Domain:
         return tuple(d for d in self.drift if d.level == "large") if self.rows >= FEWEST else ()
 
     def lines(self) -> list[str]:
-        """A line where the traffic is another; empty else."""
+        """A line where the traffic is another, or the flows too few to say; empty else."""
+        if self.traffic == "unknown" and self.rows:
+            return [
+                f"note: too few flows ({self.rows}) to say whether this is the traffic of the "
+                f"training; from {FEWEST} on it is known"
+            ]
         if self.traffic != "another":
             return []
         said = []
@@ -85,6 +96,11 @@ class Domain:
             said.append(
                 f"{len(self.moved)} of {len(self.drift)} features have moved (PSI {worst}; "
                 f"{max(LARGE, bound):.2f} is a change)"
+            )
+        if self.unlike:
+            said.append(
+                f"{len(self.unlike)} of {len(self.drift)} features of {self.rows:,} flows are "
+                f"unlike those of any class ({', '.join(self.unlike[:_SHOWN])})"
             )
         return [
             f"warning: this is not the traffic of the training: {'; '.join(said)}: check verdicts "
@@ -122,9 +138,27 @@ def domain(
     moved = drift(_mixed(spec, weights), counts, rows, NormalDist().inv_cdf(1 - alarm))
     share = None if outside is None or not ranges else outside / max(rows, 1)
     found = Domain("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
-    if found.moved or (rows and share is not None and share >= bound):
+    if 0 < rows < FEWEST:
+        found = replace(found, unlike=_unlike(spec, known, live, rows, alarm))
+    if found.moved or found.unlike or (rows and share is not None and share >= bound):
         return replace(found, traffic="another")
     return found if rows >= FEWEST else replace(found, traffic="unknown")
+
+
+def _unlike(
+    spec: InputSpec, known: Sequence[Axis], live: NDArray[np.float64], rows: int, alarm: float
+) -> tuple[str, ...]:
+    """Features with a bit that is set oftener than in any class, or more rarely, than by chance."""
+    features = len({axis.feature for axis in known})
+    chance = alarm * features / (2 * sum(len(axis.bits) for axis in known))
+    found = dict.fromkeys(
+        spec.features[axis.feature]
+        for axis in known
+        for bit, *rates in zip(axis.bits, *axis.rates, strict=True)
+        if live[bit] >= share_bound(max(rates) / RATE_UNIT, rows, chance)
+        or 1 - live[bit] >= share_bound(1 - min(rates) / RATE_UNIT, rows, chance)
+    )
+    return tuple(found)
 
 
 def mixture(known: Sequence[Axis], live: NDArray[np.float64]) -> tuple[float, ...]:
@@ -173,7 +207,8 @@ def _mixed(spec: InputSpec, weights: Sequence[float]) -> InputSpec:
 def share_bound(share: float, rows: int, alarm: float) -> float:
     """A share of rows that one of this probability each reaches with at most that chance.
 
-    Chernoff's bound (Hoeffding 1963, theorem 1): ``P(S/n >= q) <= exp(-n KL(q | p))``.
+    Chernoff's bound (Hoeffding 1963, theorem 1): ``P(S/n >= q) <= exp(-n KL(q | p))``. It is above
+    1 where so few rows say nothing: all of them reach the share with a greater chance.
 
     Args:
         share: the probability ``p`` of each row, below 1.
@@ -182,6 +217,8 @@ def share_bound(share: float, rows: int, alarm: float) -> float:
     """
     need = -log(alarm) / max(rows, 1)
     p = max(share, 1 / RATE_UNIT)
+    if rows * -log(p) < -log(alarm):
+        return 1 + 1 / max(rows, 1)
     low, high = p, 1.0
     for _ in range(50):
         q = (low + high) / 2

@@ -4,6 +4,7 @@
 import json
 import lzma
 import random
+import re
 import shutil
 from dataclasses import replace
 from importlib.resources import files
@@ -257,4 +258,90 @@ def test_a_table_that_a_data_set_knows_is_said(tmp_path):
     told = []
     options = {"label": "label", "positive": "", "description": ""}
     use_case("flows").load(TOR.embedded, None, options, told.append)
-    assert told[0].startswith("the data set iscx-tor2016 knows this layout")
+    assert told[0].startswith("the data set iscx-tor2016 knows this layout and reads it")
+    assert "packets, bytes, packet_mean" in told[0] and len(told) == 1
+
+
+def layout_of(path, known, count, label=None, more=()):
+    """A table of a known layout with other flows, from a seed: cells drawn from the embedded."""
+    with lzma.open(known.embedded, "rt") as stream:
+        head, *rows = (line.rstrip("\n").split(",") for line in stream)
+    rng = random.Random(3)
+    by_class = [rows[i] for i in sorted(rng.sample(range(len(rows)), count))]
+    if label:
+        head = [label if name.strip() == "label" else name for name in head]
+    lines = [",".join([*head, *more])]
+    lines += [",".join([*row, *(str(rng.random()) for _ in more)]) for row in by_class]
+    return written(path, lines)
+
+
+def test_a_layout_brings_its_derived_columns_and_they_are_those_of_every_export(
+    tmp_path, small_baselines, compiler
+):
+    """Products of rates and durations, in training, prediction, evaluation and on the card."""
+    data = layout_of(tmp_path / "own.csv", TOR, 900)
+    later = layout_of(tmp_path / "later.csv", TOR, 400)
+    found = train_use_case(
+        TrainRequest(
+            "flows",
+            data=data,
+            options={"label": "label"},
+            overrides=QUICK | {"columns": ("packets", "bytes", "packet_mean")},
+            out=tmp_path / "run",
+        )
+    )
+    model = n3ic.load(found.path)
+    assert {*model.input.features} <= {"packets", "bytes", "packet_mean"}
+    assert model.provenance["data"] == "iscx-tor2016" and model.table is None
+    expected = TOR.load(later)
+    words = model.encode({n: expected.features[n] for n in model.input.features})
+    said = n3ic.predict(model, later)
+    assert np.array_equal(said.scores, model.infer(words).scores)
+    unlabelled = tmp_path / "unlabelled.csv"
+    cells = [line.rsplit(",", 1)[0] for line in later.read_text().splitlines()]
+    written(unlabelled, cells)
+    assert np.array_equal(n3ic.predict(model, unlabelled).scores, said.scores)
+    (evaluated,) = n3ic.evaluate(found.path, later).values()
+    right = np.array(model.classes)[said.classes] == np.array(expected.classes)[expected.label]
+    assert evaluated.accuracy == pytest.approx(right.mean())
+    exported = n3ic.export(model, "host", tmp_path / "host")
+    assert exported is not None
+
+
+@pytest.mark.parametrize(
+    ("label", "more", "beside", "message"),
+    [
+        ("app", (), "", "with another column as the class|but: .*label"),
+        (None, ("jitter",), "", "without jitter, or with --dataset iscx-tor2016"),
+        (None, (), "[columns.flow_duration]\nbits = 20\n", "without .*columns.toml it adds"),
+    ],
+)
+def test_nothing_of_the_users_is_lost_to_a_layout(tmp_path, label, more, beside, message):
+    """Another class, further columns or a description stay, and a line says what to do."""
+    data = layout_of(tmp_path / "own.csv", TOR, 300, label, more)
+    if beside:
+        (tmp_path / "columns.toml").write_text(beside)
+    told = []
+    options = {"label": label or "label", "positive": "", "description": ""}
+    table = use_case("flows").load(data, None, options, told.append)
+    assert table.name == "flows" and "packets" not in table.features
+    assert re.search(message, told[0]) and {*more} <= {*table.features}
+
+
+def test_layouts_of_other_data_sets_are_read_by_them(tmp_path):
+    from n3ic.data.dataset import data_set
+
+    path = data_set("unsw-nb15-synthetic").generate_file(tmp_path / "own.csv", {"rows": 400})
+    told = []
+    options = {"label": "label", "positive": "", "description": ""}
+    table = use_case("flows").load(path, None, options, told.append)
+    assert table.name == "unsw-nb15-synthetic" and table.classes == ("normal", "attack")
+    assert "tap_dload" in table.features and "derived columns" in told[0]
+    inferred = use_case("flows").load(path, "flows", options, told.append)
+    assert inferred.name == "flows" and "tap_dload" not in inferred.features
+    data = layout_of(tmp_path / "cic.csv", CIC, 300)
+    as_cic = options | {"label": "attack_cat", "positive": "BENIGN"}
+    table = use_case("flows").load(data, None, as_cic, told.append)
+    assert table.name == "cic-ids2017" and table.classes == ("not BENIGN", "BENIGN")
+    again = use_case("flows").tasks(CIC.load(data), as_cic)[""]
+    assert np.array_equal(again.label, table.label) and again.classes == table.classes

@@ -63,6 +63,29 @@ def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like):
         assert float(outside[3]) == pytest.approx(100 * found.outside_bound, abs=0.06)
 
 
+@pytest.mark.parametrize("packets", [12, 120])
+def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, packets):
+    """Those that are unlike every class, or that they are too few to say."""
+    model = known(metered_network(standard_spec(packets=6)), capture, like=False)
+    program = compiled_flows(compiler, model, tmp_path / "out", "-Wall", "-Wextra", "-Werror")
+    short = tmp_path / "short.pcap"
+    data, end = capture.read_bytes(), 24
+    for _ in range(packets):
+        end += 16 + int.from_bytes(data[end + 8 : end + 12], "little")
+    short.write_bytes(data[:end])
+    done = subprocess.run([program, short], capture_output=True, text=True, timeout=60)
+    watch = DomainWatch(model.input)
+    watch.add(capture_features(model, short))
+    found = watch.domain()
+    assert 0 < found.rows < 200
+    said = [line for line in done.stderr.splitlines() if "traffic of the training" in line]
+    assert len(said) == len(found.lines()) == 1
+    assert ("too few" in said[0]) == ("too few" in found.lines()[0]) == (found.traffic == "unknown")
+    counted = re.search(r"(\d+) of (\d+) features of (\d+) flows are unlike", said[0])
+    expected = (len(found.unlike), len({d.feature for d in found.drift}), found.rows)
+    assert (tuple(map(int, counted.groups())) if counted else (0, *expected[1:])) == expected
+
+
 def test_a_model_that_knows_no_rows_says_nothing(compiler, tmp_path, capture):
     model = metered_network(standard_spec(packets=6))
     program = compiled_flows(compiler, model, tmp_path / "out", "-Wall", "-Wextra", "-Werror")

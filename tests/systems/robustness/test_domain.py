@@ -48,7 +48,9 @@ def test_like_the_training_it_alarms_once_in_a_hundred_at_most(model, share, row
     alarms = sum(d.traffic == "another" for d in found)
     assert binom.sf(alarms - 1, samples, FALSE_ALARMS) > 0.001
     assert {d.traffic for d in found} - {"another"} == {"same" if rows >= FEWEST else "unknown"}
-    assert not any(d.lines() for d in found if d.traffic != "another")
+    lines = [line for d in found if d.traffic != "another" for line in d.lines()]
+    assert not any("warning" in line for line in lines)
+    assert len(lines) == (0 if rows >= FEWEST else samples - alarms)  # too few is said
 
 
 @pytest.mark.parametrize("slower", [0.2, 5.0])
@@ -87,6 +89,29 @@ def test_the_bound_of_a_share_holds(share, rows):
     bound = share_bound(share, rows, 0.001)
     assert binom.sf(np.ceil(bound * rows) - 1, rows, share) <= 0.001
     assert share < bound <= 1
+
+
+def test_so_few_rows_that_all_of_them_say_nothing_tell_nothing(model):
+    """One flow outside of the range is one of 25 in traffic like the training's."""
+    assert share_bound(0.04, 1, 0.0004) > 1 and share_bound(0.04, 3, 0.0004) <= 1
+    one = {n: np.array([f.span[1] + 1]) for f in model.input.fields for n in [f.feature]}
+    watch = EVALUATION.watch(model)
+    watch.add(one)
+    (line,) = watch.lines()
+    assert watch.domain().traffic == "unknown" and "too few flows (1)" in line
+
+
+def test_few_flows_of_another_site_are_told(model):
+    """They are all alike, and no class of the training is: the bound is exact for few."""
+    fresh = flows(4000, seed=13, slower=5.0)
+    far = fresh.rows(
+        np.flatnonzero(fresh.features["rtt"] > np.quantile(fresh.features["rtt"], 0.5))
+    )
+    watch = EVALUATION.watch(model)
+    watch.add({n: v[:15] for n, v in far.features.items()})
+    found = watch.domain()
+    assert found.traffic == "another" and found.rows == 15 < FEWEST and "rtt" in found.unlike
+    assert any("unlike those of any class" in line for line in found.lines())
 
 
 def test_facts_of_the_training_survive_file_and_passes(model, tmp_path):

@@ -51,10 +51,13 @@ void domain_add(struct domain *d, const uint32_t *values, const uint32_t *words)
     d->rows++;
 }
 
-/* A share that chance reaches with the probability `alarm` at most (Chernoff's bound). */
-static double share_bound(double share, double rows) {
-    const double need = -log(alarm) / rows, p = fmax(share, 1.0 / RATE_UNIT);
+/* A share that is reached with the probability `chance` at most (Chernoff's bound). */
+static double share_bound(double share, double rows, double chance) {
+    const double need = -log(chance) / rows, p = fmax(share, 1.0 / RATE_UNIT);
     double low = p, high = 1;
+    if (-log(p) < need) {
+        return 1 + 1 / rows; /* all of so few rows say nothing */
+    }
     for (int i = 0; i < BISECTIONS; i++) {
         const double q = (low + high) / 2;
         double entropy = q * log(q / p);
@@ -174,16 +177,57 @@ static uint32_t moved(const struct domain *d, double *largest) {
     return found;
 }
 
+/* Counts the features with a bit that is set oftener than in any class, or more rarely, than by
+ * chance: of few flows. */
+static uint32_t unlike(const struct domain *d) {
+    const uint32_t *bit = axis_bits, *rate = axis_rates;
+    const double rows = (double)d->rows;
+    uint32_t bits = 0, found = 0;
+    int odd = 0;
+    for (uint32_t a = 0; a < axes_known; a++) {
+        bits += axis_size[a];
+    }
+    const double chance = alarm * FEATURES_KNOWN / (2.0 * bits);
+    for (uint32_t a = 0; a < axes_known; a++) {
+        const uint32_t size = axis_size[a];
+        for (uint32_t i = 0; i < size; i++) {
+            double most = 0, least = 1;
+            for (uint32_t c = 0; c < CLASSES_KNOWN; c++) {
+                most = fmax(most, (double)rate[c * size + i] / RATE_UNIT);
+                least = fmin(least, (double)rate[c * size + i] / RATE_UNIT);
+            }
+            const double live = (double)d->counts[bit[i]] / rows;
+            odd |= live >= share_bound(most, rows, chance) ||
+                   1 - live >= share_bound(1 - least, rows, chance);
+        }
+        bit += size;
+        rate += size * CLASSES_KNOWN;
+        if (a + 1 == axes_known || axis_feature[a + 1] != axis_feature[a]) {
+            found += (uint32_t)odd;
+            odd = 0;
+        }
+    }
+    return found;
+}
+
 void domain_write(const struct domain *d, FILE *out, const char *program) {
     if (!axes_known || !d->rows) {
         return;
     }
     const double share = (double)d->outside / (double)d->rows;
-    const double bound = fmax(many_outside, share_bound(outside_share, (double)d->rows));
+    const double bound = fmax(many_outside, share_bound(outside_share, (double)d->rows, alarm));
     const int many = spans_known && share >= bound;
     double largest = 0;
-    const uint32_t far = d->rows < FEWEST ? 0 : moved(d, &largest);
-    if (!many && !far) {
+    const int few = d->rows < FEWEST;
+    const uint32_t far = few ? 0 : moved(d, &largest), odd = few ? unlike(d) : 0;
+    if (!many && !far && !odd) {
+        if (few) {
+            fprintf(out,
+                    "%s: note: too few flows (%" PRIu64
+                    ") to say whether this is the traffic of the "
+                    "training; from %d on it is known\n",
+                    program, d->rows, FEWEST);
+        }
         return;
     }
     fprintf(out, "%s: warning: this is not the traffic of the training:", program);
@@ -191,11 +235,16 @@ void domain_write(const struct domain *d, FILE *out, const char *program) {
         fprintf(out,
                 " %.1f%% of %" PRIu64 " flows are outside of the range of the training rows "
                 "(%.1f%% are many)%s",
-                100 * share, d->rows, 100 * bound, far ? ";" : "");
+                100 * share, d->rows, 100 * bound, far || odd ? ";" : "");
     }
     if (far) {
         fprintf(out, " %" PRIu32 " of %d features have moved (largest PSI %.2f; %.2f is a change)",
                 far, (int)FEATURES_KNOWN, largest, large);
+    }
+    if (odd) {
+        fprintf(out,
+                " %" PRIu32 " of %d features of %" PRIu64 " flows are unlike those of any class",
+                odd, (int)FEATURES_KNOWN, d->rows);
     }
     fputs(": check verdicts on labelled flows of this network before you act on them\n", out);
 }
