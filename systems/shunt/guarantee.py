@@ -101,7 +101,8 @@ def threshold_for_accuracy(
         confidence: probability that the promise holds, from 0.5 to 1.
         first: the threshold that is tested first; lower ones follow.
     """
-    order = np.arange(first, -1, -1)
+    # Between two margins that occur, a threshold decides the same rows.
+    order = np.unique(np.append(margins[margins <= first], [0, first]))[::-1]
     decided, correct = (_at_or_above(m, order) for m in (margins, margins[right]))
     passed = (at_least(correct, decided, confidence) >= wanted) & (decided > 0)
     count = len(passed) if passed.all() else int(np.argmin(passed))
@@ -119,9 +120,10 @@ def threshold_for_load(margins: NDArray[np.int32], allowed: float, confidence: f
         allowed: largest share of the rows for the host.
         confidence: probability that the promise holds, from 0.5 to 1.
     """
+    highest = int(margins.max(initial=0)) + 1
     if allowed >= 1:
-        return int(margins.max(initial=0)) + 1
-    order = np.arange(1, int(margins.max(initial=0)) + 2)
+        return highest
+    order = np.append(np.unique(margins).astype(np.int64), highest)
     decided = _at_or_above(margins, order)
     passed = at_least(decided, len(margins), confidence) >= 1 - allowed
     return int(order[passed].max(initial=0))

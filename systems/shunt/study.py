@@ -225,8 +225,7 @@ def _chosen(
             f"margin of {first}, it is {percent(bound)} at least, by {tested.decided:,} decided "
             "validation rows that duplicate no training row; ask for less, or give more flows"
         )
-    # Every threshold from the first down to this one has passed: a margin that occurs is shown.
-    return next((t for t in thresholds_of(held.margins) if found <= t <= first), found)
+    return found
 
 
 def _other_margins(flows: LabelledFlows, train: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -100,4 +100,7 @@ def test_edges():
     assert threshold_for_load(margins, 0.0, 0.95) == 0
     assert threshold_for_load(margins, 1.0, 0.95) == 6
     assert threshold_for_load(np.zeros(0, dtype=np.int32), 0.5, 0.95) == 0
+    vast = np.array([2**31 - 1, 0, 2**30], dtype=np.int32)  # margins of other families
+    assert threshold_for_accuracy(np.ones(3, bool), vast, 0.0, 0.95, 2**31 - 1) == 0
+    assert threshold_for_load(vast, 0.9, 0.5) == 2**31 - 1
     assert at_least(99, 100, 0.95) == pytest.approx(0.9534, abs=1e-4)  # tables of the bound
