@@ -111,6 +111,8 @@ class Shifts(FurtherEvaluation):
         Option("capture", "with --shift: verdicts on a capture with packets lost and sampled", ""),
         Option("other-rows", "with --shift: other labelled flows of the same kind, such as the "
                "data set's other partition", ""),
+        Option("exchange", "with --shift: columns exchanged between rows to detect and others with "
+               "a mark, such as tcprtt,synack:sttl=31", ""),
         Option("time-order", "with --shift: a network trained on earlier rows", False),
         Option("leave-out", "with --shift: networks trained without this category of attacks; "
                "'each' for each of them in turn", ""),
@@ -129,17 +131,22 @@ class Shifts(FurtherEvaluation):
             UsageError: the model has no meter for a capture, the flows have no categories or no
                 order in time, or the run does not say its recipe.
         """
+        from n3ic.systems.robustness.exchange import exchanged_rows
         from n3ic.systems.robustness.lost_packets import capture_rows
         from n3ic.systems.robustness.other_rows import rows_of
         from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category
 
-        wanted = [n for n in ("capture", "other-rows", "time-order", "leave-out") if options[n]]
+        further = ("capture", "other-rows", "exchange", "time-order", "leave-out")
+        wanted = [n for n in further if options[n]]
         if wanted and not options["shift"]:
             raise UsageError(f"--{wanted[0]}: expected beside --shift")
         if not options["shift"]:
             return {}
         classes = len(held.model.classes)
-        rows = [*cheap_rows(held, int(held.model.provenance.get("seed", "0")))]
+        seed = int(held.model.provenance.get("seed", "0"))
+        rows = [*cheap_rows(held, seed)]
+        if options["exchange"]:
+            rows += exchanged_rows(held, str(options["exchange"]), seed)
         if options["capture"]:
             rows += capture_rows(held.model, Path(str(options["capture"])), held.positive)
         if options["other-rows"]:

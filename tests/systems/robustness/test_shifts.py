@@ -12,6 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import parse_options
+from n3ic.systems.robustness.exchange import exchanged_rows
 from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category
 from n3ic.systems.robustness.scaling import mixed, power_of, powers, scaled
 from n3ic.systems.robustness.shifts import EVALUATION, cheap_rows
@@ -105,6 +106,35 @@ def test_an_unseen_category_is_found_less(model, table):
         [*without_category(held, RECIPE, "worm")]
     with pytest.raises(UsageError, match="no categories"):
         [*without_category(held_out(model, replace(table, category=None)), RECIPE, "each")]
+
+
+def test_columns_exchanged_with_marked_rows_tell_what_is_learned(model):
+    """Near benign hosts answer as fast as attackers do: the network knows the distance."""
+    plain = flows(2000, seed=21)
+    near = (plain.label == 0) & (np.arange(2000) % 3 == 0)
+    rtt = np.where(near, 1 + np.arange(2000) % 50, plain.features["rtt"])
+    table = replace(
+        plain,
+        features={**plain.features, "rtt": rtt, "ttl": np.where(near, 31, 254)},
+        catalogue=(*CATALOGUE, feature("ttl", "hops")),
+    )
+    held = held_out(model, table)
+    before, after, marked, far = exchanged_rows(held, "rtt:ttl=31", 3)
+    assert before.rows == after.rows == int(plain.label.sum())
+    assert marked.rows == far.rows == int(near.sum())
+    classes = held.found.classes
+    assert before.found == pytest.approx((classes[plain.label == 1] == 1).mean())
+    assert marked.false_alarms == pytest.approx((classes[near] == 1).mean())
+    assert after.found != before.found and far.false_alarms < marked.false_alarms
+    assert [*exchanged_rows(held, "rtt:ttl=31", 3)] == [before, after, marked, far]
+    same = [*exchanged_rows(held, "ttl:ttl=31", 3)]  # the network does not read it
+    assert same[1].same == same[3].same == 1.0
+    for asked, message in (
+        ("rtt", "expected columns, a colon"), ("rtt:ttl=x", "expected columns, a colon"),
+        ("hop:ttl=31", "no column hop"), ("rtt:ttl=32", "found 9"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            list(exchanged_rows(held, asked, 0))
 
 
 def test_time_order_trains_on_earlier_rows(model, table):
