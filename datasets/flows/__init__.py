@@ -113,7 +113,7 @@ class UserFlowsUseCase(UseCase):
         said = str(options["description"]) or description_beside(path)
         lines = [f"{said} overrides what is inferred"] if said else []
         table = load_own(path, label, said, positive=positive, tell=lines.append)
-        if dataset is None and (known := _known(path)):
+        if dataset is None and isinstance(path, str | Path) and (known := _known(path)):
             found = by_layout(data_set(known), path, table, str(said or ""), positive)
             tell(found.told)
             if found.table is not None:
