@@ -23,8 +23,8 @@ def rows(count, seed, anomalies=0.3, power=1.0):
 def found(power=1.0):
     from n3ic.families.spn.baselines import unsupervised_baselines
 
-    parts = (rows(n, seed, power=power) for n, seed in ((1200, 1), (400, 2), (600, 3)))
-    return {p.name: p for p in unsupervised_baselines(*parts, 1, 0.05, 0)}
+    train, held, test = (rows(n, seed, power=power) for n, seed in ((1200, 1), (400, 2), (600, 3)))
+    return {p.name: p for p in unsupervised_baselines(train, held, test, 1, 0.05, 0)}
 
 
 def test_the_gaussian_is_that_of_independent_logarithms_and_the_mixture_knows_their_relation():
