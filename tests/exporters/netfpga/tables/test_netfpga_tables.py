@@ -193,6 +193,19 @@ def test_a_flipped_bit_of_an_entry_is_found_for_inputs_that_no_vector_has(tmp_pa
         EXPORTER.decode(tmp_path, model, options)
 
 
+def test_a_wrong_adder_of_seven_bits_is_found(tmp_path: Path) -> None:
+    model, options = model_of(CASES[2]), options_of(CASES[2])
+    EXPORTER.write(model, options, tmp_path)
+    path = tmp_path / "rtl" / "n3ic_cells.v"
+    text = path.read_text()
+    assert "assign m = first ^ second ^ carry;" in text
+    path.write_text(
+        text.replace("assign m = first ^ second ^ carry;", "assign m = first ^ second;")
+    )
+    with pytest.raises(VerifyError, match="n3ic_add7: m is wrong"):
+        EXPORTER.decode(tmp_path, model, options)
+
+
 @simulated
 def test_a_wrong_class_is_found(tmp_path: Path) -> None:
     model = model_of(CASES[0])
