@@ -27,15 +27,28 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = 5
 RECIPES = ("default", "published")
-ROWS: Mapping[str, tuple[str, ...]] = {
-    "**binary**": ("test",),
-    "the same network where every time is half and every rate double": ("shifts", "rows", "1"),
-    "float MLP of the same shape on the same bits": ("baselines", "float_mlp"),
-    "gradient boosting, 200 rounds, on the columns": ("baselines", "hist_gradient_boosting"),
-    "best-first tree of equally many cuts, on the columns": ("baselines", "tree_same_cuts"),
-    "decision tree of depth 9 on the same bits": ("baselines", "tree_depth_9"),
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "binary": (),
+    "tables": ("--family", "tables"),
 }
-FIGURES = ("accuracy", "accuracy_unseen", "fpr")
+TEST: tuple[str, ...] = ("test",)
+ROWS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # the model's run, and the way to the figures
+    "**binary network**": ("binary", TEST),
+    "the same where every time is half and every rate double": ("binary", ("shifts", "rows", "1")),
+    "look-up tables (`--family tables`)": ("tables", TEST),
+    "float MLP of the same shape on the same 256 bits": ("binary", ("baselines", "float_mlp")),
+    "random forest, 60 trees, on the columns": ("binary", ("baselines", "random_forest")),
+    "gradient boosting, 200 rounds, on the columns": (
+        "binary",
+        ("baselines", "hist_gradient_boosting"),
+    ),
+    "best-first tree of equally many cuts, on the columns": (
+        "binary",
+        ("baselines", "tree_same_cuts"),
+    ),
+    "decision tree of depth 9 on the same 256 bits": ("binary", ("baselines", "tree_depth_9")),
+}
+FIGURES = ("accuracy", "accuracy_unseen", "fpr", "bytes")
 NAMES = {"false_alarms": "fpr"}
 
 
@@ -78,46 +91,62 @@ def head() -> str:
 
 
 def figure(metrics: Mapping[str, Any], way: Sequence[str], name: str) -> float | None:
-    """A figure of a run in per cent; None if the run has none of that name."""
+    """A figure of a run, in per cent or bytes; None if the run has none of that name."""
     found: Any = metrics
     for key in way:
         if isinstance(found, list):
             found = found[int(key)] if int(key) < len(found) else {}
         else:
             found = (found or {}).get(key, {})
-    found = {NAMES.get(k, k): v for k, v in found.items()}
-    value = found.get(name)
+    if name == "bytes":  # of the model, or of a packed baseline
+        return metrics["memory"]["total_bytes"] if way == TEST else found.get("bytes")
+    value = {NAMES.get(k, k): v for k, v in found.items()}.get(name)
     return None if value is None else 100 * value
 
 
-def cell(values: Sequence[float | None], digits: bool) -> str:
-    """Mean and deviation; empty if a run has no such figure."""
+def cell(values: Sequence[float | None], name: str) -> str:
+    """The mean, of accuracies with the deviation; empty if a run has no such figure."""
     there = [value for value in values if value is not None]
     if not there or len(there) < len(values):
         return ""
-    mean = f"{statistics.mean(there):.1f}"
-    return f"{mean}±{statistics.stdev(there):.1f}" if digits and len(there) > 1 else mean
+    mean = statistics.mean(there)
+    if name == "bytes":
+        return f"{mean / 1000:,.0f} kB" if mean >= 100_000 else f"{mean:,.0f}"
+    deviates = name != "fpr" and len(there) > 1
+    return f"{mean:.1f}±{statistics.stdev(there):.1f}" if deviates else f"{mean:.1f}"
 
 
-def table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+Runs = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def table(recipes: Mapping[str, Runs]) -> str:
     """The table as Markdown.
 
     Args:
-        runs: the metrics of each seed, by recipe.
+        recipes: for each recipe, the metrics of each seed by model.
     """
     title = ["classifier"]
-    for recipe in runs:
-        title += [f"`{recipe}`: test", "without duplicates", "FPR"]
+    for recipe in recipes:
+        title += [f"`{recipe}`: test", "without duplicates", "FPR", "bytes"]
     lines = [title, ["---", *["---:"] * (len(title) - 1)]]
-    for name, way in ROWS.items():
+    for label, (model, way) in ROWS.items():
         cells = [
-            cell([figure(run, way, key) for run in each], key != "fpr")
-            for each in runs.values()
-            for key in FIGURES
+            cell([figure(run, way, name) for run in runs.get(model, ())], name)
+            for runs in recipes.values()
+            for name in FIGURES
         ]
         if any(cells):
-            lines.append([name, *cells])
+            lines.append([label, *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def train(data: Path, recipe: str, seed: int, words: Sequence[str], out: Path) -> None:
+    """Train a model of the anomaly use case."""
+    subprocess.run(
+        [sys.executable, "-m", "n3ic", "train", "anomaly", "--data", data, "--recipe", recipe,
+         "--seed", str(seed), "--out", out, *words],
+        check=True,
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -131,19 +160,18 @@ def main() -> None:
     given = parser.parse_args()
     commit = given.commit or head()
     seeds = seeds_of(commit)
-    runs: dict[str, list[Any]] = {recipe: [] for recipe in RECIPES}
-    for seed in seeds:
-        for recipe in RECIPES:
-            out = given.out / f"{recipe}-{seed}"
-            if not (out / "metrics.json").exists():
-                subprocess.run(
-                    [sys.executable, "-m", "n3ic", "train", "anomaly", "--data", given.data,
-                     "--recipe", recipe, "--seed", str(seed), "--out", out],
-                    check=True,
-                )  # fmt: skip
-            runs[recipe].append(json.loads((out / "metrics.json").read_text(encoding="utf-8")))
+    recipes: dict[str, dict[str, list[Any]]] = {}
+    for recipe in RECIPES:
+        recipes[recipe] = {model: [] for model in MODELS}
+        for seed in seeds:
+            for model, words in MODELS.items():
+                out = given.out / f"{recipe}-{model}-{seed}"
+                if not (out / "metrics.json").exists():
+                    train(given.data, recipe, seed, words, out)
+                told = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+                recipes[recipe][model].append(told)
     print(f"\ncommit {commit}, seeds {', '.join(map(str, seeds))}\n")
-    print(table(runs))
+    print(table(recipes))
 
 
 if __name__ == "__main__":

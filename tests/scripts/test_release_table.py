@@ -24,18 +24,22 @@ def metrics(accuracy: float, tree: float | None) -> dict:
     """Figures of a run as metrics.json has them."""
     told = {"accuracy": accuracy, "accuracy_unseen": accuracy - 0.04, "fpr": 0.05}
     rows = [told, {"accuracy": accuracy - 0.1, "false_alarms": 0.25}]
-    baselines = {} if tree is None else {"tree_same_cuts": told | {"accuracy": tree}}
-    return {"test": told, "shifts": {"rows": rows}, "baselines": baselines}
+    baselines = {} if tree is None else {"random_forest": told | {"accuracy": tree, "bytes": 2e5}}
+    memory = {"total_bytes": 2164}
+    return {"test": told, "shifts": {"rows": rows}, "baselines": baselines, "memory": memory}
 
 
 def test_the_table_has_means_and_deviations_of_what_every_run_has():
-    runs = {
-        "default": [metrics(0.92, 0.91), metrics(0.94, 0.93)],
-        "published": [metrics(0.97, 0.95), metrics(0.97, None)],
+    recipes = {
+        "default": {"binary": [metrics(0.92, 0.91), metrics(0.94, 0.93)]},
+        "published": {"binary": [metrics(0.97, 0.95), metrics(0.97, None)]},
     }
-    lines = release_table.table(runs).splitlines()
-    assert lines[2] == ("| **binary** | 93.0±1.4 | 89.0±1.4 | 5.0 | 97.0±0.0 | 93.0±0.0 | 5.0 |")
+    lines = release_table.table(recipes).splitlines()
+    assert lines[2] == (
+        "| **binary network** | 93.0±1.4 | 89.0±1.4 | 5.0 | 2,164 "
+        "| 97.0±0.0 | 93.0±0.0 | 5.0 | 2,164 |"
+    )
     assert "half" in lines[3]
-    assert lines[3].endswith("| 83.0±1.4 |  | 25.0 | 87.0±0.0 |  | 25.0 |")
-    assert lines[4].endswith("| 92.0±1.4 | 89.0±1.4 | 5.0 |  |  |  |")
+    assert lines[3].endswith("| 83.0±1.4 |  | 25.0 |  | 87.0±0.0 |  | 25.0 |  |")
+    assert lines[4].endswith("| 92.0±1.4 | 89.0±1.4 | 5.0 | 200 kB |  |  |  |  |")
     assert len(lines) == 5
