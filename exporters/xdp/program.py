@@ -277,7 +277,7 @@ class MeterPrograms(libbpf.Closing):
         return out
 
     def blocked_hosts(self) -> int:
-        """Number of hosts that decisions keep away, with some that expired just now."""
+        """Number of hosts that decisions keep away, with expired ones until room is needed."""
         return int(np.frombuffer(self.maps["guards"].lookup(0) or b"", layout.GUARD)["blocked"][0])
 
     def held(self) -> int:

@@ -81,7 +81,11 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
     for name, text, value in (
         ("flows", "Flows in the table", status.flows),
         ("flows_limit", "Flows that the table holds", status.room),
-        ("blocked_hosts", "Hosts that decisions keep away", status.blocked_hosts),
+        (
+            "blocked_hosts",
+            "Hosts that decisions keep away, and expired ones",
+            status.blocked_hosts,
+        ),
         ("blocked_hosts_limit", "Maximum number of these", status.max_blocked),
         ("dry_run", "Whether every packet passes", status.dry_run),
     ):

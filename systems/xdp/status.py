@@ -79,7 +79,7 @@ class ProgramStatus:
         verdicts: verdicts that decisions put into the maps.
         refused: verdicts that were not, because as many hosts are blocked as may be.
         excess: packets of flows that their source may not begin so fast; they are put aside.
-        blocked_hosts: hosts that decisions keep away; with some that expired just now.
+        blocked_hosts: hosts that decisions keep away; with expired ones until room is needed.
         max_blocked: maximum number of these.
         dry_run: whether every packet passes.
         place: hook and mode, for people.

@@ -196,7 +196,7 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("flows_undecided", "Flows that left the table undecided, at least", f.undecided);
     GAUGE("flows", "Flows in the table", f.flows);
     GAUGE("flows_limit", "Flows that the table holds", k->room);
-    GAUGE("blocked_hosts", "Hosts that decisions keep away", f.blocked_hosts);
+    GAUGE("blocked_hosts", "Hosts that decisions keep away, and expired ones", f.blocked_hosts);
     GAUGE("blocked_hosts_limit", "Maximum number of these", f.config.max_blocked);
     GAUGE("dry_run", "Whether every packet passes", f.config.dry_run);
     write_alarms(out, k, &f);
