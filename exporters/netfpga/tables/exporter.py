@@ -54,7 +54,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             choices=("unrolled", "sequential"),
         ),
         Option(
-            "lanes",
+            "modules",
             "tables that are looked up in a clock",
             4,
             minimum=1,
@@ -217,7 +217,7 @@ def _layout(model: TablesModel, options: Options) -> TablesLayout | None:
     """Sizes of a sequential executor; None for an unrolled one."""
     if options["style"] != "sequential":
         return None
-    return sequential.plan(model, int(options["lanes"]), shunting=options["shunting"] == "all")
+    return sequential.plan(model, int(options["modules"]), shunting=options["shunting"] == "all")
 
 
 def _clocks(model: TablesModel, options: Options) -> tuple[int, int]:

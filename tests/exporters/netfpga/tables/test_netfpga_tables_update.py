@@ -35,7 +35,7 @@ def model_of(case: Case, seed: int = 0) -> TablesModel:
 
 
 def options_of(case: Case, **more: str) -> Options:
-    return EXPORTER.parse_options({"style": "sequential", "lanes": case[1], **more}, verify=True)
+    return EXPORTER.parse_options({"style": "sequential", "modules": case[1], **more}, verify=True)
 
 
 def other_entries(model: TablesModel, seed: int = 5) -> TablesModel:
@@ -52,7 +52,7 @@ def other_entries(model: TablesModel, seed: int = 5) -> TablesModel:
 @pytest.mark.parametrize("case", CASES[:2], ids=NAMES[:2])
 def test_a_core_computes_the_scores_while_banks_are_swapped(tmp_path: Path, case: Case) -> None:
     model = model_of(case)
-    given = {"style": "sequential", "lanes": case[1]}
+    given = {"style": "sequential", "modules": case[1]}
     found = export(model, "netfpga", tmp_path / "e", options=given)
     assert found.verification is not None
     assert found.verification.ok, found.verification
