@@ -98,8 +98,10 @@ def figure(metrics: Mapping[str, Any], way: Sequence[str], name: str) -> float |
             found = found[int(key)] if int(key) < len(found) else {}
         else:
             found = (found or {}).get(key, {})
+    value: float | None
     if name == "bytes":  # of the model, or of a packed baseline
-        return metrics["memory"]["total_bytes"] if way == TEST else found.get("bytes")
+        value = metrics["memory"]["total_bytes"] if way == TEST else found.get("bytes")
+        return value
     value = {NAMES.get(k, k): v for k, v in found.items()}.get(name)
     return None if value is None else 100 * value
 

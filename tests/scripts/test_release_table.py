@@ -2,7 +2,8 @@
 """The seeds of a release and the table of its runs."""
 
 import pytest
-import release_table
+
+from scripts import release_table
 
 COMMIT = "0d73c5644d9704aaa5307492dea12646ff8db9e4"
 

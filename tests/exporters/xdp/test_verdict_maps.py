@@ -5,6 +5,7 @@ import ipaddress
 import os
 import random
 import threading
+from typing import Any
 from collections import Counter
 
 import numpy as np
@@ -183,7 +184,7 @@ def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, see
     choices = [
         ("drop", 0), ("rate-limit", rate(r.choice([1, 3]))[0]), ("mark", 7), ("pass", 0),
     ]  # fmt: skip
-    policies = {
+    policies: dict[Any, tuple[Any, ...]] = {
         verdict: (*r.choice(choices), r.choice(["none", "flow", "host", "prefix"]),
                   r.randrange(1, 20 * SECOND))
         for verdict in (0, 1, 2, "shunted")
