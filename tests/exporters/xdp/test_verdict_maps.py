@@ -5,8 +5,8 @@ import ipaddress
 import os
 import random
 import threading
-from typing import Any
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
