@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, layer_groups
 from n3ic.model.bits import Bits
-from n3ic.model.inputs import InputSpec
 from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import InputSpec
 
 
 def row_starts(structure: Structure) -> tuple[int, ...]:

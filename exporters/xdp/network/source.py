@@ -147,7 +147,5 @@ def _table_steps(structure: Structure) -> Iterator[RowAddition]:
     row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
     for bits, (word, shift) in zip(structure.tables, index_places(structure.tables), strict=True):
         block, inside = divmod(word, BLOCK)
-        yield RowAddition(
-            row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside
-        )
+        yield RowAddition(row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside)
         row += stride << bits

@@ -135,6 +135,11 @@ class Structure:
     bits: bool = False
     tables: tuple[int, ...] = ()
 
+    @property
+    def family(self) -> str:
+        """The family of its networks."""
+        return TablesModel.family if self.tables else BinaryModel.family
+
     @cached_property
     def keys(self) -> dict[tuple[str, bool, int, int], int]:
         """Index of the selector for each group's key."""
@@ -185,6 +190,11 @@ def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structu
     if len(families) > 1:
         raise ExportError(
             f"networks of one program must be of one family, these are of {' and '.join(families)}"
+        )
+    if families[0] not in (BinaryModel.family, TablesModel.family):
+        raise ExportError(
+            f"{models[0].name!r} is of family {families[0]}: XDP programs compute binary networks "
+            "and look-up tables"
         )
     if families == [TablesModel.family]:
         from n3ic.exporters.xdp.tables.structure import tables_structure

@@ -173,12 +173,9 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
     Raises:
         ExportError: the network does not fit the structure; the error says where.
     """
-    of_tables = model.family == TablesModel.family
-    if of_tables != bool(structure.tables):
-        kinds = ("binary networks", "look-up tables")
+    if model.family != structure.family:
         raise ExportError(
-            f"{model.name!r} is of family {model.family}, the program is for "
-            f"{kinds[bool(structure.tables)]}"
+            f"{model.name!r} is of family {model.family}, the program is for {structure.family}"
         )
     source = as_bits(model) if structure.bits else model
     where = layout(structure)
@@ -194,7 +191,7 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
         if member:
             # A feature that the network does not read selects row 0, and all its rows are 0.
             parts[member].append(_selector_bytes(s, group, size))
-    if of_tables:
+    if structure.tables:
         from n3ic.exporters.xdp.tables.values import table_parts
 
         made = table_parts(structure, cast("TablesModel", source))
