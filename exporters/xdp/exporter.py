@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words, pack
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.metering import MeterSpec
+from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Execution, Exporter, MeteredCapture
@@ -214,7 +215,7 @@ class XdpExporter(Exporter):
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the map values; see the base class."""
-        return decode_directory(directory, model)
+        return decode_directory(directory, cast("BinaryModel", model))
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report map bytes and instructions; ``verify`` measures their cost in the kernel."""

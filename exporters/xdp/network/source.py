@@ -84,7 +84,7 @@ def _values(structure: Structure) -> dict[str, Any]:
         for before, plan in zip(structure.layers, rest, strict=False):
             steps.append(list(_fired_steps(before, plan)))
     return {
-        "shape": f"{len(structure.tables)} look-up tables"
+        "shape": f"{sum(map(len, structure.tables))} look-up tables"
         if structure.tables
         else f"{shape_text([p.outputs for p in structure.layers])} network",
         "tables": structure.tables,
@@ -145,7 +145,8 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:
 
 def _table_steps(structure: Structure) -> Iterator[RowAddition]:
     row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
-    for bits, (word, shift) in zip(structure.tables, index_places(structure.tables), strict=True):
-        block, inside = divmod(word, BLOCK)
+    sizes = [sum(joint) for joint in structure.tables]
+    for bits, (word, shift) in zip(sizes, index_places(sizes), strict=True):
+        block, inside = divmod(word, structure.layers[0].block)
         yield RowAddition(row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside)
         row += stride << bits

@@ -87,12 +87,14 @@ class LayerPlan:
             if a byte holds the sum of all groups and the threshold.
         halves: whether a neuron fires if its sums of two segments reach 256 together; otherwise the
             sums of all segments are widened to 16 bits.
+        block: most words that are summed at once.
     """
 
     outputs: int
     lane: int
     segments: tuple[int, ...] = ()
     halves: bool = False
+    block: int = BLOCK
 
     @property
     def words(self) -> int:
@@ -102,8 +104,8 @@ class LayerPlan:
     @property
     def blocks(self) -> tuple[int, ...]:
         """Number of words of each block of neurons."""
-        full, rest = divmod(self.words, BLOCK)
-        return (BLOCK,) * full + ((rest,) if rest else ())
+        full, rest = divmod(self.words, self.block)
+        return (self.block,) * full + ((rest,) if rest else ())
 
     @property
     def fired(self) -> tuple[tuple[int, ...], ...]:
@@ -124,16 +126,16 @@ class Structure:
         selectors: selectors of the first layer, in the order of their additions.
         layers: the hidden layers and the scores.
         bits: whether the features are the packed input bits.
-        tables: of look-up tables, the bits of each index, the largest first; empty for a binary
-            network. The first layer's rows then hold parts of the indices, and the scores are
-            sums of entries.
+        tables: of look-up tables, the bits of each index, the largest first; those that one look-up
+            reads stand together. Empty for a binary network. The first layer's rows then hold
+            parts of the indices, and the scores are sums of entries.
     """
 
     features: tuple[str, ...]
     selectors: tuple[Selector, ...]
     layers: tuple[LayerPlan, ...]
     bits: bool = False
-    tables: tuple[int, ...] = ()
+    tables: tuple[tuple[int, ...], ...] = ()
 
     @property
     def family(self) -> str:

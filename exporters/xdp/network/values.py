@@ -134,7 +134,7 @@ def layout(structure: Structure) -> Layout:
 
 def _table_members(structure: Structure) -> Iterator[ArrayMember]:
     """Start values of the scores, and the entries of all tables."""
-    plan, entries = structure.layers[-1], sum(1 << bits for bits in structure.tables)
+    plan, entries = structure.layers[-1], sum(1 << sum(joint) for joint in structure.tables)
     yield ArrayMember("start1", "__u64", plan.words)
     if structure.classes == 2:
         yield ArrayMember("rows1", "__u8", -(-entries // 8) * 8)

@@ -42,18 +42,16 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     value = {m.name: data[where.offset(m.name) :][: m.bytes] for m in where.members}
     read = _bits(value["rows0"], structure, model.input.n_bits)
     sums = len(model.bias)
-    stored, start = _sums(value, structure, sums)
+    joined, start = _sums(value, structure, sums)
+    stored = _parted(joined, structure)
     # The program has the largest tables first.
     order = sorted(range(len(model.tables)), key=lambda t: -len(model.tables[t].bits))
     bits: list[tuple[int, ...]] = [()] * len(order)
     entries: list[NDArray[np.int64]] = [np.zeros((0, sums), dtype=np.int64)] * len(order)
-    at = 0
     for place, t in enumerate(order):
-        size = 1 << structure.tables[place]
         least = model.tables[t].entries.min(axis=0).astype(np.int64)
-        bits[t], entries[t] = read[place], stored[at : at + size] + least
+        bits[t], entries[t] = read[place], stored[place] + least
         start = start - least
-        at += size
     found = DecodedTables(
         NETWORK,
         tuple(bits),
@@ -81,9 +79,7 @@ def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...
         single = part[[1 << b for b in range(count)]]
         patterns = (np.arange(len(part))[:, None] >> np.arange(count) & 1).astype(np.uint64)
         if not np.array_equal(part, patterns @ single):
-            raise VerifyError(
-                f"{NETWORK}: rows from input {low} on are not sums over them"
-            )
+            raise VerifyError(f"{NETWORK}: rows from input {low} on are not sums over them")
         given += list(single)
         at += len(part)
     if rows[at:].any():
@@ -95,14 +91,36 @@ def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...
                 if value >> place & 1 and owner.setdefault(word * _WORD + place, bit) != bit:
                     raise VerifyError(f"{NETWORK}: two inputs give one bit of an index")
     out, word, used = [], 0, 0
-    for size in structure.tables:
-        if used + size > _WORD:
+    for joint in structure.tables:
+        if used + sum(joint) > _WORD:
             word, used = word + 1, 0
-        places = [word * _WORD + used + j for j in range(size)]
-        out.append(tuple(owner.pop(place, -1) for place in places))
-        used += size
+        for size in joint:
+            places = [word * _WORD + used + j for j in range(size)]
+            out.append(tuple(owner.pop(place, -1) for place in places))
+            used += size
     if owner:
         raise VerifyError(f"{NETWORK}: input {min(owner.values())} addresses no table")
+    return out
+
+
+def _parted(joined: NDArray[np.int64], structure: Structure) -> list[NDArray[np.int64]]:
+    """The entries of each table, of which the smallest is 0.
+
+    Raises:
+        VerifyError: what a look-up reads is no sum of entries of its tables.
+    """
+    out, at = [], 0
+    for joint in structure.tables:
+        size = 1 << sum(joint)
+        cube = joined[at : at + size].reshape(*(1 << bits for bits in reversed(joint)), -1)
+        total, axes = np.zeros_like(cube), range(len(joint))
+        for axis in reversed(axes):  # the first table's index has the lowest bits
+            part = cube.min(axis=tuple(a for a in axes if a != axis), keepdims=True)
+            total = total + part
+            out.append(part.reshape(-1, cube.shape[-1]))
+        if not np.array_equal(total, cube):
+            raise VerifyError(f"{NETWORK}: a look-up gives no sum of entries of its tables")
+        at += size
     return out
 
 

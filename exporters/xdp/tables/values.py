@@ -13,7 +13,7 @@ from n3ic.exporters.xdp.network.structure import (
     layer_groups,
     score_offset,
 )
-from n3ic.exporters.xdp.tables.structure import fits_lane, index_places
+from n3ic.exporters.xdp.tables.structure import MAX_BYTE, by_size, fits_lane, index_places
 from n3ic.families.tables.network import Table, TablesModel
 
 
@@ -36,25 +36,25 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
         raise ExportError(f"the scores are too large: the program's have {plan.lane} bits")
     start = model.bias.astype(np.int64)
     rows = []
-    for bits, table in zip(structure.tables, tables, strict=True):
-        each = np.zeros((1 << bits, len(model.bias)), dtype=np.int64)
-        if table is not None:
-            least = table.entries.min(axis=0).astype(np.int64)
-            each[: len(table.entries)] = table.entries - least
-            start = start + least
-        rows.append(each)
-    if structure.classes == 2:
-        sums, entries = start.astype("<i8").tobytes(), np.concatenate(rows).astype(np.uint8)
-        return {
-            "start1": sums,
-            "rows1": entries.tobytes(),
-            "rows0": _index_rows(structure, model, tables),
-        }
-    return {
-        "start1": _lanes(start[None] + score_offset(plan.lane), plan),
-        "rows1": _lanes(np.concatenate(rows), plan),
-        "rows0": _index_rows(structure, model, tables),
-    }
+    left = iter(tables)
+    for joint in structure.tables:
+        sums = np.zeros((1, len(model.bias)), dtype=np.int64)
+        for bits, table in zip(joint, left, strict=False):
+            each = np.zeros((1 << bits, len(model.bias)), dtype=np.int64)
+            if table is not None:
+                least = table.entries.min(axis=0).astype(np.int64)
+                each[: len(table.entries)] = table.entries - least
+                start = start + least
+            sums = (each[:, None] + sums[None]).reshape(-1, len(model.bias))
+        rows.append(sums)
+    entries, indices = np.concatenate(rows), _index_rows(structure, model, tables)
+    if structure.classes > 2:
+        first, held = _lanes(start[None] + score_offset(plan.lane), plan), _lanes(entries, plan)
+    elif (most := int(entries.max())) > MAX_BYTE:
+        raise ExportError(f"entries that the program reads together sum to {most} in a byte")
+    else:
+        first, held = start.astype("<i8").tobytes(), entries.astype(np.uint8).tobytes()
+    return {"start1": first, "rows1": held, "rows0": indices}
 
 
 def slots(structure: Structure, model: TablesModel) -> list[Table | None]:
@@ -65,25 +65,28 @@ def slots(structure: Structure, model: TablesModel) -> list[Table | None]:
     """
     if len(model.classes) != structure.classes:
         raise ExportError(f"{len(model.classes)} classes, the program has {structure.classes}")
-    if len(model.tables) > len(structure.tables):
-        raise ExportError(
-            f"{len(model.tables)} tables, the program has room for {len(structure.tables)}"
-        )
-    found = sorted(model.tables, key=lambda t: -len(t.bits))
-    for table, bits in zip(found, structure.tables, strict=False):
+    room = [bits for joint in structure.tables for bits in joint]
+    if len(model.tables) > len(room):
+        raise ExportError(f"{len(model.tables)} tables, the program has room for {len(room)}")
+    found = by_size(model)
+    for table, bits in zip(found, room, strict=False):
         if len(table.bits) > bits:
             raise ExportError(
                 f"a table of {len(table.bits)} bits, the program has room for {bits} there"
             )
-    return [*found, *[None] * (len(structure.tables) - len(found))]
+    return [*found, *[None] * (len(room) - len(found))]
 
 
 def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | None]) -> bytes:
     """What each row of each selector gives to the words of indices."""
     marks = np.zeros((model.input.n_bits, structure.layers[0].words), dtype=np.uint64)
-    for table, (word, shift) in zip(tables, index_places(structure.tables), strict=True):
-        for j, bit in enumerate(table.bits if table else ()):
-            marks[bit, word] |= np.uint64(1 << (shift + j))
+    left = iter(tables)
+    places = index_places([sum(joint) for joint in structure.tables])
+    for joint, (word, shift) in zip(structure.tables, places, strict=True):
+        for bits, table in zip(joint, left, strict=False):
+            for j, bit in enumerate(table.bits if table else ()):
+                marks[bit, word] |= np.uint64(1 << (shift + j))
+            shift += bits
     rows = [
         patterns.astype(np.uint64) @ marks[list(bits)]
         for bits, patterns in layer_groups(structure, None, model)

@@ -180,7 +180,7 @@ def test_models_without_a_common_program_are_refused(shaped):
     ("given", "match"),
     [
         ({"classes": 17}, "17 classes, an XDP program has room for 16"),
-        ({"tables": 4000}, "instruct"),
+        ({"tables": 4000, "inputs": (6, 6), "widths": (8, 8)}, "instructions"),
     ],
 )
 def test_what_exceeds_the_verifier_is_refused(given, match):
