@@ -93,7 +93,9 @@ static __always_inline void network_add(struct network_sum *s, const void *value
         NETWORK_DO(4);
 #undef NETWORK_DO
     if (words == 5)
-        __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3), "+r"(s->w4)::"memory");
+        __asm__ volatile(""
+                         : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3),
+                           "+r"(s->w4)::"memory");
     else if (words == 4)
         __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3) : : "memory");
     else if (words == 3)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look-up tables in XDP programs: the model's scores, room for retrained ones, refusals, a link."""
 
-import socket
+import shutil
+import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from metered_models import metered_network
+from n3icd import Daemon, flows, mount, repacked, send, unmount
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.xdp.exporter import EXPORTER
@@ -266,21 +269,6 @@ def test_a_pack_holds_tables_and_takes_retrained_ones(exported, tmp_path):
         repack((tmp_path / "pack").read_bytes(), 0, metered(tables=21))
 
 
-def frame(port):
-    """A UDP packet between two documentation addresses."""
-    ip = bytes.fromhex("4500003a00000000 40 11 0000 c0000201 c0000202")
-    udp = port.to_bytes(2, "big") + bytes.fromhex("0035 0026 0000") + b"x" * 30
-    return bytes.fromhex("020000000001 020000000002 0800") + ip + udp
-
-
-def send(link, ports):
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
-        out.bind((link, 0))
-        for port in ports:
-            for _ in range(4):
-                out.send(frame(port))
-
-
 def test_entries_are_replaced_on_a_link_while_flows_stay(
     exported, kernel, veth, tmp_path, monkeypatch
 ):
@@ -291,14 +279,14 @@ def test_entries_are_replaced_on_a_link_while_flows_stay(
     model = metered()
     try:
         deployment.load(link, exported, Choices())
-        send(other, range(10))
+        send(other, flows(range(10)))
         first = status(link)
         assert first.slots[0].decided == 10
         assert first.slots[0].digest == model.digest
 
         retrained = with_entries(model, 1)
         assert deployment.update(link, retrained).note == ""
-        send(other, range(10, 13))
+        send(other, flows(range(10, 13)))
         second = status(link)
         assert second.program_id == first.program_id
         assert second.flows == 13
@@ -310,3 +298,38 @@ def test_entries_are_replaced_on_a_link_while_flows_stay(
         assert status(link).slots.keys() == {0}
     finally:
         deployment.unload(link)
+
+
+@pytest.mark.slow
+def test_a_daemon_tells_the_models_scores_and_takes_retrained_tables(
+    exported, kernel, veth, tmp_path, tmp_path_factory
+):
+    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
+        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    built, pins = tmp_path / "export", tmp_path_factory.mktemp("bpffs") / "bpf"
+    shutil.copytree(exported, built)
+    subprocess.run(["make", "-s", "-C", built, "daemon/n3icd", "meter/meter.o"], check=True)
+    if not mount(pins):
+        pytest.skip("needs the right to mount a BPF file system")
+    model, again = metered(), with_entries(metered(), 3)
+    path = tmp_path / "again.pack"
+    repacked(built, model, path)
+    daemon = Daemon(built, veth[0], tmp_path, pins, pack=path)
+    try:
+        daemon.start()
+        reader = daemon.reader()
+        for number, resident in enumerate((model, again)):
+            send(veth[1], flows(range(1000 * number, 1000 * number + 5)))
+            for flow in reader.lines(5):
+                assert flow["model"] == resident.digest[:16]
+                inputs = resident.encode({n: [v] for n, v in flow["features"].items()})
+                assert flow["scores"] == resident.scores(inputs)[0].tolist()
+            repacked(built, again, path)
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.expect("is loaded")
+        assert daemon.end() == 0
+    finally:
+        daemon.remove()
+        unmount(pins)
