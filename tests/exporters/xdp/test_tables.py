@@ -13,6 +13,7 @@ from metered_models import metered_network
 from n3icd import Daemon, flows, mount, repacked, send, unmount
 
 from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.network import bits_of, layout, structure_of, value_bytes
 from n3ic.exporters.xdp.network.host import HostNetwork
@@ -333,3 +334,13 @@ def test_a_daemon_tells_the_models_scores_and_takes_retrained_tables(
     finally:
         daemon.remove()
         unmount(pins)
+
+
+@pytest.mark.slow
+def test_the_benchmark_times_tables_beside_a_binary_network_of_their_input(kernel, compile_bpf):
+    model = random_tables(np.random.default_rng(0))
+    found = bench.bench_xdp(model, rounds=3, repeat=1000, packets=2000)
+    names = ["bits", "its features", "bits, binary", "its features, binary"]
+    assert [t.name for t in found.timings[:4]] == names
+    shapes = [model.shape_text] * 2 + [f"{model.input.n_bits}-32-16-2"] * 2
+    assert [t.shape for t in found.timings[:4]] == shapes
