@@ -40,10 +40,13 @@ from n3ic.exporters.xdp.source import (
 )
 from n3ic.exporters.xdp.verdicts import ACTIONS, target
 from n3ic.meter.standard import standard_spec
-from n3ic.model.boundary import boundary_features, verification_vectors
+from n3ic.model.boundary import boundary_features
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.metering import Decision, MeterSpec
 from n3ic.model.network import BinaryModel
+from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
 from n3ic.targets.figures import Bench
 
@@ -229,7 +232,7 @@ class _Metering:
 
 
 def bench_xdp(
-    model: BinaryModel,
+    model: Classifier,
     *,
     rounds: int = ROUNDS,
     repeat: int = REPEAT,
@@ -249,11 +252,16 @@ def bench_xdp(
         BpfError: the kernel refuses a program, or the process lacks a right.
     """
     rng = np.random.default_rng(0)
-    wanted: list[tuple[str, BinaryModel, bool, float | None]] = [
-        ("bits", model, True, 45.0 if model.shape == (CUTS, *HIDDEN) else None)
-    ]
-    if any(field.cuts for field in model.input.fields):
-        wanted.append(("its features", model, False, None))
+    wanted: list[tuple[str, Classifier, bool, float | None]] = []
+    given = [("", model)]
+    if model.family != BinaryModel.family:
+        shape = (model.input.n_bits, *HIDDEN[:-1], len(model.classes))
+        given.append((", binary", random_model(shape, rng, extremes=False).with_input(model.input)))
+    for of, network in given:
+        aim = 45.0 if network.shape == (CUTS, *HIDDEN) else None
+        wanted.append((f"bits{of}", network, True, aim))
+        if any(field.cuts for field in network.input.fields):
+            wanted.append((f"its features{of}", network, False, None))
     tops, many = (1 << 8, 1 << 15, 1 << 31), _named(FEATURES)
     wanted += [
         (f"{CUTS} cuts of {FEATURES} features", spread_model(many, tops, rng), False, 75.0),
@@ -393,7 +401,7 @@ def _named(count: int) -> list[tuple[str, str]]:
 
 
 def _measure(
-    name: str, model: BinaryModel, bits: bool, aim: float | None, rounds: int, repeat: int
+    name: str, model: Classifier, bits: bool, aim: float | None, rounds: int, repeat: int
 ) -> tuple[NetworkTiming, list[int]]:
     structure = structure_of([model], bits=bits)
     source = as_bits(model) if bits else model
@@ -428,8 +436,8 @@ def _inputs(spec: InputSpec) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def _bit_inputs(model: BinaryModel) -> dict[str, NDArray[np.uint32]]:
-    words = verification_vectors(model, INPUTS)
+def _bit_inputs(model: Classifier) -> dict[str, NDArray[np.uint32]]:
+    words = family(model.family).vectors(unchanged(model), INPUTS, seed=0)
     words = words[np.random.default_rng(1).permutation(len(words))[:INPUTS]]
     return {f"x{i}": column for i, column in enumerate(words.T)}
 

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from n3ic.exporters.xdp.replay import counter_difference, difference, replay, tr
 from n3ic.meter.compiled import SECRET_BYTES
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words, pack
+from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.metering import MeterSpec
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Execution, Exporter, MeteredCapture
@@ -66,6 +67,9 @@ class XdpExporter(Exporter):
         "*/*.o", "daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"
     )  # fmt: skip
     shunts: ClassVar[bool] = True
+    other_families: ClassVar[Mapping[str, str]] = {
+        "look-up-tables": "n3ic.exporters.xdp.tables.exporter:EXPORTER"
+    }
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
     evicts: ClassVar[bool] = False  # the kernel or a bucket chooses the victim, not the oldest
@@ -88,7 +92,7 @@ class XdpExporter(Exporter):
         ),
     )
 
-    def check(self, model: BinaryModel, options: Options) -> Fit:
+    def check(self, model: Classifier, options: Options) -> Fit:
         """Check that network and windows are within the verifier's limits; see the base class."""
         problems, placements = [], []
         for folder, structure, failure in _structures(model):
@@ -110,7 +114,7 @@ class XdpExporter(Exporter):
                 problems.append(Problem(text, memory="map", missing_bytes=missing))
         return Fit(tuple(placements), tuple(problems))
 
-    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+    def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write the programs' sources, the networks' map values, ``Makefile`` and README."""
         packets = packet_layout(model, options)
         if packets.ethertype in _TAKEN:
@@ -139,7 +143,7 @@ class XdpExporter(Exporter):
         text = render(templates, "README.md.j2", values)
         (out / "README.md").write_text(text, encoding="ascii", newline="\n")
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+    def run(self, directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
         """Run the answering program on the inputs, and replay traffic through the meter.
 
         If the kernel does not run programs for this process, ``network.h`` is compiled for the host
@@ -163,7 +167,7 @@ class XdpExporter(Exporter):
     def encode(
         self,
         directory: Path,
-        model: BinaryModel,
+        model: Classifier,
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
@@ -184,7 +188,7 @@ class XdpExporter(Exporter):
         return words
 
     def meter(
-        self, directory: Path, model: BinaryModel, options: Options, capture: Path
+        self, directory: Path, model: Classifier, options: Options, capture: Path
     ) -> MeteredCapture | None:
         """Replay a capture through the metering program in test runs; None without a meter."""
         if model.meter is None:
@@ -209,11 +213,11 @@ class XdpExporter(Exporter):
         bits = pack(bits_of(structure_of([model]), model, alone.selected))
         return MeteredCapture(flow_rows(model, model.meter, events, bits), counters)
 
-    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the map values; see the base class."""
-        return decode_directory(directory, model)
+        return decode_directory(directory, cast("BinaryModel", model))
 
-    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report map bytes and instructions; ``verify`` measures their cost in the kernel."""
         figures = []
         for folder, bits in (("answer", True), ("meter", False)):
@@ -248,7 +252,7 @@ class XdpExporter(Exporter):
         )
         return Report(tuple(figures), notes)
 
-    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+    def bench(self, model: Classifier, options: Mapping[str, OptionValue]) -> Bench:
         """Measure what networks and the meter add to a packet, in this machine's kernel."""
         from n3ic.exporters.xdp.bench import bench_xdp, render
 
@@ -261,7 +265,7 @@ def table_of(options: Mapping[str, Any]) -> source.Table:
     return "lru" if options["table"] == "lru" else "buckets"
 
 
-def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
+def packet_layout(model: Classifier, options: Options) -> PacketLayout:
     """Layout of the inference packets that a model's program answers."""
     ethertype = int(options["ethertype"])
     return PacketLayout(model.input.n_bits, len(model.classes), "both", "", ethertype, 0)
@@ -302,7 +306,7 @@ def _write_program(place: Path, files: Mapping[str, str], value: bytes) -> None:
     (place / VALUE).write_bytes(value)
 
 
-def _structures(model: BinaryModel) -> Iterator[tuple[str, Structure | None, str]]:
+def _structures(model: Classifier) -> Iterator[tuple[str, Structure | None, str]]:
     """Yield each program's name, and its network's structure or why none exists."""
     for folder, bits in (("answer", True), *((("meter", False),) if model.meter else ())):
         try:
@@ -324,15 +328,13 @@ def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[P
         yield Problem(f"{text}: their product is more than {most:,}, which the verifier follows")
 
 
-def _columns(model: BinaryModel, words: Words) -> dict[str, Words]:
+def _columns(model: Classifier, words: Words) -> dict[str, Words]:
     """Packed inputs as features of the structure over bits."""
     names = structure_of([model], bits=True).features
     return {name: words[:, i] for i, name in enumerate(names)}
 
 
-def _run_in_kernel(
-    directory: Path, model: BinaryModel, options: Options, words: Words
-) -> Execution:
+def _run_in_kernel(directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
     place, packets = directory / "answer", packet_layout(model, options)
     image = source.compiled(read_program(place), source.ANSWER)
     figures = []
@@ -348,7 +350,7 @@ def _run_in_kernel(
     return Execution(inference, text, tuple(figures))
 
 
-def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, list[Figure]]:
+def _replay(place: Path, model: Classifier, table: source.Table) -> tuple[int, list[Figure]]:
     """Replay traffic through the metering program, and compare it with the reference meter."""
     assert model.meter is not None  # noqa: S101 - the caller looked
     # The table must evict nothing: the reference meter chooses other victims than the kernel.
@@ -363,7 +365,7 @@ def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, 
         return len(frames), _program_figures("meter", programs.program)
 
 
-def _metering(place: Path, model: BinaryModel, table: source.Table, flows: int) -> MeterPrograms:
+def _metering(place: Path, model: Classifier, table: source.Table, flows: int) -> MeterPrograms:
     """Load the metering program of an export into the kernel, with its model in slot 0."""
     assert model.meter is not None  # noqa: S101 - the callers looked
     image = source.compiled(read_program(place), source.METER)
@@ -386,7 +388,7 @@ def _program_figures(name: str, program: BpfProgram) -> list[Figure]:
     ]
 
 
-def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> HostVerdicts | None:
+def _in_kernel(place: Path, model: Classifier, features: Mapping[str, Any]) -> HostVerdicts | None:
     """Run the network of a program's folder in the kernel; None if the kernel does not allow it."""
     structure = structure_of([model])
     files = read_program(place) | {HARNESS: (NETWORK / HARNESS).read_text(encoding="utf-8")}
@@ -406,7 +408,7 @@ def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> 
     return HostVerdicts(*(np.concatenate([getattr(p, n) for p in parts])[:rows] for n in names))
 
 
-def _on_host(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> HostVerdicts:
+def _on_host(place: Path, model: Classifier, features: Mapping[str, Any]) -> HostVerdicts:
     """Run the network of a program's folder, compiled for this host."""
     structure = structure_of([model], bits=place.name == "answer")
     return HostNetwork.build(structure, read_program(place)).run(read_value(place), features)

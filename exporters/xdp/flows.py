@@ -18,8 +18,8 @@ from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.rows import address_text
 from n3ic.model.bits import Words, unpack
+from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec, Tunnel
-from n3ic.model.network import BinaryModel
 
 _LEAST = 4096  # flows: LRU maps evict per CPU, and small ones long before they are full
 _SPARE = {"lru": 4, "buckets": 16}  # spare entries per flow, so that no bucket ever overflows
@@ -70,7 +70,7 @@ def replay_capture(
 
 
 def flow_rows(
-    model: BinaryModel, spec: MeterSpec, events: NDArray[np.void], bits: Words
+    model: Classifier, spec: MeterSpec, events: NDArray[np.void], bits: Words
 ) -> tuple[tuple[str, ...], ...]:
     """Convert decided flows to the form of :class:`~n3ic.targets.base.MeteredCapture`."""
     inputs = unpack(bits, model.input.n_bits).astype(int)

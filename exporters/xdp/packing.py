@@ -28,7 +28,8 @@ from n3ic.exporters.xdp.program import CLOCKS
 from n3ic.exporters.xdp.resident import rule_table
 from n3ic.exporters.xdp.source import Table
 from n3ic.meter.compiled import ASIDE, ENDS
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.families import parse_model
 from n3ic.targets.identifiers import c_string
 from n3ic.util.files import read_regular
 
@@ -41,7 +42,7 @@ _DIGEST_BYTES = 32  # at the beginning of a network's value
 _RULES_FROM = 8  # bytes of a rule table before its rules
 
 
-def write_daemon(out: Path, model: BinaryModel, table: Table) -> None:
+def write_daemon(out: Path, model: Classifier, table: Table) -> None:
     """Write what runs beside the program: n3icd with configuration, unit and pack, and ``shunted``.
 
     Args:
@@ -129,7 +130,7 @@ def _closed(lines: Sequence[str]) -> bytes:
     return body + f"end {zlib.crc32(body):08x}\n".encode()
 
 
-def _network(structure: Structure, slot: int, model: BinaryModel) -> Iterator[str]:
+def _network(structure: Structure, slot: int, model: Classifier) -> Iterator[str]:
     """Lines of a network in a slot."""
     yield f"inner models {slot} {value_bytes(structure, model).hex()}"
     yield f"model {slot} {_name(model.name)}"
@@ -156,8 +157,8 @@ class Packed:
     """
 
     about: Mapping[str, Any]
-    compiled: BinaryModel
-    networks: Mapping[str, BinaryModel]
+    compiled: Classifier
+    networks: Mapping[str, Classifier]
 
 
 def unpack(data: bytes) -> Packed:
@@ -173,11 +174,11 @@ def unpack(data: bytes) -> Packed:
         raise ValueError("no pack of a whole program")
     about = json.loads(bytes.fromhex(found["about"][0]))
     files = [bytes.fromhex(rest) for rest in found["file"]]
-    models = [BinaryModel.from_bytes(file, "a pack") for file in files]
+    models = [parse_model(file, "a pack") for file in files]
     return Packed(about, models[0], {model.digest: model for model in models})
 
 
-def repack(data: bytes, slot: int, model: BinaryModel) -> bytes:
+def repack(data: bytes, slot: int, model: Classifier) -> bytes:
     """A pack with another network in a slot.
 
     Raises:

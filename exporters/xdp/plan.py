@@ -14,8 +14,8 @@ from n3ic.exporters.xdp.program import Clock, policy_index, policy_value
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.source import Table
 from n3ic.exporters.xdp.verdicts import NEW_FLOWS, PREFIX_BITS, SECOND_NS, VERDICTS, Limits
+from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
-from n3ic.model.network import BinaryModel
 
 CPU_QUEUE = 2048  # maximum packets queued for another CPU
 _HASH_LINKS = 48  # bytes that the kernel's hash map keeps beside key and value
@@ -45,7 +45,7 @@ class Choices:
     room: int = VERDICTS
     flows: int | None = None
     memory: int | None = None
-    models: Mapping[int, BinaryModel] | None = None
+    models: Mapping[int, Classifier] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Plan:
     """
 
     choices: Choices
-    compiled: BinaryModel
+    compiled: Classifier
     spec: MeterSpec
     table: Table
-    models: Mapping[int, BinaryModel]
+    models: Mapping[int, Classifier]
 
     def policies(self) -> tuple[dict[int, bytes], dict[int, str]]:
         """Values of the map ``policies``, and names of interfaces by their place in theirs."""
@@ -92,7 +92,7 @@ class Plan:
         return policy_parser.policies(self.choices.policies, named)
 
 
-def plan(compiled: BinaryModel, table: Table, choices: Choices) -> Plan:
+def plan(compiled: Classifier, table: Table, choices: Choices) -> Plan:
     """Check what is loaded.
 
     Args:

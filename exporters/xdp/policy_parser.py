@@ -12,7 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.exporters.xdp.program import Verdict
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.exporters.xdp.verdicts import ACTIONS, PREFIX_BITS, SCOPES, Action, Scope, rate
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 
 TTL_S = 60.0  # of a verdict whose policy names none
 _TYPED = tuple(a for a in ACTIONS if a != "allow")  # which is for the operator alone
@@ -157,7 +157,7 @@ def policies(texts: Sequence[str], classes: Sequence[str]) -> list[VerdictPolicy
     return made
 
 
-def check_policies(texts: Sequence[str], model: BinaryModel) -> None:
+def check_policies(texts: Sequence[str], model: Classifier) -> None:
     """Check that each policy can act with a network.
 
     A policy for a flow acts on its packets after the decision. If the meter decides flows at their
@@ -196,7 +196,7 @@ def check_policies(texts: Sequence[str], model: BinaryModel) -> None:
                 )
 
 
-def check_times(model: BinaryModel) -> None:
+def check_times(model: Classifier) -> None:
     """Check that the time after which a network's meter decides flows can matter.
 
     Raises:

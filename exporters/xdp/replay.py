@@ -21,8 +21,8 @@ from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.fuzz_traffic import fuzz_frame
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
+from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
-from n3ic.model.network import BinaryModel
 
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
 _IN_FLIGHT = 64  # frames sent before waiting for their arrival
@@ -99,7 +99,7 @@ def _arrived(programs: MeterPrograms, sent: int) -> None:
 
 
 def difference(
-    model: BinaryModel, spec: MeterSpec, frames: Sequence[Frame], events: NDArray[np.void]
+    model: Classifier, spec: MeterSpec, frames: Sequence[Frame], events: NDArray[np.void]
 ) -> str:
     """Describe where flows or verdicts differ from reference meter and model; empty if nowhere."""
     meter = ReferenceMeter(spec)

@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from n3ic.exporters.xdp.plan import Choices
     from n3ic.exporters.xdp.verdicts import Limits
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.classifier import Classifier
 
 COMMANDS = typer.Typer(
     help="Meter, network and verdict in the Linux kernel: load, watch, block, update, unload.",
@@ -182,7 +182,7 @@ def _choices(
         raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
     if memory and flows is not None:
         raise UsageError("--flows and --memory both give the table's size: expected one of them")
-    models: dict[int, BinaryModel] = {}
+    models: dict[int, Classifier] = {}
     for text in model or ():
         path, equals, number = text.rpartition("=slot:")
         at = int(number) if equals and number.isdecimal() else slot
@@ -202,16 +202,16 @@ def _choices(
     )
 
 
-def _model(path: Path) -> BinaryModel:
+def _model(path: Path) -> Classifier:
     """The model of a file or a run."""
     from n3ic.errors import UsageError
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.families import load_model
     from n3ic.runs.folder import models_of
 
     found = models_of(path)
     if len(found) != 1:
         raise UsageError(f"{path} holds {len(found)} models; name one's file")
-    return BinaryModel.load(next(iter(found.values())))
+    return load_model(next(iter(found.values())))
 
 
 def _bytes(text: str) -> int:

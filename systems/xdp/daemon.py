@@ -15,7 +15,7 @@ from n3ic.errors import UsageError
 from n3ic.exporters.xdp import packing
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.policy_parser import check_times
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.systems.xdp.debian_package import package
 from n3ic.systems.xdp.deployment import attached_record, exported
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
@@ -25,7 +25,7 @@ from n3ic.util.files import free_path, write_atomic
 _LINE = 1 << 24  # maximum bytes of a line
 
 
-def write_pack(export: Path, out: Path, choices: Choices) -> BinaryModel:
+def write_pack(export: Path, out: Path, choices: Choices) -> Classifier:
     """Write a pack for the daemon of an export.
 
     Args:

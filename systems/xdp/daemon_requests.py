@@ -9,14 +9,14 @@ from pathlib import Path
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.xdp.packing import repack
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 
 _PATIENCE_S = 30.0
 _SUM = 9  # bytes of the checksum and the line end at the end of a pack
 
 
-def update(interface: Interface, record: DaemonRecord, slot: int, model: BinaryModel) -> None:
+def update(interface: Interface, record: DaemonRecord, slot: int, model: Classifier) -> None:
     """Have n3icd swap a model; its pack with that model holds over restarts.
 
     Raises:

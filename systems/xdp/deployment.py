@@ -27,7 +27,7 @@ from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.verdicts import SECOND_NS, Action
-from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.systems.xdp import daemon_requests, dispatcher
 from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
 from n3ic.systems.xdp.program_record import (
@@ -176,7 +176,7 @@ def _fill(programs: MeterPrograms, structure: Structure, made: Plan) -> None:
 @contextmanager
 def opened(
     interface: Interface, *, ending: bool = False
-) -> Iterator[tuple[ProgramRecord, MeterPrograms, dict[int, BinaryModel]]]:
+) -> Iterator[tuple[ProgramRecord, MeterPrograms, dict[int, Classifier]]]:
     """Open the program of an interface: its record, its maps, and the resident models by slot.
 
     Raises:
@@ -235,9 +235,9 @@ def _query(interface: Interface) -> AttachedProgram | None:
     return found
 
 
-def residents(interface: Interface, programs: MeterPrograms) -> dict[int, BinaryModel]:
+def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Classifier]:
     """The models in the kernel's map now, by slot, as far as they are recorded."""
-    found: dict[int, BinaryModel] = {}
+    found: dict[int, Classifier] = {}
     for _ in range(_TRIES):
         digests = programs.digests()
         found = {}
@@ -258,7 +258,7 @@ def attached_record(interface: Interface) -> ProgramRecord:
     return _attached(interface)[0]
 
 
-def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
+def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifier]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = _query(interface), recorded_programs(interface)
     if found is not None and not known and _name_of(found.program_id) in METERS:
@@ -293,7 +293,7 @@ class ModelUpdate:
 
 def update(
     interface: Interface,
-    model: BinaryModel,
+    model: Classifier,
     slot: int | None = None,
     *,
     export: Path | None = None,
@@ -349,7 +349,7 @@ def _succeed(
     interface: Interface,
     record: ProgramRecord,
     programs: MeterPrograms,
-    models: Mapping[int, BinaryModel],
+    models: Mapping[int, Classifier],
     export: Path | None,
 ) -> int:
     """Attach a program for all resident models in place of the present one.
@@ -403,7 +403,7 @@ def _succeed(
 
 def _built(
     export: Path | None,
-    models: Mapping[int, BinaryModel],
+    models: Mapping[int, Classifier],
     record: ProgramRecord,
     error: MissingDependencyError,
 ) -> bytes:
@@ -512,7 +512,7 @@ def now_of(record: ProgramRecord, tick_ns: int) -> int:
     return time.clock_gettime_ns(clock) // tick_ns
 
 
-def exported(export: Path) -> tuple[BinaryModel, bool, source.Table]:
+def exported(export: Path) -> tuple[Classifier, bool, source.Table]:
     """Read an export's network, whether its windows are per CPU, and its flow table.
 
     Raises:

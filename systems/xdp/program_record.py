@@ -27,7 +27,8 @@ from n3ic.exporters.xdp.layout import VERSION
 from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
 from n3ic.exporters.xdp.packing import PACK, unpack
 from n3ic.exporters.xdp.source import Table
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.families import load_model
 from n3ic.util.files import write_atomic
 
 _RECORD, _DAEMON, _OBJECT, _WATCH = "record.json", "n3icd.json", "program.o", "watch"
@@ -129,7 +130,7 @@ def write_record(
     interface: Interface,
     record: ProgramRecord,
     image: bytes,
-    compiled: Sequence[BinaryModel],
+    compiled: Sequence[Classifier],
 ) -> None:
     """Write the record of a program before it is attached."""
     folder = _of_program(interface, record.program_id)
@@ -142,7 +143,7 @@ def write_record(
 
 def read_record(
     interface: Interface, program_id: int
-) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
+) -> tuple[ProgramRecord, bytes, list[Classifier]]:
     """Read the record of a program: with its object file and the networks of its structure.
 
     Raises:
@@ -154,7 +155,7 @@ def read_record(
             return _of_daemon(folder, program_id)
         data = json.loads((folder / _RECORD).read_bytes())
         record, image = _record(data), (folder / _OBJECT).read_bytes()
-        compiled = [BinaryModel.load(p) for p in _numbered(folder, _COMPILED).values()]
+        compiled = [load_model(p) for p in _numbered(folder, _COMPILED).values()]
         if not compiled:
             raise ValueError("the networks of its structure are missing")
         return record, image, compiled
@@ -179,7 +180,7 @@ def daemon_record(interface: Interface, program_id: int) -> DaemonRecord | None:
     return record if isinstance(record, DaemonRecord) else None
 
 
-def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list[BinaryModel]]:
+def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list[Classifier]]:
     """What ``n3icd`` wrote: see ``record_write`` in ``exporters/xdp/daemon/store.c``."""
     given, pack = json.loads((folder / _DAEMON).read_bytes()), (folder / PACK).read_bytes()
     found = _unpacked(pack)
@@ -215,13 +216,13 @@ def _record(data: Mapping[str, Any]) -> ProgramRecord:
     return ProgramRecord(**given)
 
 
-def write_model(interface: Interface, model: BinaryModel) -> None:
+def write_model(interface: Interface, model: Classifier) -> None:
     """Store a model that is about to be resident; the kernel knows which slot holds it."""
     interface.folder.mkdir(parents=True, exist_ok=True)
     write_atomic(interface.folder / f"{model.digest}.n3ic", model.to_bytes())
 
 
-def read_model(interface: Interface, digest: str) -> BinaryModel:
+def read_model(interface: Interface, digest: str) -> Classifier:
     """Read a resident model.
 
     Raises:
@@ -232,7 +233,7 @@ def read_model(interface: Interface, digest: str) -> BinaryModel:
             return found[digest]
     path = interface.folder / f"{digest}.n3ic"
     path.stat()
-    return BinaryModel.load(path)
+    return load_model(path)
 
 
 def recorded_programs(interface: Interface) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.meter.compiled import ASIDE
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.systems.robustness.domain import Domain, domain
 from n3ic.systems.xdp.deployment import now_of, opened, residents
 from n3ic.systems.xdp.dispatcher import dispatched
@@ -232,7 +232,7 @@ def _beside(interface: Interface, record: ProgramRecord) -> tuple[str, ...]:
     return tuple(name for number, name in others if number != record.program_id)
 
 
-def _slot(programs: MeterPrograms, slot: int, model: BinaryModel) -> SlotStatus:
+def _slot(programs: MeterPrograms, slot: int, model: Classifier) -> SlotStatus:
     tally = programs.tally(slot)
     seen = int(tally["class"].sum() + tally["shunted"])
     counts = bit_counts(programs.structure, model, tally["row"].astype("int64"))

@@ -20,7 +20,7 @@ from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.resident import NO_VLAN
 from n3ic.exporters.xdp.verdicts import Entry
 from n3ic.meter.compiled import ENDS
-from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.systems.xdp.deployment import is_attached, opened, residents
 from n3ic.systems.xdp.program_record import Interface, watching
 from n3ic.systems.xdp.status import ProgramStatus, status_of, sweep
@@ -183,7 +183,7 @@ def _tell_alarms(status: ProgramStatus, known: set[str]) -> None:
 
 
 def _decided(
-    interface: Interface, programs: MeterPrograms, models: dict[int, BinaryModel]
+    interface: Interface, programs: MeterPrograms, models: dict[int, Classifier]
 ) -> Iterator[dict[str, Any]]:
     names = [r.name for r in programs.spec.registers]
     tick_ns, fresh = programs.spec.tick_ns, False
@@ -233,7 +233,7 @@ def _name(index: int) -> str:
         return str(index)
 
 
-def _verdict(verdict: int, model: BinaryModel | None) -> str:
+def _verdict(verdict: int, model: Classifier | None) -> str:
     if verdict == SHUNT:
         return SHUNT_NAME
     if verdict == NO_MODEL:

@@ -23,7 +23,7 @@
  * What an instruction's offset reaches, with room for a block's words. What lies further is added
  * to the pointer once: the compiler would add it at each access.
  */
-#define NETWORK_REACH (32768 - 32)
+#define NETWORK_REACH (32768 - 40)
 #define NETWORK_FAR(at) ((at) < NETWORK_REACH ? 0 : (at))
 #define NETWORK_NEAR(at) ((at) < NETWORK_REACH ? (at) : 0)
 
@@ -55,9 +55,9 @@ static __always_inline const char *network_at(const void *value, __u64 offset, _
             DO(3);                                                                                 \
     } while (0)
 
-/* Sums of a block of neurons: up to four words. */
+/* Sums of a block: up to four words of neurons, or five of indices. */
 struct network_sum {
-    __u64 w0, w1, w2, w3;
+    __u64 w0, w1, w2, w3, w4;
 };
 
 /* The same in lanes of 16 bits: even bytes of a word, odd ones. */
@@ -77,6 +77,8 @@ static __always_inline void network_start(struct network_sum *s, const void *val
                                           int words) {
 #define NETWORK_DO(i) s->w##i = network_word(value, at + 8 * i)
     NETWORK_EACH(words, NETWORK_DO);
+    if (words > 4)
+        NETWORK_DO(4);
 #undef NETWORK_DO
 }
 
@@ -87,8 +89,14 @@ static __always_inline void network_add(struct network_sum *s, const void *value
 
 #define NETWORK_DO(i) s->w##i += *(const __u64 *)(p + NETWORK_NEAR(at) + 8 * i)
     NETWORK_EACH(words, NETWORK_DO);
+    if (words > 4)
+        NETWORK_DO(4);
 #undef NETWORK_DO
-    if (words == 4)
+    if (words == 5)
+        __asm__ volatile(""
+                         : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3),
+                           "+r"(s->w4)::"memory");
+    else if (words == 4)
         __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3) : : "memory");
     else if (words == 3)
         __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2) : : "memory");
@@ -140,11 +148,16 @@ static __always_inline __u64 network_lanes(__u64 reached, int lane, int log2) {
     return reached >> (56 - log2);
 }
 
+/* The byte `index` bytes after `at`: an entry of look-up tables. */
+static __always_inline __u64 network_entry(const void *value, __u64 index, __u32 at) {
+    return *(const __u8 *)(network_at(value, index, at) + NETWORK_NEAR(at));
+}
+
 /* A byte for each value below 256. */
 static __always_inline __u64 network_table(const void *value, __u64 v, __u32 at) {
     if (v > 255)
         v = 255;
-    return *(const __u8 *)(network_at(value, v, at) + NETWORK_NEAR(at));
+    return network_entry(value, v, at);
 }
 
 static __always_inline __u64 network_clamp(const void *value, __u64 v, __u32 at) {

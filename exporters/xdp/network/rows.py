@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, layer_groups
 from n3ic.model.bits import Bits
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
-from n3ic.model.network import BinaryModel
 
 
 def row_starts(structure: Structure) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ def row_starts(structure: Structure) -> tuple[int, ...]:
     return tuple(int(start) for start in starts)
 
 
-def bits_of(structure: Structure, model: BinaryModel, selected: NDArray[np.uint8]) -> Bits:
+def bits_of(structure: Structure, model: Classifier, selected: NDArray[np.uint8]) -> Bits:
     """Convert the rows that a program selected to input bits.
 
     Returns:
@@ -39,7 +39,7 @@ def bits_of(structure: Structure, model: BinaryModel, selected: NDArray[np.uint8
 
 
 def bit_counts(
-    structure: Structure, model: BinaryModel, counts: NDArray[np.integer]
+    structure: Structure, model: Classifier, counts: NDArray[np.integer]
 ) -> NDArray[np.int64]:
     """Count how often each input bit was 1.
 
@@ -62,7 +62,7 @@ def bit_counts(
     return out
 
 
-def bit_rows(structure: Structure, model: BinaryModel) -> dict[int, list[tuple[int, int]]]:
+def bit_rows(structure: Structure, model: Classifier) -> dict[int, list[tuple[int, int]]]:
     """In which rows of all selectors each input bit is 1: ranges, without their ends.
 
     Raises:
@@ -108,5 +108,5 @@ def compared(
             yield feature, bits, groups
 
 
-def _groups(structure: Structure, model: BinaryModel) -> list[tuple[tuple[int, ...], Bits]]:
+def _groups(structure: Structure, model: Classifier) -> list[tuple[tuple[int, ...], Bits]]:
     return layer_groups(structure, None, as_bits(model) if structure.bits else model)

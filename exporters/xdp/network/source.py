@@ -12,6 +12,7 @@ from typing import Any
 from n3ic.exporters.xdp.network.groups import fired_groups
 from n3ic.exporters.xdp.network.structure import BLOCK, LayerPlan, Selector, Structure
 from n3ic.exporters.xdp.network.values import layout
+from n3ic.exporters.xdp.tables.structure import index_places
 from n3ic.model.network import shape_text
 from n3ic.util.templates import render
 
@@ -38,7 +39,8 @@ class RowAddition:
         clamped: for raw bits, whether the value is clamped.
         shift: position of the bits that form the row number.
         mask: mask of those bits.
-        block: block of neurons of the layer before.
+        block: block of neurons of the layer before, or of words of indices.
+        word: of a table, the word of the block that holds its index.
     """
 
     row: int
@@ -55,6 +57,7 @@ class RowAddition:
     shift: int = 0
     mask: int = 0
     block: int = 0
+    word: int = 0
 
 
 def network_source(structure: Structure, *, prefix: str = "network") -> dict[str, str]:
@@ -75,10 +78,16 @@ def _values(structure: Structure) -> dict[str, Any]:
     where = layout(structure)
     first, *rest = structure.layers
     steps = [list(_input_steps(structure))]
-    for before, plan in zip(structure.layers, rest, strict=False):
-        steps.append(list(_fired_steps(before, plan)))
+    if structure.tables:
+        steps.append(list(_table_steps(structure)))
+    else:
+        for before, plan in zip(structure.layers, rest, strict=False):
+            steps.append(list(_fired_steps(before, plan)))
     return {
-        "shape": shape_text([p.outputs for p in structure.layers]),
+        "shape": f"{sum(map(len, structure.tables))} look-up tables"
+        if structure.tables
+        else f"{shape_text([p.outputs for p in structure.layers])} network",
+        "tables": structure.tables,
         "features": structure.features,
         "bits": structure.bits,
         "classes": structure.classes,
@@ -132,3 +141,12 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:
             shift = 8 * column + (4 if words == BLOCK else 0)
             yield RowAddition(row, i in ends, block=block, shift=shift)
             row += 8 * plan.words << len(nibble)
+
+
+def _table_steps(structure: Structure) -> Iterator[RowAddition]:
+    row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
+    sizes = [sum(joint) for joint in structure.tables]
+    for bits, (word, shift) in zip(sizes, index_places(sizes), strict=True):
+        block, inside = divmod(word, structure.layers[0].block)
+        yield RowAddition(row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside)
+        row += stride << bits

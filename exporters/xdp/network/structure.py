@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,15 @@ from n3ic.exporters.xdp.network.groups import (
     input_groups,
     row_sums,
 )
+from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import Bits
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
 Form = Literal["table", "lanes16", "lanes32", "cuts", "bits"]
+ModelT = TypeVar("ModelT", bound=Classifier)
 BLOCK = 4  # 64-bit words of a row that are summed at once, as BPF has only ten registers
 MAX_INPUTS = (1 << 15) - 1  # inputs of a hidden layer, because its sums have 15 bits
 MAX_INSTRUCTIONS = 30_000  # below the reach of a BPF jump, 32,767
@@ -84,12 +87,14 @@ class LayerPlan:
             if a byte holds the sum of all groups and the threshold.
         halves: whether a neuron fires if its sums of two segments reach 256 together; otherwise the
             sums of all segments are widened to 16 bits.
+        block: most words that are summed at once.
     """
 
     outputs: int
     lane: int
     segments: tuple[int, ...] = ()
     halves: bool = False
+    block: int = BLOCK
 
     @property
     def words(self) -> int:
@@ -99,8 +104,8 @@ class LayerPlan:
     @property
     def blocks(self) -> tuple[int, ...]:
         """Number of words of each block of neurons."""
-        full, rest = divmod(self.words, BLOCK)
-        return (BLOCK,) * full + ((rest,) if rest else ())
+        full, rest = divmod(self.words, self.block)
+        return (self.block,) * full + ((rest,) if rest else ())
 
     @property
     def fired(self) -> tuple[tuple[int, ...], ...]:
@@ -121,12 +126,21 @@ class Structure:
         selectors: selectors of the first layer, in the order of their additions.
         layers: the hidden layers and the scores.
         bits: whether the features are the packed input bits.
+        tables: of look-up tables, the bits of each index, the largest first; those that one look-up
+            reads stand together. Empty for a binary network. The first layer's rows then hold
+            parts of the indices, and the scores are sums of entries.
     """
 
     features: tuple[str, ...]
     selectors: tuple[Selector, ...]
     layers: tuple[LayerPlan, ...]
     bits: bool = False
+    tables: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def family(self) -> str:
+        """The family of its networks."""
+        return TablesModel.family if self.tables else BinaryModel.family
 
     @cached_property
     def keys(self) -> dict[tuple[str, bool, int, int], int]:
@@ -145,6 +159,10 @@ class Structure:
             total += {"table": 6, "lanes16": 8, "lanes32": 8, "cuts": 2, "bits": 5}[s.form]
             total += 5 * s.words if s.form in _LANES else 4 * s.cuts if s.form == "cuts" else 0
             total += 5 * blocks + 2 * self.layers[0].words
+        if self.tables:
+            added = 1 if self.classes == 2 else 2 * self.layers[-1].words
+            total += (6 + added) * len(self.tables)
+            return total + 16 * self.classes + 32
         for before, layer in zip(self.layers, self.layers[1:], strict=False):
             total += len(before.fired) * (6 * len(layer.blocks) + 2 * layer.words)
             total += 20 * len(before.blocks) + 2 * len(before.blocks) * len(layer.blocks)
@@ -157,11 +175,12 @@ class Structure:
         return self.layers[-1].outputs
 
 
-def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Structure:
+def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structure:
     """Compute the structure that several networks share.
 
     Args:
-        models: one or more networks with the same number of layers.
+        models: one or more networks of one family: binary ones with the same number of layers, or
+            look-up tables of the same number of classes.
         bits: whether the features are the packed input bits.
 
     Raises:
@@ -169,6 +188,24 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
     """
     if not models:
         raise ExportError("a structure needs at least one network")
+    families = sorted({model.family for model in models})
+    if len(families) > 1:
+        raise ExportError(
+            f"networks of one program must be of one family, these are of {' and '.join(families)}"
+        )
+    if families[0] not in (BinaryModel.family, TablesModel.family):
+        raise ExportError(
+            f"{models[0].name!r} is of family {families[0]}: XDP programs compute binary networks "
+            "and look-up tables"
+        )
+    if families == [TablesModel.family]:
+        from n3ic.exporters.xdp.tables.structure import tables_structure
+
+        return tables_structure(cast("Sequence[TablesModel]", models), bits=bits)
+    return _binary_structure(cast("Sequence[BinaryModel]", models), bits)
+
+
+def _binary_structure(models: Sequence[BinaryModel], bits: bool) -> Structure:
     depth = len(models[0].layers)
     for model in models:
         if len(model.layers) != depth:
@@ -182,10 +219,8 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
                     f"layer {i} reads {layer.n_inputs:,} bits, XDP programs sum {MAX_INPUTS:,}"
                 )
     models = [as_bits(model) for model in models] if bits else models
-    features = tuple(dict.fromkeys(name for model in models for name in model.input.features))
-    grouped = [input_groups(model.input) for model in models]
-    selectors = _selectors(features, [group for groups in grouped for group in groups])
-    outline = Structure(features, selectors, (), bits)
+    outline = outline_of([model.input for model in models], bits)
+    features, selectors = outline.features, outline.selectors
     layers: list[LayerPlan] = []
     for i in range(depth):
         outputs = max(model.layers[i].n_outputs for model in models)
@@ -197,7 +232,22 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
         outputs = 8 * plan.words  # neurons to the end of the last word cost nothing
         sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
         layers.append(LayerPlan(outputs, 8, *_segments(sums)))
-    found = Structure(features, selectors, tuple(layers), bits)
+    return within_reach(Structure(features, selectors, tuple(layers), bits))
+
+
+def outline_of(inputs: Sequence[InputSpec], bits: bool) -> Structure:
+    """Features and selectors of several input stages, without layers."""
+    features = tuple(dict.fromkeys(name for spec in inputs for name in spec.features))
+    groups = [group for spec in inputs for group in input_groups(spec)]
+    return Structure(features, _selectors(features, groups), (), bits)
+
+
+def within_reach(found: Structure) -> Structure:
+    """Check that the jumps of a structure's program reach over it.
+
+    Raises:
+        ExportError: it has too many instructions.
+    """
     if found.instructions > MAX_INSTRUCTIONS:
         raise ExportError(
             f"the network needs about {found.instructions:,} instructions, "
@@ -206,7 +256,7 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
     return found
 
 
-def as_bits(model: BinaryModel) -> BinaryModel:
+def as_bits(model: ModelT) -> ModelT:
     """The model over its packed input bits, with features ``x0``, ``x1``, ... of 32 bits."""
     return model.with_input(InputSpec.raw(model.input.n_bits))
 
@@ -326,7 +376,7 @@ def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> Hid
 InputGroups = list[tuple[tuple[int, ...], Bits]]
 
 
-def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryModel) -> InputGroups:
+def layer_groups(structure: Structure, before: LayerPlan | None, model: Classifier) -> InputGroups:
     """Bits and patterns of a layer's groups, in the structure's order.
 
     Raises:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,8 @@ from n3ic.exporters.xdp.network.structure import (
     output_rows,
     score_offset,
 )
+from n3ic.families.tables.network import TablesModel
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 
 _NEVER = (1 << 32) - 1  # cut minus one of a cut that no 32-bit value reaches
@@ -118,13 +122,7 @@ def layout(structure: Structure) -> Layout:
         ArrayMember("cut", "__u32", counts["cut"]),
         ArrayMember("lanes", "__u64", counts["lanes"]),
     ]
-    for i, plan in enumerate(structure.layers):
-        members.append(ArrayMember(f"start{i}", "__u64", plan.words * (2 if plan.segments else 1)))
-    for i, (before, plan) in enumerate(
-        zip(structure.layers, structure.layers[1:], strict=False), start=1
-    ):
-        wide = sum(1 << len(nibble) for nibble in before.fired)
-        members.append(ArrayMember(f"rows{i}", "__u64", plan.words * wide))
+    members += _table_members(structure) if structure.tables else _layer_members(structure)
     table = 256 * counts["table"]
     members += [
         ArrayMember("rows0", "__u64", rows // 8),
@@ -132,6 +130,27 @@ def layout(structure: Structure) -> Layout:
         ArrayMember("spare", "__u64", -(-max(0, past - rows - table) // 8)),
     ]
     return Layout(tuple(m for m in members if m.count), tuple(places))
+
+
+def _table_members(structure: Structure) -> Iterator[ArrayMember]:
+    """Start values of the scores, and the entries of all tables."""
+    plan, entries = structure.layers[-1], sum(1 << sum(joint) for joint in structure.tables)
+    yield ArrayMember("start1", "__u64", plan.words)
+    if structure.classes == 2:
+        yield ArrayMember("rows1", "__u8", -(-entries // 8) * 8)
+    else:
+        yield ArrayMember("rows1", "__u64", plan.words * entries)
+
+
+def _layer_members(structure: Structure) -> Iterator[ArrayMember]:
+    """Start values of all layers, and the rows of all but the first."""
+    for i, plan in enumerate(structure.layers):
+        yield ArrayMember(f"start{i}", "__u64", plan.words * (2 if plan.segments else 1))
+    for i, (before, plan) in enumerate(
+        zip(structure.layers, structure.layers[1:], strict=False), start=1
+    ):
+        wide = sum(1 << len(nibble) for nibble in before.fired)
+        yield ArrayMember(f"rows{i}", "__u64", plan.words * wide)
 
 
 def _numbers(selector: Selector) -> tuple[str, int, int]:
@@ -145,7 +164,7 @@ def _numbers(selector: Selector) -> tuple[str, int, int]:
     return "lanes", selector.words, 8
 
 
-def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
+def value_bytes(structure: Structure, model: Classifier) -> bytes:
     """Compute the map value with which a program of a structure computes a network.
 
     Returns:
@@ -154,15 +173,15 @@ def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
     Raises:
         ExportError: the network does not fit the structure; the error says where.
     """
-    if len(model.layers) != len(structure.layers):
+    if model.family != structure.family:
         raise ExportError(
-            f"the network has {len(model.layers)} layers, the program {len(structure.layers)}"
+            f"{model.name!r} is of family {model.family}, the program is for {structure.family}"
         )
     source = as_bits(model) if structure.bits else model
     where = layout(structure)
     parts: dict[str, list[bytes]] = {m.name: [] for m in where.members}
     parts["model"] = [bytes.fromhex(model.digest)]
-    parts["shunt"] = [np.array([getattr(model, "shunt", 0)], "<u4").tobytes()]
+    parts["shunt"] = [np.array([model.shunt], "<u4").tobytes()]
     groups = {structure.keys.get(group.key): group for group in input_groups(source.input)}
     for i, s in enumerate(structure.selectors):
         member, size, _ = _numbers(s)
@@ -172,6 +191,27 @@ def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
         if member:
             # A feature that the network does not read selects row 0, and all its rows are 0.
             parts[member].append(_selector_bytes(s, group, size))
+    if structure.tables:
+        from n3ic.exporters.xdp.tables.values import table_parts
+
+        made = table_parts(structure, cast("TablesModel", source))
+    else:
+        made = _layer_parts(structure, cast("BinaryModel", source))
+    out = []
+    for array in where.members:
+        out.append(b"".join([*parts[array.name], made.get(array.name, b"")]))
+        out[-1] = out[-1].ljust(array.bytes, b"\0")
+        assert len(out[-1]) == array.bytes  # noqa: S101 - the layout is of the same structure
+    return b"".join(out)
+
+
+def _layer_parts(structure: Structure, source: BinaryModel) -> dict[str, bytes]:
+    """Start values and rows of all layers, by member."""
+    if len(source.layers) != len(structure.layers):
+        raise ExportError(
+            f"the network has {len(source.layers)} layers, the program {len(structure.layers)}"
+        )
+    parts = {}
     before = None
     for i, (plan, layer) in enumerate(zip(structure.layers, source.layers, strict=True)):
         if layer.n_outputs > plan.outputs:
@@ -183,14 +223,9 @@ def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
             start, rows = _hidden(structure, i, hidden_sums(source.hidden[i], inputs, plan))
         else:
             start, rows = _scores(structure, source, inputs)
-        parts[f"start{i}"].append(start)
-        parts[f"rows{i}"].append(rows)
+        parts[f"start{i}"], parts[f"rows{i}"] = start, rows
         before = plan
-    out = []
-    for array in where.members:
-        out.append(b"".join(parts[array.name]).ljust(array.bytes, b"\0"))
-        assert len(out[-1]) == array.bytes  # noqa: S101 - the layout is of the same structure
-    return b"".join(out)
+    return parts
 
 
 def _selector_bytes(s: Selector, group: BitGroup | None, size: int) -> bytes:

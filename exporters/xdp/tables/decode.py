@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decodes a program's map value to the bits, entries and biases of look-up tables.
+
+It asks what each row of the first sum gives to each index, and takes entries and biases from the
+scores' fields. Entries are kept less the smallest of their table, so the model says which is that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.values import layout
+from n3ic.families.tables.decoded import DecodedTables, compared
+from n3ic.families.tables.network import TablesModel
+from n3ic.targets.decoding import Decoded
+
+NETWORK = "answer/network.bin"
+_WORD = 64
+
+
+def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
+    """Decode the tables in ``answer/network.bin``, and compare them with the model's.
+
+    Raises:
+        VerifyError: the file cannot be read, has another size, or holds other tables.
+    """
+    try:
+        data = (directory / NETWORK).read_bytes()
+        structure = structure_of([model], bits=True)
+    except OSError as error:
+        raise VerifyError(f"{NETWORK}: {error.strerror or error}") from error
+    except ExportError as error:
+        raise VerifyError(f"{NETWORK}: {error}") from error
+    where = layout(structure)
+    if len(data) != where.bytes:
+        raise VerifyError(f"{NETWORK}: {len(data):,} bytes, {where.bytes:,} expected")
+    value = {m.name: data[where.offset(m.name) :][: m.bytes] for m in where.members}
+    read = _bits(value["rows0"], structure, model.input.n_bits)
+    sums = len(model.bias)
+    joined, start = _sums(value, structure, sums)
+    stored = _parted(joined, structure)
+    # The program has the largest tables first.
+    order = sorted(range(len(model.tables)), key=lambda t: -len(model.tables[t].bits))
+    bits: list[tuple[int, ...]] = [()] * len(order)
+    entries: list[NDArray[np.int64]] = [np.zeros((0, sums), dtype=np.int64)] * len(order)
+    for place, t in enumerate(order):
+        least = model.tables[t].entries.min(axis=0).astype(np.int64)
+        bits[t], entries[t] = read[place], stored[place] + least
+        start = start - least
+    found = DecodedTables(
+        NETWORK,
+        tuple(bits),
+        tuple(entries),
+        start,
+        shunt=int.from_bytes(value["shunt"], "little"),
+        digest=value["model"].hex(),
+    )
+    return (compared(model, found),)
+
+
+def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...]]:
+    """The input bits that address each table, from the rows of four input bits each.
+
+    Raises:
+        VerifyError: a row is not the sum of what its bits give, or two bits give the same.
+    """
+    words = structure.layers[0].words
+    rows = np.frombuffer(data, dtype="<u8").reshape(-1, words)
+    given = []
+    at = 0
+    for low in range(0, n_bits, 4):
+        count = min(4, n_bits - low)
+        part = rows[at : at + (1 << count)]
+        single = part[[1 << b for b in range(count)]]
+        patterns = (np.arange(len(part))[:, None] >> np.arange(count) & 1).astype(np.uint64)
+        if not np.array_equal(part, patterns @ single):
+            raise VerifyError(f"{NETWORK}: rows from input {low} on are not sums over them")
+        given += list(single)
+        at += len(part)
+    if rows[at:].any():
+        raise VerifyError(f"{NETWORK}: an input that does not exist addresses a table")
+    owner: dict[int, int] = {}
+    for bit, row in enumerate(given):
+        for word, value in enumerate(row.tolist()):
+            for place in range(_WORD):
+                if value >> place & 1 and owner.setdefault(word * _WORD + place, bit) != bit:
+                    raise VerifyError(f"{NETWORK}: two inputs give one bit of an index")
+    out, word, used = [], 0, 0
+    for joint in structure.tables:
+        if used + sum(joint) > _WORD:
+            word, used = word + 1, 0
+        for size in joint:
+            places = [word * _WORD + used + j for j in range(size)]
+            out.append(tuple(owner.pop(place, -1) for place in places))
+            used += size
+    if owner:
+        raise VerifyError(f"{NETWORK}: input {min(owner.values())} addresses no table")
+    return out
+
+
+def _parted(joined: NDArray[np.int64], structure: Structure) -> list[NDArray[np.int64]]:
+    """The entries of each table, of which the smallest is 0.
+
+    Raises:
+        VerifyError: what a look-up reads is no sum of entries of its tables.
+    """
+    out, at = [], 0
+    for joint in structure.tables:
+        size = 1 << sum(joint)
+        cube = joined[at : at + size].reshape(*(1 << bits for bits in reversed(joint)), -1)
+        total, axes = np.zeros_like(cube), range(len(joint))
+        for axis in reversed(axes):  # the first table's index has the lowest bits
+            part = cube.min(axis=tuple(a for a in axes if a != axis), keepdims=True)
+            total = total + part
+            out.append(part.reshape(-1, cube.shape[-1]))
+        if not np.array_equal(total, cube):
+            raise VerifyError(f"{NETWORK}: a look-up gives no sum of entries of its tables")
+        at += size
+    return out
+
+
+def _sums(
+    value: dict[str, bytes], structure: Structure, sums: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Entries as they are kept, shape ``(entries, sums)``, and the sums' start values."""
+    if structure.classes == 2:
+        entries = np.frombuffer(value["rows1"], dtype=np.uint8)
+        return entries.astype(np.int64)[:, None], np.frombuffer(value["start1"], dtype="<i8")
+    plan = structure.layers[-1]
+    kind, lanes = f"<u{plan.lane // 8}", _WORD * plan.words // plan.lane
+    rows = np.frombuffer(value["rows1"], dtype=kind).astype(np.int64).reshape(-1, lanes)
+    start = np.frombuffer(value["start1"], dtype=kind).astype(np.int64)
+    if rows[:, sums:].any() or start[sums:].any():
+        raise VerifyError(f"{NETWORK}: a class that does not exist scores")
+    return rows[:, :sums], start[:sums] - (1 << (plan.lane - 2))

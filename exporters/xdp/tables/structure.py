@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of look-up tables is compiled into the program.
+
+An interval of a feature sets some bits of the indices, and no other feature sets these. The
+indices of all tables are fields of 64-bit words, so they are the sum of one row of words a feature:
+what the first layer of a binary network does. The scores are sums of entries in turn. Tables whose
+indices lie side by side are read at once where the table of their sums is small.
+
+Compiled in are the number of tables, the bits of each index and the number of classes. Which input
+bits address a table, its entries and all cuts are in the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from n3ic.errors import ExportError
+from n3ic.exporters.xdp.network.structure import (
+    LayerPlan,
+    Structure,
+    as_bits,
+    outline_of,
+    score_offset,
+    within_reach,
+)
+from n3ic.families.tables.network import Table, TablesModel
+
+WORD = 64
+MAX_BYTE = 255
+BLOCK = 5  # words of indices that are summed at once: no sums of scores are needed meanwhile
+MAX_SCORE_WORDS = 4  # more sums do not stay in BPF's registers beside the indices
+MAX_JOINT_BYTES = 1024  # of what one look-up reads: all of 52 tables of 5 bits stay in 32 KiB
+
+
+def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> Structure:
+    """Compute the structure that several models of look-up tables share.
+
+    Args:
+        models: one or more models of the same number of classes.
+        bits: whether the features are the packed input bits.
+
+    Raises:
+        ExportError: a model exceeds the limits of BPF, or the numbers of classes differ.
+    """
+    counts = sorted({len(model.classes) for model in models})
+    if len(counts) > 1:
+        raise ExportError(
+            f"look-up tables of {counts[0]} and {counts[1]} classes cannot share a program"
+        )
+    models = [as_bits(model) for model in models] if bits else models
+    outline = outline_of([model.input for model in models], bits)
+    ordered = [by_size(m) for m in models]
+    sizes, widths = (
+        [max(each) for each in zip_longest(*of_models, fillvalue=0)]
+        for of_models in (
+            [[len(t.bits) for t in tables] for tables in ordered],
+            [[t.width for t in tables] for tables in ordered],
+        )
+    )
+    lane = next((lane for lane in (16, 32) if all(fits_lane(m, lane) for m in models)), 32)
+    scores = LayerPlan(counts[0], lane if counts[0] > 2 else 32)
+    if scores.words > MAX_SCORE_WORDS:
+        most = MAX_SCORE_WORDS * WORD // lane
+        raise ExportError(
+            f"look-up tables of {counts[0]} classes, an XDP program has room for {most} "
+            f"whose scores have {lane} bits"
+        )
+    tables = _joined(sizes, widths, 1 if counts[0] == 2 else 8 * scores.words)
+    words = index_places([sum(joint) for joint in tables])[-1][0] + 1
+    layers = (LayerPlan(8 * words, 8, block=BLOCK), scores)
+    return within_reach(Structure(outline.features, outline.selectors, layers, bits, tables))
+
+
+def by_size(model: TablesModel) -> list[Table]:
+    """The tables in the program's order: the largest first, then as in the model."""
+    return sorted(model.tables, key=lambda t: -len(t.bits))
+
+
+def _joined(
+    sizes: Sequence[int], widths: Sequence[int], stride: int
+) -> tuple[tuple[int, ...], ...]:
+    """Index bits of the tables that each look-up reads.
+
+    Args:
+        sizes: bits of each index.
+        widths: bits of each table's entries.
+        stride: bytes of an entry; sums of entries of one byte fit a byte.
+    """
+    out: list[tuple[int, ...]] = []
+    held = 0
+    for size, width in zip(sizes, widths, strict=True):
+        most = (1 << width) - 1
+        fits = stride > 1 or held + most <= MAX_BYTE
+        if out and fits and stride << (sum(out[-1]) + size) <= MAX_JOINT_BYTES:
+            out[-1] += (size,)
+            held += most
+        else:
+            out.append((size,))
+            held = most
+    return tuple(out)
+
+
+def fits_lane(model: TablesModel, lane: int) -> bool:
+    """Whether lanes of some bits hold all scores and their sums on the way."""
+    low, high = model.score_bounds
+    return max(high, -low) < score_offset(lane)
+
+
+def index_places(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The word and the lowest bit of each look-up: in order, and none across two words.
+
+    Args:
+        sizes: bits of the indices that each look-up reads, together.
+    """
+    out, word, used = [], 0, 0
+    for size in sizes:
+        if used + size > WORD:
+            word, used = word + 1, 0
+        out.append((word, used))
+        used += size
+    return out

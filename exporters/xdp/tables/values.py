@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start values, entries and rows of indices of look-up tables, for the network's map value."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ExportError
+from n3ic.exporters.xdp.network.structure import (
+    LayerPlan,
+    Structure,
+    layer_groups,
+    score_offset,
+)
+from n3ic.exporters.xdp.tables.structure import MAX_BYTE, by_size, fits_lane, index_places
+from n3ic.families.tables.network import Table, TablesModel
+
+
+def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
+    """Compute what the members of the map value hold of the tables.
+
+    Entries are less the smallest one of their table and sum, which is in the start value instead:
+    so they are never negative, and fields of a word do not borrow from each other.
+
+    Args:
+        structure: structure that the program was compiled for.
+        model: the model, over packed bits if the structure is.
+
+    Raises:
+        ExportError: the model does not fit the structure; the error says where.
+    """
+    tables = slots(structure, model)
+    plan = structure.layers[-1]
+    if structure.classes > 2 and not fits_lane(model, plan.lane):
+        raise ExportError(f"the scores are too large: the program's have {plan.lane} bits")
+    start = model.bias.astype(np.int64)
+    rows = []
+    left = iter(tables)
+    for joint in structure.tables:
+        sums = np.zeros((1, len(model.bias)), dtype=np.int64)
+        for bits, table in zip(joint, left, strict=False):
+            each = np.zeros((1 << bits, len(model.bias)), dtype=np.int64)
+            if table is not None:
+                least = table.entries.min(axis=0).astype(np.int64)
+                each[: len(table.entries)] = table.entries - least
+                start = start + least
+            sums = (each[:, None] + sums[None]).reshape(-1, len(model.bias))
+        rows.append(sums)
+    entries, indices = np.concatenate(rows), _index_rows(structure, model, tables)
+    if structure.classes > 2:
+        first, held = _lanes(start[None] + score_offset(plan.lane), plan), _lanes(entries, plan)
+    elif (most := int(entries.max())) > MAX_BYTE:
+        raise ExportError(f"entries that the program reads together sum to {most} in a byte")
+    else:
+        first, held = start.astype("<i8").tobytes(), entries.astype(np.uint8).tobytes()
+    return {"start1": first, "rows1": held, "rows0": indices}
+
+
+def slots(structure: Structure, model: TablesModel) -> list[Table | None]:
+    """The table in each place of the program: the largest first, in the model's order.
+
+    Raises:
+        ExportError: the model has another number of classes, more tables, or larger ones.
+    """
+    if len(model.classes) != structure.classes:
+        raise ExportError(f"{len(model.classes)} classes, the program has {structure.classes}")
+    room = [bits for joint in structure.tables for bits in joint]
+    if len(model.tables) > len(room):
+        raise ExportError(f"{len(model.tables)} tables, the program has room for {len(room)}")
+    found = by_size(model)
+    for table, bits in zip(found, room, strict=False):
+        if len(table.bits) > bits:
+            raise ExportError(
+                f"a table of {len(table.bits)} bits, the program has room for {bits} there"
+            )
+    return [*found, *[None] * (len(room) - len(found))]
+
+
+def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | None]) -> bytes:
+    """What each row of each selector gives to the words of indices."""
+    marks = np.zeros((model.input.n_bits, structure.layers[0].words), dtype=np.uint64)
+    left = iter(tables)
+    places = index_places([sum(joint) for joint in structure.tables])
+    for joint, (word, shift) in zip(structure.tables, places, strict=True):
+        for bits, table in zip(joint, left, strict=False):
+            for j, bit in enumerate(table.bits if table else ()):
+                marks[bit, word] |= np.uint64(1 << (shift + j))
+            shift += bits
+    rows = [
+        patterns.astype(np.uint64) @ marks[list(bits)]
+        for bits, patterns in layer_groups(structure, None, model)
+    ]
+    return np.concatenate(rows).astype("<u8").tobytes()
+
+
+def _lanes(values: NDArray[np.int64], plan: LayerPlan) -> bytes:
+    padded = np.zeros((len(values), 64 * plan.words // plan.lane), dtype=np.int64)
+    padded[:, : values.shape[1]] = values
+    return padded.astype(f"<u{plan.lane // 8}").tobytes()

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up tables in XDP programs: the model's scores, room for retrained ones, refusals, a link."""
+
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from metered_models import metered_network
+from n3icd import Daemon, flows, mount, repacked, send, unmount
+
+from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.xdp import bench
+from n3ic.exporters.xdp.exporter import EXPORTER
+from n3ic.exporters.xdp.network import bits_of, layout, structure_of, value_bytes
+from n3ic.exporters.xdp.network.host import HostNetwork
+from n3ic.exporters.xdp.network.structure import as_bits
+from n3ic.exporters.xdp.packing import repack, unpack
+from n3ic.exporters.xdp.plan import Choices
+from n3ic.exporters.xdp.tables.decode import NETWORK, decode_directory
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.tables.network import Table, TablesModel
+from n3ic.families.tables.random_models import random_tables
+from n3ic.families.tables.vectors import tables_coverage, tables_vectors
+from n3ic.meter.standard import standard_spec
+from n3ic.model.bits import pack
+from n3ic.model.boundary import boundary_features
+from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
+from n3ic.model.random_models import random_model
+from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.daemon import write_pack
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.status import status
+from n3ic.targets.directory import export
+
+CUTS = (3, 200, 255, 256, (1 << 15) - 1, 1 << 15, (1 << 31) - 1, 1 << 31, UINT32_MAX)
+
+
+def inputs(rng, features=9):
+    """Thermometers with cuts of all sizes, two fields of one feature, and raw bits."""
+    fields = [Field("raw", "binary", 11, 1500), Field.thermometer("f0", CUTS)]
+    for i in range(features):
+        top = int(rng.choice(CUTS[1:]))
+        cuts = np.unique(rng.integers(1, top, int(rng.integers(1, 14)), endpoint=True))
+        fields.append(Field.thermometer(f"f{i}", cuts.tolist()))
+    return InputSpec(tuple(fields))
+
+
+def computed(model, structure, host, features):
+    """The program computes the model on some features."""
+    got = host.run(value_bytes(structure, model), features)
+    source = as_bits(model) if structure.bits else model
+    words = source.encode(features)
+    want = model.infer(words)
+    assert np.array_equal(got.scores, want.scores)
+    assert np.array_equal(got.classes, want.classes)
+    assert np.array_equal(got.margins, want.margins)
+    assert np.array_equal(got.verdicts, want.verdicts)
+    assert np.array_equal(pack(bits_of(structure, model, got.selected)), words)
+    return words
+
+
+def columns(words):
+    return {f"x{i}": column for i, column in enumerate(words.T)}
+
+
+def at_cuts(model, rows=600):
+    """Features on and beside every cut, drawn at random together."""
+    rng = np.random.default_rng(0)
+    values = boundary_features(model.input)
+    return {name: rng.choice(column, rows) for name, column in values.items()}
+
+
+def with_entries(model, seed):
+    """The model with other entries, biases and order of index bits: the same sizes."""
+    rng = np.random.default_rng(seed)
+    tables = []
+    for t in model.tables:
+        half = 1 << (t.width - 1)
+        entries = rng.integers(-half, half, t.entries.shape, dtype=np.int8)
+        tables.append(Table(tuple(rng.permutation(t.bits).tolist()), entries, t.width))
+    return replace(model, tables=tuple(tables), bias=model.bias + 3)
+
+
+@pytest.fixture
+def shaped():
+    """A model with tables of all sizes, so that the program does not have them in its order."""
+    rng = np.random.default_rng(2)
+    return random_tables(rng, spec=inputs(rng), tables=30, classes=3, inputs=(1, 8), widths=(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("classes", "tables", "sizes", "widths"),
+    [
+        (2, 52, (5, 5), (4, 4)),
+        (2, 9, (1, 8), (8, 8)),
+        (5, 40, (1, 7), (1, 8)),
+        (16, 3, (2, 2), (8, 8)),
+    ],
+)
+def test_scores_and_verdicts_are_the_models(compiler, classes, tables, sizes, widths):
+    rng = np.random.default_rng(classes + tables)
+    model = random_tables(
+        rng, spec=inputs(rng), tables=tables, classes=classes, inputs=sizes, widths=widths
+    ).with_shunt(7)
+    structure = structure_of([model])
+    computed(model, structure, HostNetwork.build(structure), at_cuts(model))
+    structure = structure_of([model], bits=True)
+    words = tables_vectors(model, 300)
+    computed(model, structure, HostNetwork.build(structure), columns(words))
+    coverage = tables_coverage(model, words)
+    assert coverage.decided == coverage.total
+
+
+def test_scores_that_need_wide_lanes(compiler):
+    model = random_tables(np.random.default_rng(1), classes=3)
+    model = replace(model, bias=np.array([1 << 29, -(1 << 29), 12345], dtype=np.int32))
+    structure = structure_of([model])
+    computed(model, structure, HostNetwork.build(structure), at_cuts(model))
+
+
+def test_a_program_takes_other_entries_indices_and_cuts(compiler, shaped):
+    structure = structure_of([shaped])
+    host = HostNetwork.build(structure)
+    features = at_cuts(shaped)
+    smaller = replace(shaped, tables=shaped.tables[4:20])
+    moved = [
+        replace(f, cuts=tuple(c - 1 for c in f.cuts))
+        if f.kind == "thermometer" and f.cuts[0] > 1
+        else f
+        for f in shaped.input.fields
+    ]
+    for model in (with_entries(shaped, 5), smaller, replace(shaped, input=InputSpec(tuple(moved)))):
+        computed(model, structure, host, features)
+
+
+def test_several_models_share_a_program(compiler, shaped):
+    other = random_tables(np.random.default_rng(8), spec=shaped.input, tables=40, classes=3)
+    structure = structure_of([shaped, other])
+    host = HostNetwork.build(structure)
+    for model in (shaped, other):
+        computed(model, structure, host, at_cuts(model))
+
+
+def test_what_does_not_fit_a_program_is_refused(shaped):
+    structure = structure_of([shaped])
+    rng = np.random.default_rng(0)
+    more = replace(shaped, tables=(*shaped.tables, shaped.tables[0]))
+    with pytest.raises(ExportError, match="31 tables, the program has room for 30"):
+        value_bytes(structure, more)
+    largest = max(shaped.tables, key=lambda t: len(t.bits))
+    larger = replace(shaped, tables=(largest,) * 30)
+    with pytest.raises(ExportError, match=r"a table of 8 bits, the program has room for \d there"):
+        value_bytes(structure, larger)
+    with pytest.raises(ExportError, match="2 classes, the program has 3"):
+        value_bytes(structure, random_tables(rng, spec=shaped.input))
+    wide = replace(shaped, bias=np.array([1 << 20, 0, 0], dtype=np.int32))
+    with pytest.raises(ExportError, match="scores are too large: the program's have 16 bits"):
+        value_bytes(structure, wide)
+    binary = random_model((shaped.input.n_bits, 8, 3), rng)
+    with pytest.raises(ExportError, match="binary-network, the program is for look-up-tables"):
+        value_bytes(structure, binary)
+    with pytest.raises(ExportError, match="look-up-tables, the program is for binary-network"):
+        value_bytes(structure_of([binary]), shaped)
+
+
+def test_models_without_a_common_program_are_refused(shaped):
+    rng = np.random.default_rng(0)
+    binary = random_model((shaped.input.n_bits, 8, 3), rng)
+    with pytest.raises(
+        ExportError, match="of one family, these are of binary-network and look-up-ta"
+    ):
+        structure_of([shaped, binary])
+    with pytest.raises(ExportError, match="of 2 and 3 classes cannot share"):
+        structure_of([shaped, random_tables(rng)])
+    with pytest.raises(ExportError, match="XDP programs compute binary networks and look-up ta"):
+        structure_of([random_spn(rng)])
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"classes": 17}, "17 classes, an XDP program has room for 16"),
+        ({"tables": 4000, "inputs": (6, 6), "widths": (8, 8)}, "instructions"),
+    ],
+)
+def test_what_exceeds_the_verifier_is_refused(given, match):
+    tool = EXPORTER.for_family(TablesModel.family)
+    fit = tool.check(random_tables(np.random.default_rng(0), **given), tool.parse_options({}))
+    assert match in fit.problems[0].message
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_value_is_read_back_and_a_flipped_bit_is_found(tmp_path, classes):
+    rng = np.random.default_rng(3)
+    model = random_tables(rng, features=3, cuts=3, tables=4, classes=classes, inputs=(1, 3))
+    structure = structure_of([model], bits=True)
+    data = value_bytes(structure, model)
+    path = tmp_path / NETWORK
+    path.parent.mkdir()
+    path.write_bytes(data)
+    (found,) = decode_directory(tmp_path, model)
+    assert found.digest == model.digest
+    where = layout(structure)
+    sizes = {member.name: member.bytes for member in where.members}
+    held = sum(1 << len(t.bits) for t in model.tables) * (1 if classes == 2 else 8)
+    places = [where.offset("rows0") + at for at in range(sizes["rows0"])]
+    places += [where.offset("rows1") + at for at in range(held)]
+    places += [where.offset(name) for name in ("model", "shunt", "start1")]
+    for at in places:
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(VerifyError):
+            decode_directory(tmp_path, model)
+
+
+# --- in the kernel -------------------------------------------------------------------------------
+
+
+def metered(seed=0, **given):
+    """Random tables over the features of the standard meter."""
+    spec = standard_spec(packets=4)
+    source = metered_network(spec, seed, classes=("a", "b"))
+    given = {"tables": 20, "classes": 3, "inputs": (2, 5)} | given
+    model = random_tables(np.random.default_rng(seed), spec=source.input, **given)
+    return replace(model, meter=spec, name=f"tables{seed}")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, clang):
+    out = tmp_path_factory.mktemp("tables") / "export"
+    export(metered(), "xdp", out, verify=False)
+    return out
+
+
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, tmp_path, classes):
+    model = metered(classes=classes).with_shunt(4)
+    found = export(model, "xdp", tmp_path / "e").verification
+    assert found.ok, found
+    assert "BPF_PROG_TEST_RUN" in str(found)
+    assert found.decided_bits == found.weight_bits == sum(t.entries.size for t in model.tables)
+    assert found.edges
+
+
+def test_verification_finds_another_entry_in_the_meters_value(compiler, tmp_path):
+    tool, model = EXPORTER.for_family(TablesModel.family), metered()
+    options = tool.parse_options({})
+    tool.write(model, options, tmp_path)
+    features = at_cuts(model, 50)
+    assert np.array_equal(tool.encode(tmp_path, model, options, features), model.encode(features))
+    value = value_bytes(structure_of([model]), with_entries(model, 9))
+    (tmp_path / "meter" / "network.bin").write_bytes(value)
+    with pytest.raises(VerifyError, match=r"row 0: scores .* from features, .* from its bits"):
+        tool.encode(tmp_path, model, options, features)
+
+
+def test_a_pack_holds_tables_and_takes_retrained_ones(exported, tmp_path):
+    model = write_pack(exported, tmp_path / "pack", Choices())
+    assert isinstance(model, TablesModel)
+    again = with_entries(model, 4)
+    found = unpack(repack((tmp_path / "pack").read_bytes(), 0, again))
+    assert found.compiled.digest == model.digest
+    assert found.networks.keys() == {model.digest, again.digest}
+    with pytest.raises(ExportError, match="the program has room for 20"):
+        repack((tmp_path / "pack").read_bytes(), 0, metered(tables=21))
+
+
+def test_entries_are_replaced_on_a_link_while_flows_stay(
+    exported, kernel, veth, tmp_path, monkeypatch
+):
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
+    link, other = Interface.named(veth[0]), veth[1]
+    model = metered()
+    try:
+        deployment.load(link, exported, Choices())
+        send(other, flows(range(10)))
+        first = status(link)
+        assert first.slots[0].decided == 10
+        assert first.slots[0].digest == model.digest
+
+        retrained = with_entries(model, 1)
+        assert deployment.update(link, retrained).note == ""
+        send(other, flows(range(10, 13)))
+        second = status(link)
+        assert second.program_id == first.program_id
+        assert second.flows == 13
+        assert second.slots[0].digest == retrained.digest
+        assert second.slots[0].decided == 3
+
+        with pytest.raises(ExportError, match="of one family"):
+            deployment.update(link, metered_network(standard_spec(packets=4)), 3)
+        assert status(link).slots.keys() == {0}
+    finally:
+        deployment.unload(link)
+
+
+@pytest.mark.slow
+def test_a_daemon_tells_the_models_scores_and_takes_retrained_tables(
+    exported, kernel, veth, tmp_path, tmp_path_factory
+):
+    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
+        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    built, pins = tmp_path / "export", tmp_path_factory.mktemp("bpffs") / "bpf"
+    shutil.copytree(exported, built)
+    subprocess.run(["make", "-s", "-C", built, "daemon/n3icd", "meter/meter.o"], check=True)
+    if not mount(pins):
+        pytest.skip("needs the right to mount a BPF file system")
+    model, again = metered(), with_entries(metered(), 3)
+    path = tmp_path / "again.pack"
+    repacked(built, model, path)
+    daemon = Daemon(built, veth[0], tmp_path, pins, pack=path)
+    try:
+        daemon.start()
+        reader = daemon.reader()
+        for number, resident in enumerate((model, again)):
+            send(veth[1], flows(range(1000 * number, 1000 * number + 5)))
+            for flow in reader.lines(5):
+                assert flow["model"] == resident.digest[:16]
+                inputs = resident.encode({n: [v] for n, v in flow["features"].items()})
+                assert flow["scores"] == resident.scores(inputs)[0].tolist()
+            repacked(built, again, path)
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.expect("is loaded")
+        assert daemon.end() == 0
+    finally:
+        daemon.remove()
+        unmount(pins)
+
+
+@pytest.mark.slow
+def test_the_benchmark_times_tables_beside_a_binary_network_of_their_input(kernel, compile_bpf):
+    model = random_tables(np.random.default_rng(0))
+    found = bench.bench_xdp(model, rounds=3, repeat=1000, packets=2000)
+    names = ["bits", "its features", "bits, binary", "its features, binary"]
+    assert [t.name for t in found.timings[:4]] == names
+    shapes = [model.shape_text] * 2 + [f"{model.input.n_bits}-32-16-2"] * 2
+    assert [t.shape for t in found.timings[:4]] == shapes
