@@ -200,8 +200,10 @@ def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Proble
     return tuple(problems)
 
 
-def state_problems(p: ThreadPlan, device: Device) -> tuple[Problem, ...]:
-    """The threads' state that does not fit its memory."""
+def state_problems(
+    p: ThreadPlan, device: Device, what: str = "layer inputs"
+) -> tuple[Problem, ...]:
+    """The threads' state that does not fit its memory; ``what`` names its content."""
     room = state_room(p, device)
     short = state_bytes(p, device) - room
     if short <= 0:
@@ -209,7 +211,7 @@ def state_problems(p: ThreadPlan, device: Device) -> tuple[Problem, ...]:
     threads = state_threads(p, device)
     return (
         Problem(
-            f"{threads} threads keep {p.state_bytes} bytes of layer inputs each in "
+            f"{threads} threads keep {p.state_bytes} bytes of {what} each in "
             f"{p.state.upper()}, {short} bytes more than it has; "
             f"{max(0, room - p.dispatcher_bytes) // p.state_bytes} threads would fit there",
             memory=p.state,

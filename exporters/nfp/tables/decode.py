@@ -47,8 +47,8 @@ def decode_words(artefact: str, words: Words, model: TablesModel) -> DecodedTabl
         len(model.bias),
     ):
         raise VerifyError(f"{artefact}: the header does not match the sizes of the model")
-    bias = np.array(_numbers(words, artefact, biases, sums), np.uint32).view(np.int32)
-    bias = bias.astype(np.int64)
+    stored = np.array(_numbers(words, artefact, biases, sums), np.uint32).view(np.int32)
+    bias = np.array(stored, dtype=np.int64)
     indices: list[_Index] = []
     entries: list[NDArray[np.int64]] = []
     read = place = 0
@@ -57,33 +57,28 @@ def decode_words(artefact: str, words: Words, model: TablesModel) -> DecodedTabl
         of, sizes, held, first = _numbers(words, artefact, 21 + 4 * g, 4)
         size, slot, row = sizes & 0xFF, sizes >> 8 & 0xFF, sizes >> 16
         own = [s for s in range(sums) if held >> s & 1]
-        if not 1 <= size <= 8 or slot not in (1, 2, 4, 8) or held >> sums or of > count:
+        if not (1 <= size <= 8 and slot in (1, 2, 4, 8) and not held >> sums and 1 <= of <= count):
             raise VerifyError(f"{where}: unknown sizes or sums")
-        need = slot * len(own)
-        whole = (
-            32 * -(-need // 32) if need > 16 else next(r for r in (0, 1, 2, 4, 8, 16) if r >= need)
-        )
-        if row != whole:
-            raise VerifyError(f"{where}: rows of {row} bits for {need} bits of entries")
+        if row != _row_bits(slot * len(own)):
+            raise VerifyError(f"{where}: rows of {row} bits for {len(own)} entries of {slot}")
         span = -(-(row << size) // 32)
         for _ in range(of):
             if place % 32 + size > 32:
                 place += -place % 32
-            held_bits = []
-            for number in range(read, read + size):
-                word = _numbers(words, artefact, numbers + number // 2, 1)[0]
-                held_bits.append(word >> 16 * (number % 2) & 0xFFFF)
-            indices.append(_Index(tuple(held_bits), place))
+            pairs = _numbers(
+                words, artefact, numbers + read // 2, (read + size + 1) // 2 - read // 2
+            )
+            halves = [half for pair in pairs for half in (pair & 0xFFFF, pair >> 16)]
+            indices.append(_Index(tuple(halves[read % 2 :][:size]), place))
             read, place = read + size, place + size
             stream = _bits(_numbers(words, artefact, first, span))
-            table = np.zeros((1 << size, sums), dtype=np.int64)
             rows = stream[: row << size].reshape(1 << size, row)
-            for k, s in enumerate(own):
-                stored = rows[:, k * slot : (k + 1) * slot] @ (1 << np.arange(slot))
-                table[:, s] = stored - (1 << (slot - 1))
-                bias[s] += 1 << (slot - 1)
-            if rows[:, need:].any() or stream[row << size :].any():
+            if stream[row << size :].any() or rows[:, slot * len(own) :].any():
                 raise VerifyError(f"{where}: bits beside the entries are not 0")
+            table = np.zeros((1 << size, sums), dtype=np.int64)
+            fields = rows[:, : slot * len(own)].reshape(1 << size, len(own), slot)
+            table[:, own] = fields @ (1 << np.arange(slot)) - (1 << (slot - 1))
+            bias[own] += 1 << (slot - 1)
             entries.append(table)
             first += span
     if len(entries) != count or index_words != -(-place // 32):
@@ -158,6 +153,11 @@ def _cuts(
     if missing:
         raise VerifyError(f"{artefact}: no part sets input bit {min(missing)}")
     return tuple(tuple(of) for of in cuts)
+
+
+def _row_bits(need: int) -> int:
+    """Bits of a row whose entries need some bits: a power of two, or whole words."""
+    return next((bits for bits in (0, 1, 2, 4, 8, 16) if bits >= need), 32 * -(-need // 32))
 
 
 def _numbers(words: Words, artefact: str, start: int, count: int) -> list[int]:

@@ -208,9 +208,9 @@ class NfpTablesExporter(Exporter[TablesModel]):
         """Plan the threads; ``auto`` takes the fastest memory that fits."""
         chosen = str(options["memory"])
         names = placement.MEMORIES if chosen == "auto" else (chosen,)
-        words, built = _state_words(model), blob.build(model)
+        words, size = _state_words(model), blob.build(model).size
         plans = [placement.data_plan(model, words, options, name) for name in names]
-        fitting = (p for p in plans if not _problems(model, built, p, self.device))
+        fitting = (p for p in plans if size <= placement.available(p, self.device))
         return next(fitting, plans[-1])
 
 
@@ -239,7 +239,7 @@ def _problems(
 ) -> tuple[Problem, ...]:
     """The blob and the threads' state, where they do not fit."""
     missing = built.size - placement.available(plan, device)
-    state = placement.state_problems(plan, device)
+    state = placement.state_problems(plan, device, "bits and indices")
     if missing <= 0:
         return state
     short = Problem(
