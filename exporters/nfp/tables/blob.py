@@ -15,9 +15,10 @@ Layout, in words (``weights.bin`` holds them little-endian):
   A stored entry has 1, 2, 4 or 8 bits and is the entry plus half of their range. A row has a power
   of two of bits up to 32, or a multiple of 32. Each table begins with a word of its own.
 - biases, one word a sum in two's complement: less the halves that the entries hold in excess.
-- parts, six words per feature that some table reads: index of the feature, kind (0 binary, 1
-  thermometer), number of bits or cuts, largest value, word of the first cut (0 without cuts),
-  word of the first mark; then the cuts, one word each; then the marks.
+- parts, three words per feature that some table reads: index of the feature, kind (bit 15: 0
+  binary, 1 thermometer) and number of bits or cuts (from bit 16); word of the first cut, or the
+  largest value of a binary field; word of the first mark. Then the cuts, one word each, and the
+  marks.
 - marks: words to be OR-ed to the indices: of a thermometer, one for each interval from its first
   cut on; otherwise one for each bit of the number.
 - in layout version 2, for a model that shunts flows: the smallest margin that is not shunted.
@@ -41,7 +42,7 @@ VERSION = 1
 SHUNT_VERSION = 2
 HEADER_WORDS = 21
 GROUP_WORDS = 4
-PART_WORDS = 6
+PART_WORDS = 3
 MAX_SUMS = 32
 """The most sums: a mask of one word names those that a table adds to."""
 
@@ -183,10 +184,11 @@ def _parts(model: TablesModel, start: int) -> tuple[list[int], int]:
     for part in parts:
         # Below its first cut a feature sets no bit, so that interval has no mark.
         rows = part.indices if part.clamp is not None else part.indices[1:]
-        clamp = part.cuts[-1] if part.clamp is None else part.clamp
+        thermometer = part.clamp is None
         described += [
-            *(features.index(part.feature), int(part.clamp is None), len(rows), clamp),
-            *(cut + len(cuts) if part.cuts else 0, mark + len(marks)),
+            features.index(part.feature) | thermometer << 15 | len(rows) << 16,
+            cut + len(cuts) if thermometer else part.clamp,
+            mark + len(marks),
         ]
         cuts += part.cuts
         marks += how.pack(rows).astype(np.int64).ravel().tolist()

@@ -116,12 +116,13 @@ def _cuts(
     missing = {bit for bit, marked in enumerate(sets) if marked}
     for p in range(parts):
         where = f"{artefact}, part {p}"
-        feature, kind, count, clamp, cut, mark = _numbers(words, artefact, part + 6 * p, 6)
-        if feature >= len(model.input.features) or kind > 1 or bool(cut) != bool(kind):
-            raise VerifyError(f"{where}: unknown feature, kind or cuts")
-        values = _numbers(words, artefact, cut, count) if kind else []
-        if kind and (not values or values != sorted(set(values)) or clamp != values[-1]):
-            raise VerifyError(f"{where}: the cuts do not increase to the largest value")
+        first, limit, mark = _numbers(words, artefact, part + 3 * p, 3)
+        feature, kind, count = first & 0x7FFF, first >> 15 & 1, first >> 16
+        if feature >= len(model.input.features):
+            raise VerifyError(f"{where}: unknown feature {feature}")
+        values = _numbers(words, artefact, limit, count) if kind else []
+        if kind and (not values or values != sorted(set(values))):
+            raise VerifyError(f"{where}: the cuts do not increase")
         marks = []
         for k in range(count):
             row = _numbers(words, artefact, mark + k * index_words, index_words)
@@ -135,18 +136,18 @@ def _cuts(
         ]
         wanted = [0] * count
         for field, bits, of in own if kind else own[:1]:  # raw bits are a part of their own
-            if not kind and (field.width, field.clamp) != (count, clamp):
-                raise VerifyError(f"{where}: {count} bits up to {clamp}, not those of {field}")
+            if not kind and (field.width, field.clamp) != (count, limit):
+                raise VerifyError(f"{where}: {count} bits up to {limit}, not those of the model")
             for j, bit in enumerate(bits):
                 if not kind:
                     wanted[j] = sets[bit]
                 elif bit in missing:
                     # The cut of a bit is that of the first mark that has what it sets.
-                    first = next((k for k, m in enumerate(marks) if not sets[bit] & ~m), None)
-                    if first is None:
+                    at = next((k for k, m in enumerate(marks) if not sets[bit] & ~m), None)
+                    if at is None:
                         raise VerifyError(f"{where}: no mark sets input bit {bit}")
-                    of[j] = values[first]
-                    wanted[first:] = [m | sets[bit] for m in wanted[first:]]
+                    of[j] = values[at]
+                    wanted[at:] = [m | sets[bit] for m in wanted[at:]]
             missing -= set(bits)
         if marks != wanted:
             raise VerifyError(f"{where}: the marks do not set the indices of their input bits")

@@ -155,7 +155,7 @@ def test_an_entry_of_one_file_alone_is_named(tmp_path: Path) -> None:
     ("name", "old", "new"),
     [
         ("mixed input", "value >= n3ic_words[cut", "value > n3ic_words[cut"),
-        ("mixed input", "value > n3ic_words[part + 3]", "value > 31"),
+        ("mixed input", "value > cut", "value > 31"),
         ("mixed input", "(count - 1) * N3IC_INDEX_WORDS", "count"),
         ("rows of several words", "used == 32", "used == 33"),
         ("equal sizes", "numbers >>= 16;", "numbers >>= 15;"),

@@ -42,20 +42,24 @@ __intrinsic uint32_t n3ic_reached(uint32_t cut, uint32_t count, uint32_t value) 
 static void n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x) {
     uint32_t parts = n3ic_words[5];
     uint32_t part = n3ic_words[6];
+    uint32_t kind;
     uint32_t value;
     uint32_t count;
+    uint32_t cut;
     uint32_t mark;
     uint32_t i;
 
     for (i = 0; i < N3IC_INDEX_WORDS; i++)
         x[i] = 0;
     for (; parts > 0; parts--) {
-        value = features[n3ic_words[part]];
-        count = n3ic_words[part + 2];
-        mark = n3ic_words[part + 5];
-        if (n3ic_words[part + 1] == 0) {
-            if (value > n3ic_words[part + 3])
-                value = n3ic_words[part + 3];
+        kind = n3ic_words[part];
+        value = features[kind & 0x7fff];
+        count = kind >> 16;
+        cut = n3ic_words[part + 1];
+        mark = n3ic_words[part + 2];
+        if ((kind & 0x8000) == 0) {
+            if (value > cut) /* the largest value stands in place of cuts */
+                value = cut;
             for (; count > 0; count--) {
                 if (value & 1)
                     n3ic_set(mark, x);
@@ -63,11 +67,11 @@ static void n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x) {
                 mark += N3IC_INDEX_WORDS;
             }
         } else {
-            count = n3ic_reached(n3ic_words[part + 4], count, value);
+            count = n3ic_reached(cut, count, value);
             if (count > 0)
                 n3ic_set(mark + (count - 1) * N3IC_INDEX_WORDS, x);
         }
-        part += 6;
+        part += 3;
     }
 }
 
