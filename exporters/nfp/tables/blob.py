@@ -184,10 +184,9 @@ def _parts(model: TablesModel, start: int) -> tuple[list[int], int]:
     for part in parts:
         # Below its first cut a feature sets no bit, so that interval has no mark.
         rows = part.indices if part.clamp is not None else part.indices[1:]
-        thermometer = part.clamp is None
         described += [
-            features.index(part.feature) | thermometer << 15 | len(rows) << 16,
-            cut + len(cuts) if thermometer else part.clamp,
+            features.index(part.feature) | (part.clamp is None) << 15 | len(rows) << 16,
+            cut + len(cuts) if part.clamp is None else part.clamp,
             mark + len(marks),
         ]
         cuts += part.cuts

@@ -15,7 +15,8 @@ class Accesses:
     """What one inference accesses.
 
     Attributes:
-        words: words that it reads from the memory of the weights, at most.
+        words: words that it reads from the memory of the weights, at most; the two numbers of
+            input bits in a word count as two, because each takes the cycles of a word.
         accesses: accesses to the thread's state: features, bits, indices, scores.
     """
 
@@ -27,7 +28,7 @@ def from_bits(model: TablesModel, built: TablesBlob) -> Accesses:
     """Count an inference of packed input bits: ``n3ic_address()``, then ``n3ic_run()``."""
     bits = sum(len(t.bits) for t in model.tables)
     done = _sums(model, built)
-    words = 2 + (GROUP_WORDS - 2) * built.groups + -(-bits // 2)
+    words = 2 + (GROUP_WORDS - 2) * built.groups + bits
     # A bit is read; a word of indices is written, read and copied.
     return Accesses(done.words + words, done.accesses + bits + 3 * built.index_words)
 

@@ -198,9 +198,10 @@ class NfpTablesExporter(Exporter[TablesModel]):
                 f"The micro-C is {MODELLED}; no such compiler is public. The same source compiles "
                 "with gcc through host/nfp_shim.h, and that is what verification runs.",
                 f"data-parallel mode, entries in {plan.memory.upper()}, {plan.threads} threads.",
-                "Latency and throughput are estimates, from packed bits and from features. The "
-                "cycles of a word are those fitted to the paper's binary network; the paper "
-                "measured no look-up tables.",
+                "Latency and throughput are estimates: from packed bits, as those of a binary "
+                "network, and from features (features.latency), the shorter way, which makes no "
+                "input bits. The cycles of a word are those fitted to the paper's binary network; "
+                "the paper measured no look-up tables.",
             ),
         )
 
