@@ -26,6 +26,15 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
     Raises:
         VerifyError: a file cannot be read or has the wrong format.
     """
+    return tuple(decode_words(name, words, model) for name, words in read_words(directory).items())
+
+
+def read_words(directory: Path) -> dict[str, Words]:
+    """Read the words of ``weights.bin`` and of ``n3ic_weights.h``, by the name of the file.
+
+    Raises:
+        VerifyError: a file cannot be read or holds no words.
+    """
     data = read_artefact(directory / "weights.bin")
     if len(data) % 4:
         raise VerifyError(f"weights.bin: {len(data)} bytes, a multiple of 4 is expected")
@@ -33,10 +42,7 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
     if len(header) != 1:
         raise VerifyError("n3ic_weights.h: one array of words is expected")
     compiled = np.array([int(w, 16) for w in re.findall(r"0x(\w+)", header[0])], dtype=np.uint32)
-    return (
-        decode_words("weights.bin", np.frombuffer(data, "<u4"), model),
-        decode_words("n3ic_weights.h", compiled, model),
-    )
+    return {"weights.bin": np.frombuffer(data, "<u4"), "n3ic_weights.h": compiled}
 
 
 def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:

@@ -72,14 +72,33 @@ def estimate(
     layers = word_counts(shape, masked)
     if mode == "model":
         return _chain(device, layers, threads)
-    limits, words = device.limits, sum(layers)
+    # A layer's bits wait in the thread's state: one access for each word of weights.
+    return threads_estimate(device, sum(layers), 1.0, memory, state, threads)
+
+
+def threads_estimate(
+    device: Device, words: int, accesses: float, memory: str, state: str, threads: int
+) -> MicroEngineEstimate:
+    """Estimate latency and throughput of data-parallel threads.
+
+    Args:
+        device: the device.
+        words: words that one inference reads from the memory of the weights.
+        accesses: accesses to the thread's state for each of these words.
+        memory: memory of the weights.
+        state: memory of a thread's state, ``cls`` or ``lmem``.
+        threads: threads that run networks.
+    """
+    limits = device.limits
     f = device.clock_mhz
     c, served = limits["cycles_per_word"], limits["shared_words_per_us"]
     per_me = limits["threads_per_me"]
     mes = min(-(-threads // per_me), limits["islands"] * limits["mes_per_island"])
     here = min(per_me, threads)
     # State in local memory costs no wait: it is the micro-engine's own.
-    wait = _access_us(device, memory) + (_access_us(device, "cls") if state == "cls" else 0.0)
+    wait = _access_us(device, memory)
+    if state == "cls":
+        wait += accesses * _access_us(device, "cls")
     alone = (words * (wait + c / f), f"{words} words x ({wait * 1e3:.1f} ns wait + {c} cycles)")
     shared = (
         here * words * c / f,

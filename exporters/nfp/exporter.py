@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 from n3ic.exporters.nfp import blob, placement, runner, sharing
 from n3ic.exporters.nfp.decode import decode_directory
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
-from n3ic.model.bits import Words, word_count
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation, colocate
 from n3ic.targets.decoding import Decoded
-from n3ic.targets.device import Fit
+from n3ic.targets.device import Device, Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment, unique_identifiers
 from n3ic.util.templates import render
@@ -38,7 +40,9 @@ class NfpExporter(Exporter):
     refusals: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "its micro-C compares and counts bits in registers, and has no "
         "code to look up the tables of leaves and of log-add in memory",
-        "look-up-tables": "its micro-C counts bits in registers and reads no tables from memory",
+    }
+    other_families: ClassVar[Mapping[str, str]] = {
+        "look-up-tables": "n3ic.exporters.nfp.tables.exporter:EXPORTER",
     }
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True
@@ -89,16 +93,8 @@ class NfpExporter(Exporter):
     def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Co-locate models: threads side by side, spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
-        shared = sharing.share([m.model for m in members], plans, self.device)
-        chained = [plan.mode == "model" for plan in plans]
-
-        def longest(latencies: list[float]) -> float:
-            # Threads of different networks run at once; networks in the chain wait for each other.
-            return max(*latencies, sum(compress(latencies, chained)))
-
-        return colocate(
-            members, shared.way, longest, memory=shared.memory, problems=shared.problems
-        )
+        sizes = [blob.build(m.model).size for m in members]
+        return side_by_side(members, sizes, plans, self.device)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the blob, headers, micro-C, Makefile and README."""
@@ -116,7 +112,7 @@ class NfpExporter(Exporter):
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Compile the micro-C with the host's compiler and run it on packed inputs."""
         path = runner.compiler()
-        answers = runner.run_inputs(directory, model, "bits", words)
+        answers = _answers(directory, model, "bits", words)
         mode = self._plan(model, options).mode
         return Execution(
             runner.trace(model, answers),
@@ -135,11 +131,7 @@ class NfpExporter(Exporter):
         features: Mapping[str, Any],
     ) -> Words | None:
         """Run the micro-C's input stage on features, converted to the device's 32-bit words."""
-        columns = [  # saturated: a larger value must not wrap to a small one
-            np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
-            for name in model.input.features
-        ]
-        answers = runner.run_inputs(directory, model, "features", np.stack(columns, axis=1))
+        answers = _answers(directory, model, "features", requests(model, features))
         start = 2 + len(model.classes)  # after the class, the margin and the scores
         return np.ascontiguousarray(answers[:, start : start + model.input.n_words])
 
@@ -240,45 +232,83 @@ class NfpExporter(Exporter):
     def _values(
         self, model: BinaryModel, plan: placement.ThreadPlan, built: blob.Blob
     ) -> dict[str, Any]:
-        scope = "island" if plan.memory in ("cls", "ctm") else "global"
-        lines = [
-            "    " + ", ".join(f"0x{word:08x}" for word in built.words[i : i + 8].tolist())
-            for i in range(0, len(built.words), 8)
-        ]
-
-        def named(names: tuple[str, ...], texts: list[str]) -> list[dict[str, str]]:
-            return [
-                {"identifier": identifier, "comment": comment(text)}
-                for identifier, text in zip(unique_identifiers(names), texts, strict=True)
-            ]
-
-        units = {f.feature: f.unit for f in model.input.fields}
-        features = model.input.features
         return {
-            "name": comment(model.name),
-            "shape": model.shape_text,
-            "digest": model.digest,
-            "plan": plan,
-            "modelled": MODELLED,
-            "placement": f"__declspec(shared scope({scope}) export {plan.memory})",
-            "input_bits": model.input.n_bits,
-            "input_words": model.input.n_words,
+            **shared_values(model, plan, built.words),
             "layers": len(model.layers),
-            "classes": named(model.classes, list(model.classes)),
-            "features": named(features, [f"{f} {units[f]}".strip() for f in features]),
             "max_words": max(layer.n_words for layer in model.layers),
             # Size of the trace that the host program keeps of all hidden layers.
-            "hidden_words": sum(word_count(layer.n_outputs) for layer in model.hidden),
-            "words": len(built.words),
-            "shunt": model.shunt,
+            "hidden_words": runner.hidden_words(model),
             "sections": built.sections,
             "rows": built.rows,
             "strides": built.strides,
             "shapes": [(layer.n_inputs, layer.n_outputs) for layer in model.layers],
             "masked": [layer.mask is not None for layer in model.layers],
             "input_start": built.input_start,
-            "body": ",\n".join(lines),
         }
+
+
+def _answers(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[np.uint32]:
+    hidden, built = runner.hidden_words(model), blob.build(model)
+    return runner.run_inputs(directory, model, what, rows, hidden, built.explain)
+
+
+def requests(model: Classifier, features: Mapping[str, Any]) -> Words:
+    """Requests with features: uint32 array of shape ``(rows, features)``."""
+    columns = [  # saturated: a larger value must not wrap to a small one
+        np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
+        for name in model.input.features
+    ]
+    return np.stack(columns, axis=1)
+
+
+def side_by_side(
+    members: Sequence[CoLocatedNetwork],
+    sizes: Sequence[int],
+    plans: Sequence[placement.ThreadPlan],
+    device: Device,
+) -> CoLocation:
+    """Co-locate networks whose blobs have ``sizes`` bytes."""
+    shared = sharing.share([m.model for m in members], sizes, plans, device)
+    chained = [plan.mode == "model" for plan in plans]
+
+    def longest(latencies: list[float]) -> float:
+        # Threads of different networks run at once; networks in the chain wait for each other.
+        return max(*latencies, sum(compress(latencies, chained)))
+
+    return colocate(members, shared.way, longest, memory=shared.memory, problems=shared.problems)
+
+
+def shared_values(model: Classifier, plan: placement.ThreadPlan, words: Words) -> dict[str, Any]:
+    """What the templates of every family take."""
+    scope = "island" if plan.memory in ("cls", "ctm") else "global"
+    lines = [
+        "    " + ", ".join(f"0x{word:08x}" for word in words[i : i + 8].tolist())
+        for i in range(0, len(words), 8)
+    ]
+
+    def named(names: tuple[str, ...], texts: list[str]) -> list[dict[str, str]]:
+        return [
+            {"identifier": identifier, "comment": comment(text)}
+            for identifier, text in zip(unique_identifiers(names), texts, strict=True)
+        ]
+
+    units = {f.feature: f.unit for f in model.input.fields}
+    features = model.input.features
+    return {
+        "name": comment(model.name),
+        "shape": model.shape_text,
+        "digest": model.digest,
+        "plan": plan,
+        "modelled": MODELLED,
+        "placement": f"__declspec(shared scope({scope}) export {plan.memory})",
+        "input_bits": model.input.n_bits,
+        "input_words": model.input.n_words,
+        "classes": named(model.classes, list(model.classes)),
+        "features": named(features, [f"{f} {units[f]}".strip() for f in features]),
+        "words": len(words),
+        "shunt": model.shunt,
+        "body": ",\n".join(lines),
+    }
 
 
 EXPORTER = NfpExporter()

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from n3ic.exporters.nfp import blob
 from n3ic.model.bits import word_count
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.targets.device import Device, Fit, Placement, Problem
@@ -76,18 +77,28 @@ def _plan(
     model: BinaryModel, options: Options, device: Device, mode: str, memory: str
 ) -> ThreadPlan:
     words = max(word_count(layer.n_inputs) for layer in model.layers)
-    reserve = int(options["cls-reserve"])
-    state, classes = str(options["state"]), len(model.classes)
-    serving = 4 * (2 * words + classes + len(model.input.features))  # arrays of n3ic_serve()
     if mode == "data":
-        threads = int(options["threads"])
-        return ThreadPlan(mode, memory, state, threads, threads, serving, 0, reserve)
+        return data_plan(model, words, options, memory)
+    reserve, state, classes = int(options["cls-reserve"]), str(options["state"]), len(model.classes)
+    serving = serving_bytes(model, words)
     # An executor computes whole words of 32 neurons: more executors than words would idle.
     widest = max((word_count(layer.n_outputs) for layer in model.hidden), default=classes)
     chosen = int(options["executors"])
     executors = chosen or max(2, min(int(device.limits["executors"]), widest))
     slots = DISPATCHERS_PER_ME
     return ThreadPlan(mode, memory, state, executors, slots, 4 * words, slots * serving, reserve)
+
+
+def data_plan(model: Classifier, words: int, options: Options, memory: str) -> ThreadPlan:
+    """Plan threads that run a whole network each, with ``words`` words of bits in their state."""
+    threads, reserve = int(options["threads"]), int(options["cls-reserve"])
+    serving = serving_bytes(model, words)
+    return ThreadPlan("data", memory, str(options["state"]), threads, threads, serving, 0, reserve)
+
+
+def serving_bytes(model: Classifier, words: int) -> int:
+    """Bytes of the arrays of ``n3ic_serve()``."""
+    return 4 * (2 * words + len(model.classes) + len(model.input.features))
 
 
 def threads_per_island(p: ThreadPlan, device: Device) -> int:
@@ -159,12 +170,20 @@ def _missing(
 
 def check(model: BinaryModel, p: ThreadPlan, device: Device) -> Fit:
     """Place the parts of the network in memories, and list what does not fit."""
-    built = blob.build(model)
-    placements = [Placement(part, p.memory, size) for part, size in built.sections.items() if size]
-    threads = _state_threads(p, device)
-    placements.append(Placement(f"state of {threads} threads", p.state, state_bytes(p, device)))
-    placements.append(Placement("mailbox", "imem", mailbox_bytes(model, p)))
-    return Fit(tuple(placements), _problems(model, p, device))
+    placements = placed(model, blob.build(model).sections, p, device)
+    return Fit(placements, _problems(model, p, device))
+
+
+def placed(
+    model: Classifier, sections: Mapping[str, int], p: ThreadPlan, device: Device
+) -> tuple[Placement, ...]:
+    """Place the sections of a blob, the threads' state and the mailbox."""
+    threads = state_threads(p, device)
+    return (
+        *(Placement(part, p.memory, size) for part, size in sections.items() if size),
+        Placement(f"state of {threads} threads", p.state, state_bytes(p, device)),
+        Placement("mailbox", "imem", mailbox_bytes(model, p)),
+    )
 
 
 def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Problem, ...]:
@@ -172,32 +191,41 @@ def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Proble
     missing = _missing(model.shape, _masked(model), p, device, model)
     if missing:
         problems.append(_weights_problem(model, p, device, missing))
-    threads = _state_threads(p, device)
-    room = _state_room(p, device)
-    short = state_bytes(p, device) - room
-    if short > 0:
-        problems.append(
-            Problem(
-                f"{threads} threads keep {p.state_bytes} bytes of layer inputs each in "
-                f"{p.state.upper()}, {short} bytes more than it has; "
-                f"{max(0, room - p.dispatcher_bytes) // p.state_bytes} threads would fit there",
-                memory=p.state,
-                missing_bytes=short,
-                nearest=_nearest_state(model, p, threads, room),
-            )
-        )
+    for problem in state_problems(p, device):
+        threads, room = state_threads(p, device), state_room(p, device)
+        problems.append(replace(problem, nearest=_nearest_state(model, p, threads, room)))
     chain = int(device.limits["islands"] * device.limits["mes_per_island"]) * p.executors_per_me
     if p.mode == "model" and p.threads > chain:
         problems.append(Problem(f"a chain has at most {chain} executors, not {p.threads}"))
     return tuple(problems)
 
 
+def state_problems(
+    p: ThreadPlan, device: Device, what: str = "layer inputs"
+) -> tuple[Problem, ...]:
+    """The threads' state that does not fit its memory; ``what`` names its content."""
+    room = state_room(p, device)
+    short = state_bytes(p, device) - room
+    if short <= 0:
+        return ()
+    threads = state_threads(p, device)
+    return (
+        Problem(
+            f"{threads} threads keep {p.state_bytes} bytes of {what} each in "
+            f"{p.state.upper()}, {short} bytes more than it has; "
+            f"{max(0, room - p.dispatcher_bytes) // p.state_bytes} threads would fit there",
+            memory=p.state,
+            missing_bytes=short,
+        ),
+    )
+
+
 def state_bytes(p: ThreadPlan, device: Device) -> int:
     """Bytes of state in one memory: the CLS of an island or the LMEM of a micro-engine."""
-    return _state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
+    return state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
 
 
-def _state_threads(p: ThreadPlan, device: Device) -> int:
+def state_threads(p: ThreadPlan, device: Device) -> int:
     """Number of threads that share one memory for state, on an island or a micro-engine."""
     threads = threads_per_island(p, device)
     if p.state == "cls":
@@ -206,13 +234,14 @@ def _state_threads(p: ThreadPlan, device: Device) -> int:
     return min(threads, per_me)
 
 
-def _state_room(p: ThreadPlan, device: Device) -> int:
+def state_room(p: ThreadPlan, device: Device) -> int:
+    """Bytes of one memory that the firmware leaves for state."""
     if p.state == "cls":
         return device.memory("cls").bytes - p.reserve
     return int(device.limits["lmem_bytes"] - device.limits["reserve_lmem"])
 
 
-def mailbox_bytes(model: BinaryModel, p: ThreadPlan) -> int:
+def mailbox_bytes(model: Classifier, p: ThreadPlan) -> int:
     """Bytes of the mailbox: one slot for each thread that accepts requests."""
     asked = max(model.input.n_words, len(model.input.features))  # a slot takes either form
     return 4 * p.slots * (3 + asked + len(model.classes))

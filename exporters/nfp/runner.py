@@ -7,14 +7,15 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.exporters.nfp.blob import build
-from n3ic.model.bits import Words, unpack, word_count
+from n3ic.model.bits import Bits, Words, unpack, word_count
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 from n3ic.util.process import run_tool
 
@@ -50,7 +51,19 @@ def version(path: str) -> str:
     return (done.stdout.splitlines() or [path])[0]
 
 
-def run_inputs(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[np.uint32]:
+def hidden_words(model: BinaryModel) -> int:
+    """Words of the packed outputs of all hidden layers, in an answer."""
+    return sum(word_count(layer.n_outputs) for layer in model.hidden)
+
+
+def run_inputs(
+    directory: Path,
+    model: Classifier,
+    what: str,
+    rows: Words,
+    hidden: int,
+    explain: Callable[[int], str],
+) -> NDArray[np.uint32]:
     """Compile an export and run it on inputs; each row of 32-bit words is one request.
 
     Args:
@@ -58,6 +71,8 @@ def run_inputs(directory: Path, model: BinaryModel, what: str, rows: Words) -> N
         model: the model, which gives the size of the answers.
         what: content of the rows: ``bits`` or ``features``.
         rows: uint32 array of shape ``(rows, words per request)``.
+        hidden: words that an answer holds of what lies between input and scores.
+        explain: describes a word of the weights by its number.
 
     Returns:
         uint32 array of shape ``(rows, 2 + classes + input words + hidden words)``, with at least
@@ -66,8 +81,7 @@ def run_inputs(directory: Path, model: BinaryModel, what: str, rows: Words) -> N
     Raises:
         VerifyError: the micro-C does not compile or run, or holds other weights.
     """
-    hidden = max(1, sum(word_count(layer.n_outputs) for layer in model.hidden))
-    width = 2 + len(model.classes) + model.input.n_words + hidden
+    width = 2 + len(model.classes) + model.input.n_words + max(1, hidden)
     directory = directory.resolve()
     with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
         program = Path(folder) / "n3ic_host"
@@ -81,7 +95,7 @@ def run_inputs(directory: Path, model: BinaryModel, what: str, rows: Words) -> N
             _RUN_SECONDS,
         )
     if ran.returncode:
-        raise VerifyError(_reason(model, _last(ran.stderr)))
+        raise VerifyError(_reason(explain, _last(ran.stderr)))
     answers = np.frombuffer(ran.stdout, dtype=np.uint32)
     if answers.size != len(rows) * width:
         raise VerifyError(f"{answers.size} words came back for {len(rows)} rows of {width}")
@@ -90,14 +104,20 @@ def run_inputs(directory: Path, model: BinaryModel, what: str, rows: Words) -> N
 
 def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
     """Convert a program's answers to a trace; for a shunted row they hold no class."""
-    classes = len(model.classes)
-    at = 2 + classes + model.input.n_words
+    at = 2 + len(model.classes) + model.input.n_words
     hidden = []
     for layer in model.hidden:
         end = at + word_count(layer.n_outputs)
         hidden.append(unpack(answers[:, at:end], layer.n_outputs))
         at = end
-    scores = answers[:, 2 : 2 + classes].view(np.int32).copy()
+    return answered(model, answers, tuple(hidden))
+
+
+def answered(
+    model: Classifier, answers: NDArray[np.uint32], hidden: tuple[Bits, ...] = ()
+) -> Inference:
+    """Read scores, verdicts and margins of a program's answers."""
+    scores = answers[:, 2 : 2 + len(model.classes)].view(np.int32).copy()
     shunted = answers[:, 0] == _SHUNT
     verdicts = np.where(shunted, SHUNT, answers[:, 0].astype(np.int64))
     return Inference(
@@ -105,14 +125,14 @@ def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
         # A shunted row answers no class; the reference has one, which the scores give.
         classes=np.where(shunted, classes_of(scores), verdicts),
         margins=answers[:, 1].view(np.int32).copy(),
-        hidden=tuple(hidden),
+        hidden=hidden,
         verdicts=verdicts,
     )
 
 
-def _reason(model: BinaryModel, text: str) -> str:
+def _reason(explain: Callable[[int], str], text: str) -> str:
     word = re.search(r"differs from n3ic_weights.h at word (\d+)", text)
-    where = f" ({build(model).explain(int(word.group(1)))})" if word else ""
+    where = f" ({explain(int(word.group(1)))})" if word else ""
     return f"the micro-C does not run: {text}{where}"
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from n3ic.exporters.nfp import blob, placement
+from n3ic.exporters.nfp import placement
 from n3ic.exporters.nfp.placement import ThreadPlan
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.targets.colocation import over_budget
 from n3ic.targets.device import Device
 
@@ -30,15 +30,19 @@ class Sharing:
     problems: tuple[str, ...]
 
 
-def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device) -> Sharing:
-    """Lay out several networks together.
+def share(
+    models: Sequence[Classifier],
+    sizes: Sequence[int],
+    plans: Sequence[ThreadPlan],
+    device: Device,
+) -> Sharing:
+    """Lay out several networks together, whose blobs have ``sizes`` bytes.
 
     A network that fits one thread runs on threads of the island whose memory holds its weights.
     Networks that need a chain of threads take turns on one chain. All networks share the threads,
     their state and the mailbox.
     """
     islands = int(device.limits["islands"])
-    sizes = [blob.build(model).size for model in models]
     shared = _shared_bytes(models, plans, device)
     memory: dict[str, int] = {}
     for name, size in shared.items():
@@ -76,7 +80,7 @@ def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: De
 
 
 def _shared_bytes(
-    models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device
+    models: Sequence[Classifier], plans: Sequence[ThreadPlan], device: Device
 ) -> dict[str, int]:
     """Bytes of state and mailbox by memory, per island for memories that every island has.
 

@@ -177,7 +177,7 @@ def test_features_that_nothing_reads_are_not_asked_for(target, tmp_path):
     mask[:, [3, *range(20, 30)]] = False
     hidden = HiddenLayer(base.hidden[0].weights, mask=mask, thresholds=np.full(6, 12))
     model = BinaryModel(spec, (hidden,), base.output, base.classes)
-    done = export(model, target, tmp_path / "out", verify=False, force=True)
+    done = export(model, target, tmp_path / "out", verify=False, force=True, simplify=True)
     assert done.network.model.input.features == ("size", "ports")
     assert done.network.model.input.n_bits == 27
     assert "no longer read: idle" in (done.path / "report.md").read_text()

@@ -31,6 +31,9 @@ struct n3ic_slot {
 
 __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[N3IC_SLOTS];
 
+#ifdef N3IC_TABLES
+#include "n3ic_tables.h"
+#else
 #include "n3ic_neuron.h"
 
 #include "n3ic_input.h"
@@ -40,9 +43,10 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 #else
 #include "n3ic_data.h"
 #endif
+#endif
 
-/* Class of packed input bits in `x`, or N3IC_SHUNT. Writes the class scores to `scores`; `y` is
- * scratch memory. */
+/* Class of packed input bits in `x` (look-up tables: of indices), or N3IC_SHUNT. Writes the class
+ * scores to `scores`; `y` is scratch memory. */
 static uint32_t n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
                               N3IC_STATE int32_t *scores, int32_t *margin) {
     uint32_t best = 0;
@@ -92,6 +96,9 @@ static void n3ic_serve(uint32_t place) {
         } else {
             for (i = 0; i < N3IC_INPUT_WORDS; i++)
                 x[i] = n3ic_box[place].input[i];
+#ifdef N3IC_TABLES
+            n3ic_address(x, y);
+#endif
         }
 #ifdef N3IC_TRACE
         for (i = 0; i < N3IC_INPUT_WORDS; i++)

@@ -444,7 +444,8 @@ def test_buckets_hold_the_flows_that_a_table_is_made_for(standard):
         counters = programs.counters()
         keys, _ = programs.flows()
         assert programs.held() == len(keys)
-        assert len(keys) > 1950
+        # The kernel's LRU map keeps up to 128 free entries for each CPU.
+        assert len(keys) > (1950 if table == "buckets" else 2048 - 128 * (os.cpu_count() or 1) - 1)
         assert len(np.unique(keys)) == len(keys)
         if table == "buckets":
             assert len(keys) + counters["decided: evicted"] == 2048

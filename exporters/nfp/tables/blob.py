@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weight blob of look-up tables: all their parameters as 32-bit words.
+
+Layout, in words (``weights.bin`` holds them little-endian):
+
+- 0..20, header: magic ``N3NT`` (0x544E334E), layout version, number of words, tables, input bits,
+  parts, word of the first part, features; SHA-256 of the model file (8 words); sums, words that
+  hold the indices of all tables, groups, word of the first input bit, word of the first bias.
+- 21.., four words per group of neighbouring tables of equal sizes: number of tables; bits of an
+  index, of a stored entry (from bit 8) and of a row (from bit 16); mask of the sums that they
+  add to; word of the first table's rows.
+- input bits: the number of each input bit that addresses a table, 16 bits each, the lower half
+  first, by table and bit of the index.
+- rows, by table: one per index, with the entries of its sums side by side, lowest bits first.
+  A stored entry has 1, 2, 4 or 8 bits and is the entry plus half of their range. A row has a power
+  of two of bits up to 32, or a multiple of 32. Each table begins with a word of its own.
+- biases, one word a sum in two's complement: less the halves that the entries hold in excess.
+- parts, three words per feature that some table reads: index of the feature, kind (bit 15: 0
+  binary, 1 thermometer) and number of bits or cuts (from bit 16); word of the first cut, or the
+  largest value of a binary field; word of the first mark. Then the cuts, one word each, and the
+  marks.
+- marks: words to be OR-ed to the indices: of a thermometer, one for each interval from its first
+  cut on; otherwise one for each bit of the number.
+- in layout version 2, for a model that shunts flows: the smallest margin that is not shunted.
+
+The indices lie in words of 32 bits in the order of tables, lowest bits first, none across two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.operations import index_parts, packing
+from n3ic.model.bits import Words
+
+MAGIC = int.from_bytes(b"N3NT", "little")
+VERSION = 1
+SHUNT_VERSION = 2
+HEADER_WORDS = 21
+GROUP_WORDS = 4
+PART_WORDS = 3
+MAX_SUMS = 32
+"""The most sums: a mask of one word names those that a table adds to."""
+
+
+@dataclass(frozen=True, eq=False)
+class TablesBlob:
+    """The words of look-up tables and the positions of their parts.
+
+    Attributes:
+        words: uint32 array of shape ``(words,)``.
+        starts: index of the first word of each section, in order of position.
+        groups: number of groups.
+        index_words: words that hold the indices of all tables.
+        row_words: words of the rows of all tables that one inference reads.
+        encoding_words: words of the input stage that it reads at most.
+    """
+
+    words: Words
+    starts: dict[str, int]
+    groups: int
+    index_words: int
+    row_words: int
+    encoding_words: int
+
+    @property
+    def sections(self) -> dict[str, int]:
+        """Bytes by section."""
+        ends = [*list(self.starts.values())[1:], len(self.words)]
+        return {
+            name: 4 * (end - start)
+            for (name, start), end in zip(self.starts.items(), ends, strict=True)
+        }
+
+    @property
+    def size(self) -> int:
+        """Size of the blob in bytes."""
+        return 4 * len(self.words)
+
+    def to_bytes(self) -> bytes:
+        """Serialise the blob as ``weights.bin``."""
+        return self.words.astype("<u4").tobytes()
+
+    def explain(self, word: int) -> str:
+        """Describe where a word lies, such as ``entries, word 3``."""
+        name, start = [(n, s) for n, s in self.starts.items() if s <= word][-1]
+        return f"{name}, word {word - start}"
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of a table: bits of an index, of a stored entry and of a row; the sums it adds to."""
+
+    inputs: int
+    slot: int
+    row: int
+    held: tuple[int, ...]
+
+
+def build(model: TablesModel) -> TablesBlob:
+    """Build the blob of a model of up to ``MAX_SUMS`` sums; deterministic."""
+    sizes = [_sizes(t.width, len(t.bits), np.flatnonzero(t.held).tolist()) for t in model.tables]
+    rows = [_rows(t.entries, s) for t, s in zip(model.tables, sizes, strict=True)]
+    numbers = [b for t in model.tables for b in t.bits]
+    numbers += [0] * (len(numbers) % 2)
+    groups = [list(g) for _, g in groupby(range(len(sizes)), key=lambda t: sizes[t])]
+    starts = {"header": 0, "tables": HEADER_WORDS}
+    starts["indices"] = HEADER_WORDS + GROUP_WORDS * len(groups)
+    starts["entries"] = starts["indices"] + len(numbers) // 2
+    places = np.cumsum([starts["entries"], *map(len, rows)]).tolist()
+    starts["biases"] = places[-1]
+    starts["input"] = places[-1] + len(model.bias)
+    described = []
+    for of in groups:
+        s = sizes[of[0]]
+        mask = sum(1 << h for h in s.held)
+        described += [len(of), s.inputs | s.slot << 8 | s.row << 16, mask, places[of[0]]]
+    excess = np.zeros(len(model.bias), dtype=np.int64)
+    for s in sizes:
+        excess[list(s.held)] += 1 << (s.slot - 1)
+    how = packing(model, 32)
+    parts, read = _parts(model, starts["input"])
+    shunt = [model.shunt] if model.shunt else []
+    end = starts["input"] + len(parts)
+    if shunt:
+        starts["shunt"] = end
+    header = [
+        *(MAGIC, SHUNT_VERSION if shunt else VERSION, end + len(shunt), len(model.tables)),
+        *(model.input.n_bits, len(index_parts(model)), starts["input"], len(model.input.features)),
+        *np.frombuffer(bytes.fromhex(model.digest), "<u4").tolist(),
+        *(len(model.bias), how.n_words, len(groups), starts["indices"], starts["biases"]),
+    ]
+    pairs = [low | high << 16 for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
+    biases = (model.bias.astype(np.int64) - excess).astype(np.int32).view(np.uint32)
+    words = np.concatenate(
+        [
+            np.array(header + described + pairs, np.uint32),
+            *rows,
+            biases,
+            np.array(parts + shunt, np.uint32),
+        ]
+    )
+    looked = sum(max(1, -(-len(s.held) * s.slot // 32)) for s in sizes)
+    return TablesBlob(words, starts, len(groups), how.n_words, looked, read)
+
+
+def _sizes(width: int, inputs: int, held: list[int]) -> _Sizes:
+    slot = _power(width)
+    bits = slot * len(held)
+    row = _power(bits) if bits <= 32 else 32 * -(-bits // 32)
+    return _Sizes(inputs, slot, row, tuple(held))
+
+
+def _power(bits: int) -> int:
+    """The least power of two that is not below a number; 0 for 0."""
+    return 1 << (bits - 1).bit_length() if bits else 0
+
+
+def _rows(entries: np.ndarray[tuple[int, int], np.dtype[np.int8]], sizes: _Sizes) -> Words:
+    """The words of a table's rows."""
+    stored = entries[:, list(sizes.held)].astype(np.int16) + (1 << (sizes.slot - 1))
+    bits = np.zeros((len(entries), sizes.row), dtype=np.uint8)
+    for place in range(len(sizes.held)):
+        for k in range(sizes.slot):
+            bits[:, place * sizes.slot + k] = stored[:, place] >> k & 1
+    octets = np.packbits(bits.reshape(-1), bitorder="little").tobytes()
+    return np.frombuffer(octets + bytes(-len(octets) % 4), "<u4").astype(np.uint32)
+
+
+def _parts(model: TablesModel, start: int) -> tuple[list[int], int]:
+    """The words of the input stage, and the most that one inference reads of them."""
+    parts = index_parts(model)
+    how, features = packing(model, 32), model.input.features
+    cut = start + PART_WORDS * len(parts)
+    mark = cut + sum(len(p.cuts) for p in parts)
+    described: list[int] = []
+    cuts: list[int] = []
+    marks: list[int] = []
+    read = 0
+    for part in parts:
+        # Below its first cut a feature sets no bit, so that interval has no mark.
+        rows = part.indices if part.clamp is not None else part.indices[1:]
+        described += [
+            features.index(part.feature) | (part.clamp is None) << 15 | len(rows) << 16,
+            cut + len(cuts) if part.clamp is None else part.clamp,
+            mark + len(marks),
+        ]
+        cuts += part.cuts
+        marks += how.pack(rows).astype(np.int64).ravel().tolist()
+        ored = len(rows) if part.clamp is not None else 1
+        read += PART_WORDS + len(part.cuts).bit_length() + ored * how.n_words
+    return described + cuts + marks, read

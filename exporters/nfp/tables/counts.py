@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what one inference of the micro-C reads, from ``n3ic_tables.h``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from n3ic.exporters.nfp.tables.blob import GROUP_WORDS, TablesBlob
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.operations import index_parts
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """What one inference accesses.
+
+    Attributes:
+        words: words that it reads from the memory of the weights, at most; the two numbers of
+            input bits in a word count as two, because each takes the cycles of a word.
+        accesses: accesses to the thread's state: features, bits, indices, scores.
+    """
+
+    words: int
+    accesses: int
+
+
+def from_bits(model: TablesModel, built: TablesBlob) -> Accesses:
+    """Count an inference of packed input bits: ``n3ic_address()``, then ``n3ic_run()``."""
+    bits = sum(len(t.bits) for t in model.tables)
+    done = _sums(model, built)
+    words = 2 + (GROUP_WORDS - 2) * built.groups + bits
+    # A bit is read; a word of indices is written, read and copied.
+    return Accesses(done.words + words, done.accesses + bits + 3 * built.index_words)
+
+
+def from_features(model: TablesModel, built: TablesBlob) -> Accesses:
+    """Count an inference of features: ``n3ic_encode()``, then ``n3ic_run()``."""
+    parts = index_parts(model)
+    ored = sum(1 if p.clamp is None else len(p.indices) for p in parts)
+    done = _sums(model, built)
+    # A feature is read; a word of indices is cleared, then read and written for each mark.
+    accesses = len(parts) + built.index_words * (1 + 2 * ored)
+    return Accesses(done.words + 2 + built.encoding_words, done.accesses + accesses)
+
+
+def _sums(model: TablesModel, built: TablesBlob) -> Accesses:
+    """Count ``n3ic_run()``."""
+    sums, classes = len(model.bias), len(model.classes)
+    words = 2 + GROUP_WORDS * built.groups + sums + built.row_words
+    # One sum stays in a register; several are read and written for each table that adds to them.
+    added = 0 if sums == 1 else sum(2 * int(t.held.sum()) for t in model.tables)
+    return Accesses(words, built.index_words + classes + added)
