@@ -121,5 +121,6 @@ def test_a_point_has_the_sizes_and_accuracies_of_a_network_and_of_its_tree():
     assert point["test"]["binary"][0] >= point["test"]["tree_same_cuts"][0] - 0.05
     assert {"hist_gradient_boosting"} < set(point["test"])
     assert point["cuts"] <= 4
-    assert point["bytes"]["tree_same_cuts"] < 40 < point["bytes"]["float_mlp"]
+    assert point["bytes"]["tree_same_cuts"] < 40
+    assert "float_mlp" not in point["bytes"]
     assert point["validation"] > 0.5 and point["sites"] > 0

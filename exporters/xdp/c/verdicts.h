@@ -216,7 +216,7 @@ static inline int put_source(struct guard *g, const struct config *limits, const
     const struct verdict *old = bpf_map_lookup_elem(&hosts, x);
 
     held = old ? old->weight : 0;
-    if (v->weight && g->blocked - held + v->weight > most && now - g->tidied >= BETWEEN_TIDIES) {
+    if (v->weight && g->blocked - held + v->weight > most && now >= g->tidied + BETWEEN_TIDIES) {
         tidy(g, now);
         old = bpf_map_lookup_elem(&hosts, x);
         held = old ? old->weight : 0;

@@ -110,10 +110,11 @@ class VerdictModel:
         name = network(address, bits)
         if packets < from_packet:
             return
-        end, count = self.strikes.get(name, (0, 0))
-        self.strikes[name] = (end, count + 1) if end > now else (now + ttl, 1)
-        if self.strikes[name][1] < times:
-            return
+        if times > 1:  # decisions whose policy acts at once are not counted
+            end, count = self.strikes.get(name, (0, 0))
+            self.strikes[name] = (end, count + 1) if end > now else (now + ttl, 1)
+            if self.strikes[name][1] < times:
+                return
         if action in KEEP_AWAY:
             made.weight = 1 << max(0, min(whole, 64) - bits)
         old = self.sources.get(name)
