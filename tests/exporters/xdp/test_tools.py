@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``n3ic xdp`` on links of its own: load, traffic, status, update, watch, unload, nothing left."""
 
+import ctypes
 import errno
 import json
 import os
@@ -93,13 +94,13 @@ def link(veth, tmp_path, monkeypatch):
 
 
 def ours():
-    """Programs and maps of n3ic in the kernel."""
-    found = set()
-    for number in range(1, 1 << 16):
+    """Programs of n3ic in the kernel, whose numbers only grow."""
+    found, number = set(), ctypes.c_uint32()
+    while not libbpf.libbpf().bpf_prog_get_next_id(number.value, ctypes.byref(number)):
         try:
-            with libbpf.program_by_id(number) as program:
+            with libbpf.program_by_id(number.value) as program:
                 if program.name.startswith("n3ic"):
-                    found.add(number)
+                    found.add(number.value)
         except libbpf.BpfError:
             continue
     return found
