@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import runner
+from n3ic.exporters.host.estimate import flow_cache
 from n3ic.exporters.host.exporter import HostExporter
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import TEMPLATES, copy_sources
@@ -54,6 +55,14 @@ class CompiledInExporter(Exporter[ModelT]):
     @abstractmethod
     def memory(self, model: ModelT) -> dict[str, int]:
         """Count the bytes of the C's constants, by what they hold."""
+
+    def memory_figures(self, model: ModelT) -> list[Figure]:
+        """Report the bytes of the C's constants, and of a meter's flow cache."""
+        own = (
+            Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
+            for part, size in self.memory(model).items()
+        )
+        return [*own, *flow_cache(model.meter)]
 
     def check(self, model: ModelT, options: Options) -> Fit:
         """Find the memory where the constants lie."""

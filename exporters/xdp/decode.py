@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.xdp.network.structure import LayerPlan, structure_of
+from n3ic.exporters.xdp.network.structure import LayerPlan, Structure, structure_of
 from n3ic.exporters.xdp.network.values import layout
+from n3ic.model.classifier import Classifier
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded, DecodedLayer
@@ -24,8 +25,12 @@ NETWORK = "answer/network.bin"
 Nibbles = list[tuple[int, ...]]
 
 
-def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
-    """Decode the network in ``answer/network.bin``; ``model`` gives the shape.
+def read_value(directory: Path, model: Classifier) -> tuple[Structure, dict[str, bytes]]:
+    """Read the map's value of the answering program, by member of its layout.
+
+    Args:
+        directory: the export.
+        model: the model, which gives the structure.
 
     Raises:
         VerifyError: the file cannot be read, or has another size.
@@ -41,6 +46,16 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
     if len(data) != where.bytes:
         raise VerifyError(f"{NETWORK}: {len(data):,} bytes, {where.bytes:,} expected")
     value = {m.name: data[where.offset(m.name) :][: m.bytes] for m in where.members}
+    return structure, value
+
+
+def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
+    """Decode the network in ``answer/network.bin``; ``model`` gives the shape.
+
+    Raises:
+        VerifyError: the file cannot be read, or has another size.
+    """
+    structure, value = read_value(directory, model)
     layers = []
     nibbles = _input_nibbles(model.input.n_bits)
     for i, (plan, layer) in enumerate(zip(structure.layers, model.layers, strict=True)):

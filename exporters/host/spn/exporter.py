@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.exporters.host.compiled_in import CompiledInExporter
-from n3ic.exporters.host.estimate import flow_cache
 from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.exporters.host.spn.program import LEAST_ROWS, SpnProgram, program
 from n3ic.families.spn.arithmetic import LogArithmetic
@@ -52,11 +51,7 @@ class HostSpnExporter(CompiledInExporter[SpnModel]):
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
         """Report counted bytes and steps; verification measures the time of a flow."""
         made = program(model)
-        figures = [
-            Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
-            for part, size in self.memory(model).items()
-        ]
-        figures += flow_cache(model.meter)
+        figures = self.memory_figures(model)
         figures.append(
             Figure("operations", len(made.steps), "step", "measured", "count of the C's steps")
         )

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from n3ic.exporters.host.compiled_in import CompiledInExporter
-from n3ic.exporters.host.estimate import flow_cache
 from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.operations import index_parts, packing
@@ -48,11 +47,7 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
 
     def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
         """Report counted bytes and look-ups; verification measures the time of a flow."""
-        figures = [
-            Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
-            for part, size in self.memory(model).items()
-        ]
-        figures += flow_cache(model.meter)
+        figures = self.memory_figures(model)
         figures.append(
             Figure("lookups", len(model.tables), "look-up", "measured", "count of the tables")
         )

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.xdp.network.structure import Structure, structure_of
-from n3ic.exporters.xdp.network.values import layout
+from n3ic.errors import VerifyError
+from n3ic.exporters.xdp.decode import NETWORK, read_value
+from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.families.tables.decoded import DecodedTables, compared
 from n3ic.families.tables.network import TablesModel
 from n3ic.targets.decoding import Decoded
 
-NETWORK = "answer/network.bin"
 _WORD = 64
 
 
@@ -29,17 +28,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     Raises:
         VerifyError: the file cannot be read, has another size, or holds other tables.
     """
-    try:
-        data = (directory / NETWORK).read_bytes()
-        structure = structure_of([model], bits=True)
-    except OSError as error:
-        raise VerifyError(f"{NETWORK}: {error.strerror or error}") from error
-    except ExportError as error:
-        raise VerifyError(f"{NETWORK}: {error}") from error
-    where = layout(structure)
-    if len(data) != where.bytes:
-        raise VerifyError(f"{NETWORK}: {len(data):,} bytes, {where.bytes:,} expected")
-    value = {m.name: data[where.offset(m.name) :][: m.bytes] for m in where.members}
+    structure, value = read_value(directory, model)
     read = _bits(value["rows0"], structure, model.input.n_bits)
     sums = len(model.bias)
     joined, start = _sums(value, structure, sums)
