@@ -27,7 +27,7 @@ class Messages:
 
     Attributes:
         latency: one-way seconds of a small message.
-        bytes_per_s: throughput of a large message.
+        bytes_per_s: throughput of a message of a megabyte, its latency included.
     """
 
     latency: float

@@ -71,7 +71,8 @@ def test_results_are_exact_and_the_same_on_any_number_of_ranks(runs):
         assert wanted is None or sums == {wanted}, problem.kernel
         assert all(m.seconds > 0 for m in found)
     assert runs[1].messages is None
-    assert runs[2].messages.bytes_per_s > 1e6
+    assert runs[2].messages.latency > 0
+    assert runs[2].messages.bytes_per_s > 0
 
 
 def test_without_mpi_the_error_says_what_to_install(monkeypatch):
