@@ -82,7 +82,8 @@ def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
         return ()
     state = 0
     for member in state_members(spec):  # C aligns each member to a multiple of its size
-        state = -(-state // member.bytes) * member.bytes + member.bytes
+        state = -(-state // member.bytes) * member.bytes
+        state += member.bytes * max(1, member.length)
     flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
     flow = -(-flow // 8) * 8
     # meter.c takes a power of two of heads, so that it masks a hash instead of dividing it.

@@ -124,7 +124,10 @@ COUNTERS = np.dtype(
 
 def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
     """Type of a flow in the table: ``struct flow``."""
-    state = [(m.name, np.dtype(f"u{m.bytes}")) for m in state_members(spec)]
+    state = [
+        (m.name, np.dtype((f"u{m.bytes}", m.length) if m.length else f"u{m.bytes}"))
+        for m in state_members(spec)
+    ]
     u64, u8 = np.uint64, np.uint8
     return np.dtype(
         [

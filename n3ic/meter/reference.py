@@ -14,7 +14,15 @@ from typing import Literal
 
 from n3ic.meter.clock import Clock
 from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
-from n3ic.model.metering import UINT32_MAX, Guard, MeteredFeature, MeterSpec, Register, Step
+from n3ic.model.metering import (
+    UINT32_MAX,
+    Guard,
+    MeteredFeature,
+    MeterSpec,
+    Register,
+    Step,
+    log_code,
+)
 
 End = Literal["packets", "after", "fin", "rst", "idle", "active", "evicted", "capture"]
 MAX_FRAGMENTS = 4096  # fragmented datagrams that are tracked, which bounds memory
@@ -69,6 +77,7 @@ class _Flow:
     first: int
     values: list[int]
     before: list[int | None]  # per register: time of the last packet that passed its guard
+    passed: list[int]  # per register: packets that passed its guard
     updated: list[bool]
     last: int = 0
     packets: int = 0
@@ -189,7 +198,9 @@ class ReferenceMeter:
         # A minimum starts from the top, so that the first packet needs no special case.
         values = [r.top if r.update == "min" else 0 for r in registers]
         n = len(registers)
-        flow = _Flow(key, self._started, now, values, [None] * n, [False] * n, decided_at=(0, now))
+        flow = _Flow(
+            key, self._started, now, values, [None] * n, [0] * n, [False] * n, decided_at=(0, now)
+        )
         self._started += 1
         self._flows[key] = flow
         return flow
@@ -242,9 +253,12 @@ class ReferenceMeter:
                 continue
             before = flow.before[i]
             flow.before[i] = now
+            flow.passed[i] += 1
             if register.field == "gap" and before is None:  # one packet has no gap
                 continue
-            value = _field(register, packet, flow.first, before, now)
+            if register.update == "nth" and flow.passed[i] != register.packet:
+                continue
+            value = _field(register, packet, forward, now - flow.first, now - (before or 0))
             flow.values[i] = _next(register, flow.values[i], value, first=not flow.updated[i])
             flow.updated[i] = True
         flow.packets += 1
@@ -321,19 +335,29 @@ def _passes(guard: Guard, packet: Packet, forward: bool) -> bool:
     return flags & guard.flags_set == guard.flags_set and not flags & guard.flags_clear
 
 
-def _field(register: Register, packet: Packet, first: int, before: int | None, now: int) -> int:
-    if register.update == "count":
-        return 1
-    if register.field == "time":
-        return now - first
-    if register.field == "gap":
-        return now - (before or 0)
-    value: int = getattr(packet, register.field)
-    return value
+def _field(register: Register, packet: Packet, forward: bool, time: int, gap: int) -> int:
+    match register.field:
+        case "":
+            return 1
+        case "time":
+            return time
+        case "gap":
+            return gap
+        case "directed_length":
+            length = min(packet.ip_length, 2047)
+            return 2048 + (length if forward else -length)
+        case name:
+            value: int = getattr(packet, name)
+            return value
 
 
 def _next(register: Register, old: int, value: int, *, first: bool) -> int:
     """The register's next value, saturated."""
+    value = min(value, register.raw_top)
+    if register.update == "within":
+        return min(old + (register.low <= value <= register.high), register.top)
+    if register.scale == "log":
+        value = log_code(value)
     value = min(value, register.field_top)
     match register.update:
         case "count" | "sum":
@@ -344,7 +368,7 @@ def _next(register: Register, old: int, value: int, *, first: bool) -> int:
             return max(old, value)
         case "first":
             return value if first else old
-        case "last":
+        case "last" | "nth":
             return value
         case "or":
             return old | value

@@ -30,14 +30,45 @@ class StructMember:
 
     Attributes:
         name: ``r`` and a register's number; ``before`` and a guard's number, for the time of the
-            last packet that passed it; ``seen`` and ``passed``, a bit per first value and guard.
+            last packet that passed it; ``seen`` and ``passed``, a bit per first value and guard;
+            ``q`` and a sequence's number, ``n`` and that of its guard's count of packets.
         bytes: 1, 2, 4 or 8.
         comment: the register's name, or empty.
+        length: elements of an array; 0 for a scalar.
     """
 
     name: str
     bytes: int
     comment: str = ""
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """What the nth packets of one guard give: an array of the flow's state, one element each."""
+
+    guard: Guard
+    field: str
+    scale: str
+    width: int
+
+    @classmethod
+    def of(cls, r: Register) -> _Sequence:
+        return cls(r.guard, r.field, r.scale, r.width)
+
+
+def _sequences(spec: MeterSpec) -> dict[_Sequence, list[Register]]:
+    """Registers of each sequence."""
+    found: dict[_Sequence, list[Register]] = {}
+    for r in spec.registers:
+        if r.update == "nth":
+            found.setdefault(_Sequence.of(r), []).append(r)
+    return found
+
+
+def _counted(spec: MeterSpec) -> list[Guard]:
+    """Guards whose packets are counted for sequences."""
+    return list(dict.fromkeys(q.guard for q in _sequences(spec)))
 
 
 def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
@@ -51,13 +82,31 @@ def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
         ("both", StructMember("passed", _bytes(len(gaps)))),
     ]
     placed += [(g.direction, StructMember(f"before{i}", 8)) for i, g in enumerate(gaps)]
+    placed += [(g.direction, StructMember(f"n{i}", 1)) for i, g in enumerate(_counted(spec))]
     placed += [
         (r.guard.direction, StructMember(f"r{i}", _bytes(r.width), r.name))
         for i, r in enumerate(spec.registers)
+        if r.update != "nth"
+    ]
+    placed += [
+        (q.guard.direction, StructMember(f"q{i}", _bytes(q.width), of[0].name, _length(of)))
+        for i, (q, of) in enumerate(_sequences(spec).items())
     ]
     order = ("both", "forward", "reverse")
     placed.sort(key=lambda place: (order.index(place[0]), -place[1].bytes))
     return tuple(member for _, member in placed)
+
+
+def _length(registers: list[Register]) -> int:
+    return max(r.packet for r in registers)
+
+
+def _place(spec: MeterSpec, index: int) -> str:
+    """Where a register's value lies in ``struct flow_state``."""
+    r = spec.registers[index]
+    if r.update != "nth":
+        return f"r{index}"
+    return f"q{list(_sequences(spec)).index(_Sequence.of(r))}[{r.packet - 1}]"
 
 
 def _bytes(bits: int) -> int:
@@ -81,7 +130,7 @@ def _render(name: str, spec: MeterSpec) -> str:
 
 def _values(spec: MeterSpec) -> dict[str, Any]:
     registers = [_register(spec, i, r) for i, r in enumerate(spec.registers)]
-    gaps = _gap_guards(spec)
+    gaps, counted, sequences = _gap_guards(spec), _counted(spec), _sequences(spec)
     guards = dict.fromkeys(r.guard for r in spec.registers)
     return {
         "registers": registers,
@@ -92,8 +141,17 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
                 "registers": [
                     values
                     for r, values in zip(spec.registers, registers, strict=True)
-                    if r.guard == guard
+                    if r.guard == guard and r.update != "nth"
                 ],
+                "sequences": [
+                    {**_register(spec, 0, of[0]), "name": f"q{i}", "length": _length(of)}
+                    for i, (q, of) in enumerate(sequences.items())
+                    if q.guard == guard
+                ],
+                "count": counted.index(guard) if guard in counted else None,
+                "longest": max(
+                    (_length(of) for q, of in sequences.items() if q.guard == guard), default=0
+                ),
                 "gap": gaps.index(guard) if guard in gaps else None,
             }
             for guard in guards
@@ -120,11 +178,15 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
 
 def _register(spec: MeterSpec, index: int, r: Register) -> dict[str, Any]:
     return {
-        "index": index,
+        "place": _place(spec, index),
         "name": r.name,
         "kind": r.update,
         "field": r.field,
+        "log": r.scale == "log",
+        "low": f"{r.low}ull",
+        "high": f"{r.high}ull",
         "top": f"{r.top}ull",
+        "raw_top": f"{r.raw_top}ull",
         "field_top": f"{r.field_top}ull",
         "first": _firsts(spec).index(r.name) if r.update == "first" else None,
     }
@@ -147,7 +209,11 @@ def _guard(guard: Guard) -> str:
 
 def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str, Any]:
     def operand(name: str) -> str:
-        return f"s{name[1:]}" if name.startswith("$") else f"(uint64_t)s->r{spec.index[name]}"
+        return (
+            f"s{name[1:]}"
+            if name.startswith("$")
+            else f"(uint64_t)s->{_place(spec, spec.index[name])}"
+        )
 
     steps = []
     read = _steps_read(feature.program)

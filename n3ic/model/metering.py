@@ -22,7 +22,9 @@ from n3ic.model.text import check_text
 from n3ic.util.plain_data import from_plain, shown
 
 VERSION = 1
-MAX_REGISTERS = 64
+MAX_REGISTERS = 128
+MAX_GUARDS = 64  # with a bit each in a word of a flow's state
+MAX_PACKET = 32  # of a sequence
 MAX_FEATURES = 256
 MAX_STEPS = 64
 UINT32_MAX = 2**32 - 1
@@ -33,10 +35,11 @@ FullCache = Literal["evict-oldest", "drop-new"]
 Fragments = Literal["by-identification", "aside"]
 Tunnel = Literal["gre", "vxlan", "gtp"]
 Direction = Literal["both", "forward", "reverse"]
-Update = Literal["count", "sum", "min", "max", "first", "last", "or"]
+Update = Literal["count", "sum", "min", "max", "first", "last", "or", "nth", "within"]
+Scale = Literal["linear", "log"]
 PacketField = Literal[
     "wire_length", "ip_length", "payload_length", "time", "gap",
-    "protocol", "ttl", "tcp_flags", "tcp_window",
+    "protocol", "ttl", "tcp_flags", "tcp_window", "directed_length",
 ]  # fmt: skip
 Operation = Literal["add", "sub", "min", "max", "shift", "quotient"]
 KeyPart = Literal["source", "destination", "protocol", "source_port", "destination_port"]
@@ -56,12 +59,25 @@ _FIELD_BITS: dict[PacketField, int] = {
     "ttl": 8,
     "tcp_flags": 8,
     "tcp_window": 16,
+    "directed_length": 12,
 }
 
 
 def _one_of(what: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
         raise ModelError(f"{what}: expected {', '.join(known)}, got {shown(value)}")
+
+
+def log_code(value: int) -> int:
+    """A rounded logarithm in integers: ``value`` below 8, then 8 steps for each power of two.
+
+    The three bits behind the leading one are the fraction, so a step is 9 to 12 % and no target
+    divides. 48 bits give codes up to 367; 8 bits hold a time of up to 4.7 hours in microseconds.
+    """
+    if value < 8:
+        return value
+    exponent = value.bit_length() - 1
+    return 8 * (exponent - 2) + (value >> (exponent - 3) & 7)
 
 
 @dataclass(frozen=True)
@@ -100,15 +116,22 @@ class Register:
     Attributes:
         name: the name that features use.
         update: ``count`` of the packets, ``sum``, ``min``, ``max``, ``first``, ``last`` or
-            bitwise ``or`` of a field. All start at 0 but ``min``, which starts at its largest
-            value and keeps that where no packet passed the guard.
+            bitwise ``or`` of a field, the field of the ``nth`` packet that passed the guard, or
+            the number of packets whose field was ``within`` a range. All start at 0 but ``min``,
+            which starts at its largest value and keeps that where no packet passed the guard.
         field: the packet's field; empty for ``count``. ``wire_length`` is the frame without its
             check sequence, never the captured part; ``time`` the time since the flow's first
             packet; ``gap`` the time since the previous packet that passed the guard (the first
             such packet has none and does not update). Times that run backwards count as 0.
+            ``directed_length`` is 2048 plus the ``ip_length`` in the forward direction and 2048
+            minus it in reverse; lengths above 2047 count as 2047.
         guard: which packets update it.
         width: bits of the register, 1 to 64; larger values saturate. Fields saturate, too:
             lengths at 17 bits, times at 48.
+        packet: of ``nth``, the number of the packet among those that passed the guard, 1 to 32.
+        low: least value of ``within``.
+        high: largest value of ``within``.
+        scale: ``log`` replaces the field by :func:`log_code` of it, eight steps an octave.
     """
 
     name: str
@@ -116,6 +139,10 @@ class Register:
     field: PacketField | Literal[""] = ""
     guard: Guard = Guard()
     width: int = 32
+    packet: int = 0
+    low: int = 0
+    high: int = 0
+    scale: Scale = "linear"
 
     def __post_init__(self) -> None:
         where = f"register {self.name!r}"
@@ -128,6 +155,21 @@ class Register:
             _one_of(f"{where}: field", self.field, get_args(PacketField))
         if isinstance(self.width, bool) or not 1 <= self.width <= 64:
             raise ModelError(f"{where}: a register has 1 to 64 bits, got {self.width}")
+        _one_of(f"{where}: scale", self.scale, get_args(Scale))
+        if self.scale == "log" and self.update in ("count", "within"):
+            raise ModelError(f"{where}: a {self.update} has no scale")
+        if (self.update == "nth") != (1 <= self.packet <= MAX_PACKET) or (
+            self.update != "nth" and self.packet
+        ):
+            raise ModelError(
+                f"{where}: nth takes packet 1 to {MAX_PACKET}, and only nth does, "
+                f"got {self.update} of packet {self.packet}"
+            )
+        if not 0 <= self.low <= self.high < 1 << 48 or (self.update != "within" and self.high):
+            raise ModelError(
+                f"{where}: within takes a range in 0..2^48-1, and only within does, "
+                f"got {self.update} of {self.low}..{self.high}"
+            )
 
     @property
     def top(self) -> int:
@@ -135,15 +177,22 @@ class Register:
         return (1 << self.width) - 1
 
     @property
+    def raw_top(self) -> int:
+        """The largest value of its field before the scale; larger ones saturate."""
+        return (1 << _FIELD_BITS[self.field]) - 1 if self.field else 1
+
+    @property
     def field_top(self) -> int:
         """The largest value that it takes from its field; larger ones saturate."""
-        return min(self.top, (1 << _FIELD_BITS[self.field]) - 1) if self.field else 1
+        if self.update in ("count", "within"):
+            return 1
+        return min(self.top, log_code(self.raw_top) if self.scale == "log" else self.raw_top)
 
     @property
     def largest(self) -> int:
         """The largest value that it can hold, given its width and its field."""
-        # `count` and `sum` grow up to the width, and `min` starts at the top of it.
-        return self.field_top if self.update in ("first", "last", "max", "or") else self.top
+        # Counts and sums grow up to the width, and `min` starts at the top of it.
+        return self.field_top if self.update in ("first", "last", "max", "or", "nth") else self.top
 
 
 @dataclass(frozen=True)
@@ -299,6 +348,13 @@ class MeterSpec:
             raise ModelError(f"a unit of time has 1 to 10^9 ns, got {self.tick_ns}")
         if len(self.registers) > MAX_REGISTERS:
             raise ModelError(f"at most {MAX_REGISTERS} registers, got {len(self.registers)}")
+        firsts = sum(r.update == "first" for r in self.registers)
+        gaps = len({r.guard for r in self.registers if r.field == "gap"})
+        if max(firsts, gaps) > MAX_GUARDS:
+            raise ModelError(
+                f"at most {MAX_GUARDS} registers of a first value and as many guards of gaps, "
+                f"got {firsts} and {gaps}"
+            )
         if not 1 <= len(self.feature_names) <= MAX_FEATURES:
             raise ModelError(f"1 to {MAX_FEATURES} features, got {len(self.feature_names)}")
         registers = [r.name for r in self.registers]
@@ -414,6 +470,10 @@ class MeterSpec:
             del found["decision"]["schedule"]
         if not self.tunnels:  # likewise those from before tunnels
             del found["tunnels"]
+        for register in found["registers"]:  # and those from before sequences
+            for name, usual in (("packet", 0), ("low", 0), ("high", 0), ("scale", "linear")):
+                if register[name] == usual:
+                    del register[name]
         return found
 
     def to_json(self) -> str:

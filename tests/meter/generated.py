@@ -7,7 +7,7 @@ from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Regi
 
 FIELDS = (
     "wire_length", "ip_length", "payload_length", "time", "gap", "protocol", "ttl", "tcp_flags",
-    "tcp_window",
+    "tcp_window", "directed_length",
 )  # fmt: skip
 PARTS = {
     "five-tuple": ["source", "destination", "protocol", "source_port", "destination_port"],
@@ -28,10 +28,32 @@ def random_guard(r):
 
 
 def random_register(r, i):
-    update = r.choice(["count", "sum", "min", "max", "first", "last", "or"])
+    update = r.choice(["count", "sum", "min", "max", "first", "last", "or", "nth", "within"])
     field = "" if update == "count" else r.choice(FIELDS)
     width = r.choice([1, 3, 8, 16, 24, 32, 48, 64])
-    return Register(f"r{i}", update, field, random_guard(r), width)
+    more = {"nth": {"packet": r.choice([1, 2, 3, 8, 32])}, "within": random_range(r)}.get(
+        update, {}
+    )
+    if update not in ("count", "within") and r.random() < 0.3:
+        more["scale"] = "log"
+    return Register(f"r{i}", update, field, random_guard(r), width, **more)
+
+
+def random_range(r):
+    low = r.choice([0, 0, 1, 7, 41, 2048, 2**17 - 1, 2**17])
+    return {"low": low, "high": low + r.choice([0, 1, 60, 1500])}
+
+
+def random_sequence(r, length):
+    """Registers of the first packets of one guard: lengths and gaps."""
+    guard = random_guard(r)
+    fields = {"directed_length": 12, r.choice(FIELDS): r.choice([8, 9, 16])}
+    return [
+        Register(f"{field}{k}", "nth", field, guard, width, packet=k,
+                 scale="log" if field == "gap" else "linear")
+        for field, width in fields.items()
+        for k in range(1, length + 1)
+    ]  # fmt: skip
 
 
 def random_program(r, registers):
@@ -64,6 +86,8 @@ def random_decision(r):
 def random_spec(r):
     key = r.choice(["five-tuple"] * 4 + ["host-pair", "source-host"])
     registers = tuple(random_register(r, i) for i in range(r.randint(1, 24)))
+    if r.random() < 0.4:
+        registers += tuple(random_sequence(r, r.choice([1, 4, 8, 30])))
     features = []
     for i in range(r.randint(1, 10)):
         program = random_program(r, registers) if r.random() < 0.6 else ()
