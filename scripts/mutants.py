@@ -88,7 +88,7 @@ MUTATED = (
 # What makes up inputs: a change of it is another input.
 NOT_MUTATED = (
     "n3ic/model/random_models.py",
-    "n3ic/meter/fuzz_traffic.py",
+    "n3ic/targets/fuzz_traffic.py",
     "n3ic/meter/bench.py",
 )
 TESTS = (

@@ -68,6 +68,8 @@ class Packet:
         tcp_window: window of the TCP header, not scaled.
         identification: identification of a fragmented datagram; None for a whole one.
         later: whether it is a fragment without ports, to be joined by identification.
+        tcp_sequence: sequence number of the TCP header; None for other protocols, or if it was
+            not captured.
     """
 
     time: int
@@ -84,6 +86,7 @@ class Packet:
     tcp_window: int
     identification: int | None = None
     later: bool = False
+    tcp_sequence: int | None = None
 
     @property
     def tunnel(self) -> Tunnel | None:
@@ -254,6 +257,7 @@ def _ip(
     source, destination, protocol, total, start, ttl, identification, later = ip
     ports = 0, 0
     header = flags = window = 0
+    sequence = None
     if protocol in (TCP, UDP) and not later:
         if len(frame) < start + 4:
             return "ports cut short", at
@@ -262,10 +266,11 @@ def _ip(
         if protocol == TCP and len(frame) >= start + 16:  # flags and window were captured
             header = max(20, 4 * (frame[start + 12] >> 4))
             flags, window = frame[start + 13], _number(frame, start + 14, 2)
+            sequence = _number(frame, start + 4, 4)
     lengths = max(length - outside, 0), total, max(0, total - (start - at) - header)
     packet = Packet(
         time, source, destination, protocol, *ports, *lengths, ttl, flags, window,
-        identification, later,
+        identification, later, sequence,
     )  # fmt: skip
     return packet, start
 

@@ -84,6 +84,7 @@ class _Flow:
     decisions: int = 0
     decided_at: tuple[int, int] = (0, 0)  # packets and time at the last decision
     fins: set[bool] = field(default_factory=set)
+    expected: dict[bool, int] = field(default_factory=dict)  # next sequence number by direction
     closed: bool = False
 
 
@@ -248,6 +249,7 @@ class ReferenceMeter:
     # --- registers ---------------------------------------------------------------------------
 
     def _update(self, flow: _Flow, packet: Packet, forward: bool, now: int) -> None:
+        stream = _stream(flow.expected, packet, forward)
         for i, register in enumerate(self.spec.registers):
             if not _passes(register.guard, packet, forward):
                 continue
@@ -258,7 +260,7 @@ class ReferenceMeter:
                 continue
             if register.update == "nth" and flow.passed[i] != register.packet:
                 continue
-            value = _field(register, packet, forward, now - flow.first, now - (before or 0))
+            value = _field(register, packet, forward, now - flow.first, now - (before or 0), stream)
             flow.values[i] = _next(register, flow.values[i], value, first=not flow.updated[i])
             flow.updated[i] = True
         flow.packets += 1
@@ -335,7 +337,30 @@ def _passes(guard: Guard, packet: Packet, forward: bool) -> bool:
     return flags & guard.flags_set == guard.flags_set and not flags & guard.flags_clear
 
 
-def _field(register: Register, packet: Packet, forward: bool, time: int, gap: int) -> int:
+def _stream(expected: dict[bool, int], packet: Packet, forward: bool) -> Mapping[str, int]:
+    """Follow a direction's sequence numbers (RFC 9293): how many this packet repeats and skips."""
+    if packet.tcp_sequence is None or packet.tcp_flags & RST:  # a RST's may be anything
+        return {}
+    size = packet.payload_length + bool(packet.tcp_flags & SYN) + bool(packet.tcp_flags & FIN)
+    if forward in expected:
+        # signed difference of 32 bits: sequence numbers wrap
+        behind = (packet.tcp_sequence - expected[forward] + (1 << 31)) % (1 << 32) - (1 << 31)
+        out = {"tcp_repeated": min(max(0, -behind), size), "tcp_skipped": max(0, behind)}
+        if behind + size > 0:
+            expected[forward] = (packet.tcp_sequence + size) % (1 << 32)
+        return out
+    expected[forward] = (packet.tcp_sequence + size) % (1 << 32)
+    return {}
+
+
+def _field(
+    register: Register,
+    packet: Packet,
+    forward: bool,
+    time: int,
+    gap: int,
+    stream: Mapping[str, int],
+) -> int:
     match register.field:
         case "":
             return 1
@@ -346,6 +371,8 @@ def _field(register: Register, packet: Packet, forward: bool, time: int, gap: in
         case "directed_length":
             length = min(packet.ip_length, 2047)
             return 2048 + (length if forward else -length)
+        case "tcp_repeated" | "tcp_skipped":
+            return stream.get(register.field, 0)
         case name:
             value: int = getattr(packet, name)
             return value

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Register, Step, Tunnel
+from n3ic.model.metering import TCP_STREAM, Guard, MeteredFeature, MeterSpec, Register, Step, Tunnel
 
 FOLDER = Path(__file__).resolve().parent / "c"
 
@@ -33,7 +33,7 @@ class StructMember:
             last packet that passed it; ``seen`` and ``passed``, a bit per first value and guard;
             ``q`` and a sequence's number, ``n`` and that of its guard's count of packets.
         bytes: 1, 2, 4 or 8.
-        comment: the register's name, or empty.
+        comment: what it is, such as the register's name; may be empty.
         length: elements of an array; 0 for a scalar.
     """
 
@@ -82,6 +82,11 @@ def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
         ("both", StructMember("passed", _bytes(len(gaps)))),
     ]
     placed += [(g.direction, StructMember(f"before{i}", 8)) for i, g in enumerate(gaps)]
+    if _stream(spec):
+        placed += [
+            ("both", StructMember("expected", 4, "next sequence number, by direction", 2)),
+            ("both", StructMember("known", 1, "directions whose next number is known")),
+        ]
     placed += [(g.direction, StructMember(f"n{i}", 1)) for i, g in enumerate(_counted(spec))]
     placed += [
         (r.guard.direction, StructMember(f"r{i}", _bytes(r.width), r.name))
@@ -95,6 +100,11 @@ def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
     order = ("both", "forward", "reverse")
     placed.sort(key=lambda place: (order.index(place[0]), -place[1].bytes))
     return tuple(member for _, member in placed)
+
+
+def _stream(spec: MeterSpec) -> bool:
+    """Whether TCP's sequence numbers are followed."""
+    return any(r.field in TCP_STREAM for r in spec.registers)
 
 
 def _length(registers: list[Register]) -> int:
@@ -135,6 +145,7 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
     return {
         "registers": registers,
         "members": state_members(spec),
+        "stream": _stream(spec),
         "guards": [
             {
                 "guard": _guard(guard),

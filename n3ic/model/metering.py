@@ -40,6 +40,7 @@ Scale = Literal["linear", "log"]
 PacketField = Literal[
     "wire_length", "ip_length", "payload_length", "time", "gap",
     "protocol", "ttl", "tcp_flags", "tcp_window", "directed_length",
+    "tcp_repeated", "tcp_skipped",
 ]  # fmt: skip
 Operation = Literal["add", "sub", "min", "max", "shift", "quotient"]
 KeyPart = Literal["source", "destination", "protocol", "source_port", "destination_port"]
@@ -60,7 +61,10 @@ _FIELD_BITS: dict[PacketField, int] = {
     "tcp_flags": 8,
     "tcp_window": 16,
     "directed_length": 12,
+    "tcp_repeated": 17,
+    "tcp_skipped": 31,
 }
+TCP_STREAM: tuple[PacketField, ...] = ("tcp_repeated", "tcp_skipped")
 
 
 def _one_of(what: str, value: object, known: Sequence[str]) -> None:
@@ -124,7 +128,10 @@ class Register:
             packet; ``gap`` the time since the previous packet that passed the guard (the first
             such packet has none and does not update). Times that run backwards count as 0.
             ``directed_length`` is 2048 plus the ``ip_length`` in the forward direction and 2048
-            minus it in reverse; lengths above 2047 count as 2047.
+            minus it in reverse; lengths above 2047 count as 2047. ``tcp_repeated`` are sequence
+            numbers of the packet that its direction sent before (a retransmission, or one that was
+            overtaken), ``tcp_skipped`` those between the last one before it and its first (lost
+            or overtaken); both are 0 in the first packet of a direction.
         guard: which packets update it.
         width: bits of the register, 1 to 64; larger values saturate. Fields saturate, too:
             lengths at 17 bits, times at 48.
@@ -365,6 +372,8 @@ class MeterSpec:
         parts = _KEY_PARTS[self.key]
         if self.key != "five-tuple" and self.ends:
             raise ModelError(f"FIN and RST end connections, not the flows of a {self.key}")
+        if self.key != "five-tuple" and any(r.field in TCP_STREAM for r in self.registers):
+            raise ModelError(f"TCP's sequence numbers are a connection's, not a {self.key}'s")
         for window in self.windows:
             unknown = [part for part in window.same if part not in parts]
             if unknown:

@@ -21,8 +21,8 @@ from n3ic.options import Options
 from n3ic.targets.base import Exporter, MeteredCapture
 
 if TYPE_CHECKING:
-    from n3ic.meter.fuzz_traffic import Frame
     from n3ic.meter.reference import FlowRecord
+    from n3ic.targets.fuzz_traffic import Frame
 
 _ROOM = 1 << 24  # the largest flow cache
 _MAX_PACKETS = 2000  # per generated capture, because the reference meter is slow
@@ -108,7 +108,7 @@ def _captures(
     if spec is None:
         return
     from n3ic.meter.capture import Capture, plain_capture
-    from n3ic.meter.fuzz_traffic import fuzz_captures
+    from n3ic.targets.fuzz_traffic import fuzz_captures
 
     for made in fuzz_captures(spec, seed, min(packets, _MAX_PACKETS)):
         path = scratch / made.name

@@ -2,12 +2,12 @@
 """Random specifications and random traffic for them, the hostile kind included."""
 
 from n3ic.meter.clock import FAR_NS
-from n3ic.meter.fuzz_traffic import fuzz_frames
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.targets.fuzz_traffic import fuzz_frames
 
 FIELDS = (
     "wire_length", "ip_length", "payload_length", "time", "gap", "protocol", "ttl", "tcp_flags",
-    "tcp_window", "directed_length",
+    "tcp_window", "directed_length", "tcp_repeated", "tcp_skipped",
 )  # fmt: skip
 PARTS = {
     "five-tuple": ["source", "destination", "protocol", "source_port", "destination_port"],
@@ -27,9 +27,9 @@ def random_guard(r):
     )
 
 
-def random_register(r, i):
+def random_register(r, i, fields=FIELDS):
     update = r.choice(["count", "sum", "min", "max", "first", "last", "or", "nth", "within"])
-    field = "" if update == "count" else r.choice(FIELDS)
+    field = "" if update == "count" else r.choice(fields)
     width = r.choice([1, 3, 8, 16, 24, 32, 48, 64])
     more = {"nth": {"packet": r.choice([1, 2, 3, 8, 32])}, "within": random_range(r)}.get(
         update, {}
@@ -44,10 +44,10 @@ def random_range(r):
     return {"low": low, "high": low + r.choice([0, 1, 60, 1500])}
 
 
-def random_sequence(r, length):
+def random_sequence(r, length, fields):
     """Registers of the first packets of one guard: lengths and gaps."""
     guard = random_guard(r)
-    fields = {"directed_length": 12, r.choice(FIELDS): r.choice([8, 9, 16])}
+    fields = {"directed_length": 12, r.choice(fields): r.choice([8, 9, 16])}
     return [
         Register(f"{field}{k}", "nth", field, guard, width, packet=k,
                  scale="log" if field == "gap" else "linear")
@@ -85,9 +85,10 @@ def random_decision(r):
 
 def random_spec(r):
     key = r.choice(["five-tuple"] * 4 + ["host-pair", "source-host"])
-    registers = tuple(random_register(r, i) for i in range(r.randint(1, 24)))
+    fields = FIELDS if key == "five-tuple" else FIELDS[:-2]
+    registers = tuple(random_register(r, i, fields) for i in range(r.randint(1, 24)))
     if r.random() < 0.4:
-        registers += tuple(random_sequence(r, r.choice([1, 4, 8, 30])))
+        registers += tuple(random_sequence(r, r.choice([1, 4, 8, 30]), fields))
     features = []
     for i in range(r.randint(1, 10)):
         program = random_program(r, registers) if r.random() < 0.6 else ()
@@ -116,7 +117,8 @@ def random_spec(r):
 
 def large_spec(r, key, *, registers, features, windows, flows):
     """A specification of so many registers, features, and windows over that many flows."""
-    state = tuple(random_register(r, i) for i in range(registers))
+    fields = FIELDS if key == "five-tuple" else FIELDS[:-2]
+    state = tuple(random_register(r, i, fields) for i in range(registers))
     programs = [random_program(r, state) for _ in range(features)]
     parts = PARTS[key]
     return MeterSpec(

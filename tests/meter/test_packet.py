@@ -59,7 +59,9 @@ def read(frame, *, link=LINK_ETHERNET, captured=None, length=None):
 
 
 UDP4 = Packet(77, SOURCE4, DESTINATION4, UDP, 0x1234, 0x5678, 45, 31, 3, 61, 0, 0)
-TCP6 = Packet(77, SOURCE6, DESTINATION6, TCP, 0x1234, 0x5678, 83, 69, 5, 62, 0x1B, 0x0203)
+TCP6 = Packet(
+    77, SOURCE6, DESTINATION6, TCP, 0x1234, 0x5678, 83, 69, 5, 62, 0x1B, 0x0203, tcp_sequence=9
+)
 
 
 def test_each_field_is_read_from_its_place():

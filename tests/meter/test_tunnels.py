@@ -16,11 +16,11 @@ from n3ic.data.table_meter import meter_of
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.meter.capture import Capture
 from n3ic.meter.extract import extract
-from n3ic.meter.fuzz_traffic import pcap
 from n3ic.meter.packet import LINK_COOKED, LINK_COOKED_2, LINK_ETHERNET, LINK_RAW, Packet, parse
 from n3ic.meter.specification import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeterSpec
+from n3ic.targets.fuzz_traffic import pcap
 
 TUNNELS = ("gre", "vxlan", "gtp")
 IPV4, IPV6, BRIDGED = 0x0800, 0x86DD, 0x6558

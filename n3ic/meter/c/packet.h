@@ -48,8 +48,10 @@ struct packet {
     uint8_t tcp_flags;
     uint8_t fragmented; /* identification holds */
     uint8_t later;      /* a fragment without ports */
+    uint8_t sequenced;  /* tcp_sequence holds */
     uint16_t source_port, destination_port;
     uint16_t tcp_window;
+    uint32_t tcp_sequence;
     uint32_t identification;
     uint32_t wire_length, ip_length, payload_length;
 } __attribute__((aligned(8))); /* addresses are read in words */
@@ -168,6 +170,8 @@ static inline enum aside parse_transport(struct frame f, uint32_t at, struct pac
         header = words > 20 ? words : 20;
         p->tcp_flags = tcp[13];
         p->tcp_window = (uint16_t)be16(tcp + 14);
+        p->sequenced = 1;
+        p->tcp_sequence = be32(tcp + 4);
     }
     p->payload_length = at_least_0((int64_t)p->payload_length - header);
     return PACKET_OK;
@@ -529,7 +533,9 @@ static inline void read_plain(const uint8_t *bytes, uint32_t length, uint32_t to
     p->destination_port = (uint16_t)ports;
     p->tcp_flags = 0;
     p->tcp_window = 0;
-    if (p->protocol == PROTO_TCP) {
+    p->sequenced = p->protocol == PROTO_TCP;
+    p->tcp_sequence = be32(bytes + 4);
+    if (p->sequenced) {
         uint32_t tcp = be32(bytes + 12), words = tcp >> 28;
 
         header = words > 5 ? 4 * words : 20;

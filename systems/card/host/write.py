@@ -12,7 +12,7 @@ from typing import Any
 from n3ic.errors import CardError
 from n3ic.exporters.host.sources import kernel_source
 from n3ic.kernel import blob, build
-from n3ic.meter.fuzz_traffic import pcap
+from n3ic.targets.fuzz_traffic import pcap
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.plan import CardPlan

@@ -35,7 +35,7 @@ from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.compiled import STAMPS
-from n3ic.meter.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
+from n3ic.targets.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.meter.packet import LINK_EACH, parse
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture

@@ -16,7 +16,7 @@ from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.packing import repack, unpack
-from n3ic.meter.fuzz_traffic import fuzz_captures
+from n3ic.targets.fuzz_traffic import fuzz_captures
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.metering import Window

@@ -157,7 +157,10 @@ def _transport(r: Random, protocol: int) -> bytes:
     if protocol == TCP:
         offset = r.choice([0x50, 0x50, 0x80, 0x10])  # the last is shorter than a TCP header
         flags = r.choice([2, 18, 16, 16, 16, 24, 17, 20])
-        rest = (0, 0, offset, flags, r.randint(0, 65535), 0, 0)
+        window = r.randint(0, 65535)
+        # Sequence numbers lie around the wrap, so that they repeat and skip; some are far away.
+        sequence = (window % 1024 - 512 + (1 << 31) * (window % 61 == 0)) % (1 << 32)
+        rest = (sequence, 0, offset, flags, window, 0, 0)
         return struct.pack(">HHIIBBHHH", *ports, *rest) + data
     if protocol == UDP:
         return struct.pack(">HHHH", *ports, 8 + len(data), 0) + data
