@@ -36,6 +36,14 @@ IdleTimeout = Annotated[
 CacheFlows = Annotated[
     int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
 ]
+SequencePackets = Annotated[
+    int,
+    typer.Option(
+        help="Keep lengths, directions and gaps of a flow's first packets, too; 0: no.",
+        min=0,
+        max=32,
+    ),
+]
 Tunnels = Annotated[
     str, typer.Option(help="Tunnels whose inner packets are metered: gre, vxlan, gtp, or several.")
 ]
@@ -267,6 +275,7 @@ def extract(
     after: Annotated[
         float, typer.Option(help="Decide a flow this many seconds after its start; 0: no.", min=0)
     ] = 0.0,
+    sequence: SequencePackets = 0,
     idle_timeout: IdleTimeout = 60.0,
     cache_flows: CacheFlows = 1 << 16,
     tunnels: Tunnels = "",
@@ -302,6 +311,7 @@ def extract(
     from n3ic.meter.extract import extract as extract_flows
     from n3ic.meter.labels import read_labels
     from n3ic.meter.records import left_out
+    from n3ic.meter.sequences import with_sequence
     from n3ic.meter.specification import read_spec
     from n3ic.meter.standard import standard_spec
     from n3ic.util.files import free_path
@@ -320,6 +330,8 @@ def extract(
         )
     else:
         spec = read_spec(meter)
+    if sequence:
+        spec = with_sequence(spec, sequence)
     if tunnels:
         spec = fields_replaced(spec, tunnels=tunnels_of(tunnels))
     said = read_labels(labels, labels_format, label_column) if labels else None

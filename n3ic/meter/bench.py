@@ -25,10 +25,12 @@ from n3ic.meter.compiled import CompiledMeter, Frames
 from n3ic.meter.packet import parse
 from n3ic.meter.records import meter_capture
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
+from n3ic.meter.sequences import with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeterSpec
 
 PACKETS = 1_000_000
+SEQUENCES = (8, 30)  # first packets that a flow keeps
 REFERENCE_PACKETS = 20_000
 _FLOWS = 20_000
 _CAPTURED = 96  # bytes of a frame in the capture: headers, as a snap length leaves them
@@ -76,6 +78,10 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
     rates["compiled, frames in memory"] = count / median_seconds(
         partial(_count, spec, link, frames)
     )
+    for kept in SEQUENCES:
+        rates[f"compiled, with {kept} packets of a sequence"] = count / median_seconds(
+            partial(_count, with_sequence(spec, kept), link, frames)
+        )
     with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:
         file = Path(name) / "packets.pcap"
         write_pcap(file, link, frames)

@@ -16,6 +16,7 @@ from n3ic.cli.data import (
     LabelColumn,
     LabelsFormat,
     MeterJobs,
+    SequencePackets,
     Tunnels,
     packets_of,
     tunnels_of,
@@ -50,6 +51,7 @@ def decide(
     packets: Annotated[
         str, typer.Option(help="Packets to decide at; 'end' for the end of the flow.")
     ] = "1,2,4,8,16,end",
+    sequence: SequencePackets = 0,
     idle_timeout: IdleTimeout = 60.0,
     cache_flows: CacheFlows = 1 << 16,
     tunnels: Tunnels = "",
@@ -75,6 +77,7 @@ def decide(
     """
     from n3ic.data.user_table import OWN
     from n3ic.meter.labels import read_labels
+    from n3ic.meter.sequences import with_sequence
     from n3ic.meter.standard import standard_spec
     from n3ic.systems.decide.comparison import FIGURES, DecisionRequest, compare_decisions
     from n3ic.usecases.base import use_case
@@ -82,15 +85,16 @@ def decide(
     from n3ic.util.files import free_path
 
     free_path(out, replace)
+    spec = standard_spec(
+        idle_timeout_us=round(idle_timeout * 1e6),
+        cache_flows=cache_flows,
+        tunnels=tunnels_of(tunnels),
+    )
     asked = TrainRequest(OWN, recipe=recipe, overrides=recipe_overrides(given or {}))
     request = DecisionRequest(
         captures=captures,
         labels=read_labels(labels, labels_format, label_column),
-        spec=standard_spec(
-            idle_timeout_us=round(idle_timeout * 1e6),
-            cache_flows=cache_flows,
-            tunnels=tunnels_of(tunnels),
-        ),
+        spec=with_sequence(spec, sequence) if sequence else spec,
         packets=packets_of(packets),
         recipe=asked.chosen_recipe(use_case(OWN)),
         out=out,

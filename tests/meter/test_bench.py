@@ -24,7 +24,13 @@ except MissingDependencyError as error:
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
 )
-OURS = ["compiled, frames in memory", "compiled, pcap file", "reference (Python)"]
+OURS = [
+    "compiled, frames in memory",
+    "compiled, with 8 packets of a sequence",
+    "compiled, with 30 packets of a sequence",
+    "compiled, pcap file",
+    "reference (Python)",
+]
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 from n3ic.errors import CardError
 from n3ic.exporters.host.sources import kernel_source
 from n3ic.kernel import blob, build
-from n3ic.targets.fuzz_traffic import pcap
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.plan import CardPlan
+from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.identifiers import c_string, comment
 from n3ic.util.names import path_component
 from n3ic.util.templates import render
