@@ -332,8 +332,8 @@ def bench(
 
 
 def _bench_meter(capture: str | Path | None) -> Bench:
-    from n3ic.meter.bench import bench_meter
     from n3ic.targets.figures import Bench
+    from n3ic.targets.meter_bench import bench_meter
 
     found = bench_meter(capture)
     fastest = next(iter(found.rates.values()))

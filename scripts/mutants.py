@@ -89,7 +89,7 @@ MUTATED = (
 NOT_MUTATED = (
     "n3ic/model/random_models.py",
     "n3ic/targets/fuzz_traffic.py",
-    "n3ic/meter/bench.py",
+    "n3ic/targets/meter_bench.py",
 )
 TESTS = (
     "tests/model/**/test_*.py",

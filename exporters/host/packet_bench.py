@@ -11,12 +11,12 @@ from pathlib import Path
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.flows import program
-from n3ic.meter.bench import generated_frames, median_seconds, write_pcap
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.records import meter_capture
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
+from n3ic.targets.meter_bench import generated_frames, median_seconds, write_pcap
 
 PACKETS = 1_000_000
 

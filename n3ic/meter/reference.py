@@ -15,6 +15,7 @@ from typing import Literal
 from n3ic.meter.clock import Clock
 from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
 from n3ic.model.metering import (
+    DIRECTED,
     UINT32_MAX,
     Guard,
     MeteredFeature,
@@ -368,14 +369,14 @@ def _field(
             return time
         case "gap":
             return gap
-        case "directed_length":
-            length = min(packet.ip_length, 2047)
-            return 2048 + (length if forward else -length)
         case "tcp_repeated" | "tcp_skipped":
             return stream.get(register.field, 0)
         case name:
-            value: int = getattr(packet, name)
-            return value
+            value: int = getattr(packet, name.removeprefix(DIRECTED))
+            if not name.startswith(DIRECTED):
+                return value
+            value = min(value, 2047)
+            return 2048 + (value if forward else -value)
 
 
 def _next(register: Register, old: int, value: int, *, first: bool) -> int:

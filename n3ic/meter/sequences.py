@@ -9,17 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register
+from n3ic.model.metering import (
+    Decision,
+    Guard,
+    MeteredFeature,
+    MeterSpec,
+    PacketField,
+    Register,
+)
 
 GAP_BITS = 8
+Length = Literal["wire_length", "ip_length", "payload_length"]
+Payload = Literal["any", "some", "none"]
 
 
-def sequence_registers(packets: int) -> tuple[Register, ...]:
+def sequence_registers(
+    packets: int, length: Length = "ip_length", payload: Payload = "any"
+) -> tuple[Register, ...]:
     """Registers of the first packets of a flow, of both directions in their order of arrival.
 
     Args:
         packets: packets that are kept, 1 to 32.
+        length: what counts as a packet's length.
+        payload: whether packets without payload (``some``), or with it (``none``), are left out.
 
     Returns:
         ``len_k``, the k-th packet's directed length in 12 bits, and from the second on ``gap_k``,
@@ -29,12 +43,13 @@ def sequence_registers(packets: int) -> tuple[Register, ...]:
     Raises:
         ModelError: ``packets`` is not in 1..32.
     """
+    guard = Guard(payload=payload)
+    field: PacketField = f"directed_{length}"  # type: ignore[assignment]
     lengths = [
-        Register(f"len_{k}", "nth", "directed_length", width=12, packet=k)
-        for k in range(1, packets + 1)
+        Register(f"len_{k}", "nth", field, guard, 12, packet=k) for k in range(1, packets + 1)
     ]
     gaps = [
-        Register(f"gap_{k}", "nth", "gap", width=GAP_BITS, packet=k, scale="log")
+        Register(f"gap_{k}", "nth", "gap", guard, GAP_BITS, packet=k, scale="log")
         for k in range(2, packets + 1)
     ]
     return *lengths, *gaps
@@ -50,13 +65,26 @@ def with_sequence(spec: MeterSpec, packets: int) -> MeterSpec:
     )
 
 
-def sequence_spec(packets: int, schedule: Sequence[int] = ()) -> MeterSpec:
-    """A meter of sequences alone, in microseconds.
+def sequence_spec(
+    decided: Sequence[int],
+    length: Length = "ip_length",
+    payload: Payload = "any",
+    tick_ns: int = 1000,
+) -> MeterSpec:
+    """A meter of sequences alone, which keeps the packets up to the last decision.
 
     Args:
-        packets: packets that are kept, 1 to 32; a flow is decided at the last of them.
-        schedule: decide at these packets and at the end in its place.
+        decided: packets at which flows are decided, increasing; with several also at their ends.
+        length: what counts as a packet's length.
+        payload: whether packets without payload (``some``), or with it (``none``), are left out.
+        tick_ns: unit of gaps in nanoseconds.
     """
-    added = sequence_registers(packets)
-    decision = Decision(schedule=tuple(schedule)) if schedule else Decision(packets)
-    return MeterSpec(added, tuple(MeteredFeature(r.name, r.name) for r in added), decision=decision)
+    added = sequence_registers(decided[-1], length, payload)
+    rule = Decision(schedule=tuple(decided)) if len(decided) > 1 else Decision(decided[0])
+    return MeterSpec(
+        added,
+        tuple(MeteredFeature(r.name, r.name) for r in added),
+        decision=rule,
+        idle_timeout=60_000_000_000 // tick_ns,
+        tick_ns=tick_ns,
+    )

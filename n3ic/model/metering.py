@@ -39,7 +39,8 @@ Update = Literal["count", "sum", "min", "max", "first", "last", "or", "nth", "wi
 Scale = Literal["linear", "log"]
 PacketField = Literal[
     "wire_length", "ip_length", "payload_length", "time", "gap",
-    "protocol", "ttl", "tcp_flags", "tcp_window", "directed_length",
+    "protocol", "ttl", "tcp_flags", "tcp_window",
+    "directed_wire_length", "directed_ip_length", "directed_payload_length",
     "tcp_repeated", "tcp_skipped",
 ]  # fmt: skip
 Operation = Literal["add", "sub", "min", "max", "shift", "quotient"]
@@ -60,10 +61,13 @@ _FIELD_BITS: dict[PacketField, int] = {
     "ttl": 8,
     "tcp_flags": 8,
     "tcp_window": 16,
-    "directed_length": 12,
+    "directed_wire_length": 12,
+    "directed_ip_length": 12,
+    "directed_payload_length": 12,
     "tcp_repeated": 17,
     "tcp_skipped": 31,
 }
+DIRECTED = "directed_"  # before the name of a length
 TCP_STREAM: tuple[PacketField, ...] = ("tcp_repeated", "tcp_skipped")
 
 
@@ -127,8 +131,8 @@ class Register:
             check sequence, never the captured part; ``time`` the time since the flow's first
             packet; ``gap`` the time since the previous packet that passed the guard (the first
             such packet has none and does not update). Times that run backwards count as 0.
-            ``directed_length`` is 2048 plus the ``ip_length`` in the forward direction and 2048
-            minus it in reverse; lengths above 2047 count as 2047. ``tcp_repeated`` are sequence
+            A ``directed_`` length is 2048 plus the length in the forward direction and 2048 minus
+            it in reverse; lengths above 2047 count as 2047. ``tcp_repeated`` are sequence
             numbers of the packet that its direction sent before (a retransmission, or one that was
             overtaken), ``tcp_skipped`` those between the last one before it and its first (lost
             or overtaken); both are 0 in the first packet of a direction.

@@ -7,7 +7,8 @@ from n3ic.targets.fuzz_traffic import fuzz_frames
 
 FIELDS = (
     "wire_length", "ip_length", "payload_length", "time", "gap", "protocol", "ttl", "tcp_flags",
-    "tcp_window", "directed_length", "tcp_repeated", "tcp_skipped",
+    "tcp_window", "directed_wire_length", "directed_ip_length", "directed_payload_length",
+    "tcp_repeated", "tcp_skipped",
 )  # fmt: skip
 PARTS = {
     "five-tuple": ["source", "destination", "protocol", "source_port", "destination_port"],
@@ -47,7 +48,7 @@ def random_range(r):
 def random_sequence(r, length, fields):
     """Registers of the first packets of one guard: lengths and gaps."""
     guard = random_guard(r)
-    fields = {"directed_length": 12, r.choice(fields): r.choice([8, 9, 16])}
+    fields = {"directed_ip_length": 12, r.choice(fields): r.choice([8, 9, 16])}
     return [
         Register(f"{field}{k}", "nth", field, guard, width, packet=k,
                  scale="log" if field == "gap" else "linear")

@@ -12,9 +12,9 @@ from traffic import labelled_capture
 import n3ic
 from n3ic.cli import deploy
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
-from n3ic.meter import bench
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import Packet, parse
+from n3ic.targets import meter_bench as bench
 
 try:
     libpcap()

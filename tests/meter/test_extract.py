@@ -17,12 +17,12 @@ from traffic import labelled_capture, pcap, udp
 
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter import extract as module
-from n3ic.meter.bench import generated_frames, write_pcap
 from n3ic.meter.capture import libpcap
 from n3ic.meter.extract import extract, find_captures
 from n3ic.meter.labels import read_labels
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.targets.meter_bench import generated_frames, write_pcap
 
 try:
     libpcap()

@@ -47,7 +47,7 @@ def test_the_first_packets_of_a_flow_with_their_directions_and_gaps(equal):
     f.udp(0.000005, False, PORTS, bytes(3000))  # above 2047
     f.udp(1.000005, False, PORTS, b"")  # 28
     f.udp(9.0, True, PORTS, bytes(500))  # decided already
-    (row,) = equal(sequence_spec(4), 1, timed(f))
+    (row,) = equal(sequence_spec((4,)), 1, timed(f))
     assert values(row) == [2048 + 40, 2048 + 100, 2048 - 2047, 2048 - 28, 5, 0, log_code(10**6)]
     assert row[8:10] == (4, "packets")
 
@@ -55,7 +55,7 @@ def test_the_first_packets_of_a_flow_with_their_directions_and_gaps(equal):
 def test_packets_that_did_not_come_are_0(equal):
     f = Frames()
     f.udp(0.0, True, PORTS, bytes(12))
-    (row,) = equal(sequence_spec(3), 1, timed(f))
+    (row,) = equal(sequence_spec((3,)), 1, timed(f))
     assert values(row) == [2048 + 40, 0, 0, 0, 0]
 
 
@@ -86,7 +86,7 @@ def test_fragments_and_doubled_packets_count_as_they_come(equal):
     f.udp(0.0, True, PORTS, bytes(12))
     f.all.append(f.all[0])
     f.udp(1.0, False, PORTS, bytes(12))
-    (row,) = equal(sequence_spec(3), 1, timed(f))
+    (row,) = equal(sequence_spec((3,)), 1, timed(f))
     assert values(row)[:3] == [2048 + 40, 2048 + 40, 2048 - 40]
 
 
@@ -214,4 +214,4 @@ def test_sequence_numbers_belong_to_a_connection():
 def test_sequences_are_of_1_to_32_packets():
     assert len(sequence_registers(32)) == 63
     with pytest.raises(ModelError, match="packet 1 to 32"):
-        sequence_spec(33)
+        sequence_spec((33,))

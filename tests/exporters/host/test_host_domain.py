@@ -9,11 +9,11 @@ import pytest
 from flow_programs import compiled_flows
 from metered_models import metered_network
 
-from n3ic.targets.fuzz_traffic import fuzz_captures
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
 from n3ic.systems.robustness.domain import DomainWatch
+from n3ic.targets.fuzz_traffic import fuzz_captures
 
 
 @pytest.fixture(scope="module")

@@ -35,13 +35,13 @@ from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.compiled import STAMPS
-from n3ic.targets.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.meter.packet import LINK_EACH, parse
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Window
 from n3ic.model.network import BinaryModel
+from n3ic.targets.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.targets.metering import check_metering, flow_columns, reference_flows
 
 try:

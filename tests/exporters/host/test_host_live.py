@@ -21,9 +21,9 @@ from flow_programs import compiled_flows
 from metered_models import metered_network
 
 from n3ic.kernel import build
-from n3ic.targets.fuzz_traffic import fuzz_frames
 from n3ic.model import passes
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Window
+from n3ic.targets.fuzz_traffic import fuzz_frames
 from n3ic.targets.metering import reference_flows
 
 SECOND = 1_000_000

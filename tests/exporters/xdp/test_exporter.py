@@ -16,7 +16,6 @@ from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.packing import repack, unpack
-from n3ic.targets.fuzz_traffic import fuzz_captures
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.metering import Window
@@ -24,6 +23,7 @@ from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter as target
 from n3ic.targets.directory import export
+from n3ic.targets.fuzz_traffic import fuzz_captures
 from n3ic.targets.manifest import read_manifest
 from n3ic.targets.packets import PacketLayout
 from n3ic.targets.verification import verify_directory
