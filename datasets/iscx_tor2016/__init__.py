@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.data.catalogue_dataset import CatalogueDataSet
+from n3ic.data.dataset import DataSet, data_set
 from n3ic.data.user_table import OWN
 from n3ic.datasets.iscx_tor2016.recipes import RECIPES
+from n3ic.errors import UsageError
 from n3ic.options import Option
 from n3ic.usecases.base import UseCase, use_case
 
@@ -92,6 +94,7 @@ class Classification(UseCase):
             "positive", "a class (or what several begin with) to tell from the rest; empty: all", ""
         ),
         Option("label", "column of the class, for a table of your own", ""),
+        Option("packets", "packets that decide, such as 8 or 4,8,16: data sets of sequences", ""),
     )
 
     def load(
@@ -109,6 +112,8 @@ class Classification(UseCase):
         """
         if options["label"] and dataset in (None, OWN):
             return use_case(OWN).load(data, dataset, {"description": "", **options}, tell)
+        if options["packets"]:
+            return _decided_at(data_set(dataset or self.default), data, str(options["packets"]))
         return super().load(data, dataset, options, tell)
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
@@ -119,6 +124,18 @@ class Classification(UseCase):
         """
         name = str(options["positive"])
         return {"": table.against_rest(name) if name else table}
+
+
+def _decided_at(found: DataSet, data: str | Path | None, said: str) -> FlowTable:
+    """The flows of a data set of packet sequences, decided at the packets that were said."""
+    load_at = getattr(found, "load_at", None)
+    parts = said.split(",")
+    if load_at is None:
+        raise UsageError(f"--packets: {found.name} has no packet sequences; doh-tunnels has")
+    if not all(part.strip().isascii() and part.strip().isdecimal() for part in parts):
+        raise UsageError(f"--packets: expected numbers such as 4,8,16, got {said!r}")
+    table: FlowTable = load_at(data, [int(part) for part in parts])
+    return table
 
 
 DATASET = IscxTor2016()

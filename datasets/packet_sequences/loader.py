@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables to train on from packet sequences, with the meter that computes their features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.data.files import combined_sha256, first_bytes
+from n3ic.data.table import FlowTable, SourceFile
+from n3ic.datasets.packet_sequences.features import sequence_features
+from n3ic.datasets.packet_sequences.formats import FORMATS, format_of, read_sequences
+from n3ic.errors import DataError, UsageError
+from n3ic.meter.sequences import sequence_spec
+from n3ic.meter.table import catalogue_of
+from n3ic.model.metering import MAX_PACKET
+
+_ENOUGH_NAMES = 4096  # bytes of a file's beginning, which hold its column names
+
+
+def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowTable:
+    """Read flows that are decided at some packets, or at their ends where they have fewer.
+
+    Args:
+        name: name of the data set.
+        path: a file or a folder.
+        packets: packets at which flows are decided, increasing, each in 1..32. With several of
+            them, a flow has a row for each that it reaches and one for its end.
+
+    Raises:
+        DataError: a file is malformed, or files differ in what their lengths and times mean.
+        UsageError: ``packets`` are not increasing, or not in 1..32.
+    """
+    if list(packets) != sorted({*packets}) or not all(1 <= p <= MAX_PACKET for p in packets):
+        raise UsageError(f"packets: expected increasing numbers in 1..{MAX_PACKET}, got {packets}")
+    read = read_sequences(path)
+    kinds = list(dict.fromkeys(file.format for file in read))
+    if len(kinds) > 1:
+        raise DataError(
+            f"{path}: files of {kinds[0].name} and of {kinds[1].name}, whose lengths differ; "
+            "train on one format"
+        )
+    kind = kinds[0]
+    spec = sequence_spec(packets, kind.length, kind.payload, kind.tick_ns)
+    lengths, times = (np.concatenate([getattr(f, a) for f in read]) for a in ("lengths", "times"))
+    classes, label = np.unique([x for file in read for x in file.labels], return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(f"{path}: all flows are of the class {classes[0]!r}; expected two or more")
+    size = (lengths != 0).sum(axis=1)
+    rows = [np.arange(len(label))] if len(packets) == 1 else []
+    points = [0] if len(packets) == 1 else []
+    for packet in packets if len(packets) > 1 else ():
+        rows.append(np.flatnonzero(size >= packet))
+        points.append(packet)
+    if len(packets) > 1:
+        rows.append(np.arange(len(label)))
+        points.append(0)  # the end
+    parts = [
+        sequence_features(
+            *(np.where(np.arange(MAX_PACKET) < (point or packets[-1]), x[row], 0)
+              for x in (lengths, times)), packets[-1],
+        )
+        for row, point in zip(rows, points, strict=True)
+    ]  # fmt: skip
+    flow = np.concatenate(rows)
+    point = np.repeat(points, [len(row) for row in rows])
+    several = len(packets) > 1
+    return FlowTable(
+        name=name,
+        features={f: np.concatenate([p[f] for p in parts]) for f in spec.feature_names},
+        catalogue=catalogue_of(spec),
+        label=label[flow].astype(np.int64),
+        classes=tuple(map(str, classes)),
+        synthetic=False,
+        sha256=combined_sha256([file.sha256 for file in read]),
+        flow=flow if several else None,
+        point=point.astype(np.int64) if several else None,
+        sources=tuple(
+            SourceFile(str(path), file.sha256, len(file.labels), file.format.name) for file in read
+        ),
+        notes=(_note(kind.name, spec.tick_ns, kind.length),),
+        meter=spec,
+    )
+
+
+def _note(name: str, tick_ns: int, length: str) -> str:
+    unit = {1000: "microseconds", 1_000_000: "milliseconds"}[tick_ns]
+    return (
+        f"{name}: lengths are taken for {length.replace('_', ' ')}s and times for {unit}; "
+        "the meter of a trained network counts likewise"
+    )
+
+
+def begins_like_sequences(path: Path) -> bool:
+    """Whether a file's first bytes name the columns of a format."""
+    if not path.is_file():
+        return False
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        try:
+            return format_of(parquet.read_schema(path).names) is not None
+        except (pa.ArrowException, OSError):
+            return False
+    head = first_bytes(path)[:_ENOUGH_NAMES]
+    if head.lstrip()[:1] == b"[":
+        return all(b'"%s"' % c.encode() in head + b'"label"' for c in FORMATS[0].columns)
+    return (
+        format_of(head.partition(b"\n")[0].decode("utf-8", "replace").strip().split(","))
+        is not None
+    )
