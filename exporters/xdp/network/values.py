@@ -112,8 +112,9 @@ def layout(structure: Structure) -> Layout:
             bool(s.cuts) and len(structure.layers[0].blocks) > 1
         )
         # The verifier only knows that a row number from memory or a multiplication is a byte, so
-        # it assumes 256 rows: spare bytes at the end keep such accesses inside the value.
-        past = max(past, rows + stride * (256 if loose else s.rows))
+        # it assumes 256 rows, and any byte within the last one, as it loses the zeros below a
+        # product: spare bytes at the end keep such accesses inside the value.
+        past = max(past, rows + stride * (257 if loose else s.rows))
         rows += stride * s.rows
     members = [
         ArrayMember("model", "__u8", 32),

@@ -412,6 +412,20 @@ def test_the_kernel_computes_the_same(kernel, compile_bpf, hidden, bits):
             same(network, structure, loaded, features)
 
 
+def test_a_last_feature_with_cuts_side_by_side_stays_within_the_value(kernel, compile_bpf):
+    """The verifier takes the zeros below its row number for anything."""
+    rng = np.random.default_rng(0)
+    fields = [
+        Field.thermometer(f"f{i}", sorted(map(int, rng.choice(3000, 17, replace=False) + 300)))
+        for i in range(8)
+    ]
+    model = replace(random_model((136, 32, 4), rng), input=InputSpec(tuple(fields)))
+    structure = structure_of([model])
+    with BpfNetwork.load(structure, 256) as loaded:
+        features = {name: v[-256:] for name, v in hard_features(model.input, 256).items()}
+        same(model, structure, loaded, features)
+
+
 def test_objects_of_the_same_network_are_the_same(compile_bpf):
     from n3ic.exporters.xdp.clang import compile_bpf as compiled
 
