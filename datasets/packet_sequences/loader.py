@@ -49,24 +49,16 @@ def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowT
     if len(classes) < 2:
         raise DataError(f"{path}: all flows are of the class {classes[0]!r}; expected two or more")
     size = (lengths != 0).sum(axis=1)
-    rows = [np.arange(len(label))] if len(packets) == 1 else []
-    points = [0] if len(packets) == 1 else []
-    for packet in packets if len(packets) > 1 else ():
-        rows.append(np.flatnonzero(size >= packet))
-        points.append(packet)
-    if len(packets) > 1:
-        rows.append(np.arange(len(label)))
-        points.append(0)  # the end
-    parts = [
-        sequence_features(
-            *(np.where(np.arange(MAX_PACKET) < (point or packets[-1]), x[row], 0)
-              for x in (lengths, times)), packets[-1],
-        )
-        for row, point in zip(rows, points, strict=True)
-    ]  # fmt: skip
-    flow = np.concatenate(rows)
-    point = np.repeat(points, [len(row) for row in rows])
     several = len(packets) > 1
+    points = [*packets, 0] if several else [0]  # 0 is the end
+    rows = [np.flatnonzero(size >= point) for point in points]
+    parts = []
+    for row, point in zip(rows, points, strict=True):
+        came = np.arange(MAX_PACKET) < (point or packets[-1])
+        sizes, when = (np.where(came, x[row], 0) for x in (lengths, times))
+        parts.append(sequence_features(sizes, when, packets[-1]))
+    flow = np.concatenate(rows)
+    decided = np.repeat(points, [len(row) for row in rows])
     return FlowTable(
         name=name,
         features={f: np.concatenate([p[f] for p in parts]) for f in spec.feature_names},
@@ -76,7 +68,7 @@ def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowT
         synthetic=False,
         sha256=combined_sha256([file.sha256 for file in read]),
         flow=flow if several else None,
-        point=point.astype(np.int64) if several else None,
+        point=decided.astype(np.int64) if several else None,
         sources=tuple(
             SourceFile(str(path), file.sha256, len(file.labels), file.format.name) for file in read
         ),

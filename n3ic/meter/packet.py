@@ -111,13 +111,21 @@ def parse(
     Returns:
         The packet, or the reason why it is ignored.
     """
+    return locate(link, frame, length, time, tunnels)[0]
+
+
+def locate(
+    link: int, frame: bytes, length: int, time: int, tunnels: Collection[Tunnel] = ()
+) -> tuple[Packet | Reason, int]:
+    """As :func:`parse`, with the place of the packet's transport header in the frame."""
+    before = 0  # bytes of the number of the frame's link type
     if link == LINK_EACH and len(frame) >= 4:
-        link, frame, length = _number(frame, 0, 4), frame[4:], max(0, length - 4)
+        link, frame, length, before = _number(frame, 0, 4), frame[4:], max(0, length - 4), 4
     kind, start, outside = _link(link, frame)
     if not isinstance(kind, str):
         kind, start, outside = _opened(frame, kind, start, outside)
     if isinstance(kind, str):
-        return kind
+        return kind, 0
     packet, behind = _ip(kind, frame, start, length, outside, time)
     for _ in range(_MAX_TUNNELS):
         if isinstance(packet, str) or packet.tunnel not in tunnels:
@@ -129,11 +137,11 @@ def parse(
         if kind not in (_IPV4, _IPV6) or at > _MAX_DEPTH or end < at + header:
             break
         outside += at - start  # the tunnel's headers do not count
-        inner, behind = _ip(kind, frame, at, end, outside, time)
+        inner, further = _ip(kind, frame, at, end, outside, time)
         if isinstance(inner, str):
             break
-        packet, start = inner, at
-    return packet
+        packet, start, behind = inner, at, further
+    return packet, before + behind
 
 
 def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:

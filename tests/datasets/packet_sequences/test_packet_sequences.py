@@ -7,7 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from n3ic.data.dataset import data_set, data_set_of
+from n3ic.data.dataset import data_set_of
+from n3ic.datasets.packet_sequences import DOH_TUNNELS
 from n3ic.datasets.packet_sequences.features import log_codes
 from n3ic.datasets.packet_sequences.formats import read_sequences
 from n3ic.datasets.packet_sequences.loader import load_sequences
@@ -16,7 +17,7 @@ from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.model.metering import log_code
 
-TUNNELS = data_set("doh-tunnels")
+TUNNELS = DOH_TUNNELS
 
 
 def frames(number, lengths, times):
