@@ -44,7 +44,14 @@ def test_flows_that_are_decided_once_have_none():
         EVALUATION.tables({"exits": [{"margin": "x"}]})
 
 
-def test_a_run_of_a_schedule_says_it(tmp_path):
+def test_figures_become_a_table_of_the_report():
+    held = held_of([(0, 4, 3, True), (0, 0, 5, True), (1, 4, 0, False), (1, 0, 4, True)])
+    (table,) = tables_of({"early_exit": EVALUATION.figures(held, 0)})
+    assert table.rows[0] == ("0", "50.0 %", "100.0 %", "4")
+
+
+@pytest.mark.slow
+def test_a_run_of_a_schedule_says_it(tmp_path, small_baselines):
     run = n3ic.train(
         "classification",
         dataset="doh-tunnels",
