@@ -420,6 +420,7 @@ def read_memory(
     positive: str = "",
     feature_names: Sequence[str] | None = None,
     tell: Callable[[str], object],
+    read: Callable[..., FlowTable] = load_own,
 ) -> FlowTable:
     """Read labelled flows to train on; a table that carries its meter is one of metered flows.
 
@@ -429,6 +430,7 @@ def read_memory(
         positive: the class that is told from all others; all are told apart where empty.
         feature_names: names of the columns of an array.
         tell: called with lines about what was inferred and changed.
+        read: what reads the table as its file, as :func:`.load_own` does.
 
     Raises:
         DataError: the table cannot be read.
@@ -437,7 +439,7 @@ def read_memory(
     sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
     if meter is None:
-        return load_own(sheet, column, positive=positive, tell=tell)
+        return read(sheet, column, positive=positive, tell=tell)
     named, digest = column or LABEL, next(open_sheets(sheet)).sha256
     found = flow_table(sheet.name, read_table(sheet), meter, label=named, sha256=digest)
     source = SourceFile(sheet.name, digest, len(found), "metered flows")
