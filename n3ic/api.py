@@ -302,13 +302,20 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
     Args:
         directory: an export directory.
         **arguments: those of :func:`~n3ic.targets.verification.verify_directory`: ``vectors``,
-            ``rows``, ``captures``, ``options``, ``seed``, ``record``, ``run_changed``.
+            ``rows``, ``captures``, ``options``, ``seed``, ``record``, ``run_changed``. ``rows`` may
+            also be a file of flows or a table in memory, as :func:`predict` takes them.
 
     Raises:
         ExportError: the directory is not an export directory.
+        DataError: the flows cannot be read.
     """
+    from n3ic.memory import table_features
+    from n3ic.targets.manifest import MODEL
     from n3ic.targets.verification import verify_directory
 
+    rows = arguments.get("rows")
+    if rows is not None and not isinstance(rows, Mapping):
+        arguments["rows"] = table_features(load_model(Path(directory) / MODEL), rows)
     return verify_directory(directory, **arguments)
 
 

@@ -456,10 +456,8 @@ def predict_flows(
     """Classify flows, wherever they are; see :func:`n3ic.predict`."""
     features: Mapping[str, ArrayLike]
     if is_table(flows):
-        own = model.table is not None and dataset is None and units != "nic"
-        read = model.table.columns if own and model.table is not None else None
-        sheet = table_sheet(flows, feature_names=feature_names, only=read)
-        found = predict(model, model.encode(read_features(sheet, model, dataset, units)))
+        features = table_features(model, flows, dataset, units, feature_names)
+        found = predict(model, model.encode(features))
         columns = {
             "class": np.array(model.verdict_names)[model.verdicts(found.scores)],
             "margin": found.margins,
@@ -475,3 +473,19 @@ def predict_flows(
     else:
         features = read_features(flows, model, dataset, units)
     return predict(model, model.encode(features))
+
+
+def table_features(
+    model: Classifier,
+    flows: Any,
+    dataset: str | None = None,
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Mapping[str, ArrayLike]:
+    """The features that a model reads, of a file or a table in memory; see :func:`n3ic.predict`."""
+    if not is_table(flows):
+        return read_features(flows, model, dataset, units)
+    own = model.table is not None and dataset is None and units != "nic"
+    read = model.table.columns if own and model.table is not None else None
+    sheet = table_sheet(flows, feature_names=feature_names, only=read)
+    return read_features(sheet, model, dataset, units)

@@ -57,18 +57,18 @@ def known_layout(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
             head.write_bytes(source.as_text(_HEAD).body)
             return data_set_of(head)
     except N3icError:
-        return _nearest(own)
+        return _nearest(source, own)
 
 
-def _nearest(own: FlowTable) -> DataSet | None:
-    """The data set of tables with most of the columns that a network of the user's would read."""
-    used = _used(own)
+def _nearest(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
+    """The data set with most columns in common that derives others from such; None without one."""
+    used = {*_used(own)}
     found: dict[str, int] = {}
     for name in (n for n in plugins.names("n3ic.datasets") if n != OWN):
         known = data_set(name)
         tables = type(known).load_sheet is not DataSet.load_sheet and not known.synthetic
-        shared = {*used} & {f.name for f in known.catalogue} if tables else ()
-        if len(shared) > _MOST * len(used):
+        shared = used & {f.name for f in known.catalogue} if tables else ()
+        if len(shared) > _MOST * len(used) and _derivable(known, source, own):
             found[name] = len(shared)
     return data_set(max(found, key=lambda name: found[name])) if found else None
 
@@ -116,7 +116,10 @@ def by_layout(
 
 def _derivable(known: DataSet, source: str | Path | Sheet, own: FlowTable) -> list[str]:
     """Features that a data set derives from columns of the user's, and the user does not have."""
-    head = source.as_text(_HEAD) if isinstance(source, Sheet) else first_lines(Path(source))
+    if isinstance(source, Sheet):
+        head: Sheet | None = source.as_text(_HEAD)
+    else:
+        head = first_lines(Path(source)) if Path(source).is_file() else None
     found = []
     for name in (f.name for f in known.catalogue if f.usable and f.name not in own.features):
         with suppress(DataError):

@@ -169,7 +169,7 @@ def labelled_flows(
 
 
 def same_classes(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
-    """Whether two labels, shape ``(rows,)`` each, divide the same rows alike, whatever the names."""
+    """Whether two labels, shape ``(rows,)`` each, divide as many rows alike."""
     if len(one) != len(other):
         return False
     pairs = np.unique(np.stack([one, other]), axis=1)
