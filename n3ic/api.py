@@ -162,6 +162,9 @@ def predict(
     Raises:
         ModelError: a feature is missing.
         DataError: the flows cannot be read.
+
+    Warns:
+        N3icWarning: the flows are not like the rows of the training.
     """
     from n3ic.memory import predict_flows
 

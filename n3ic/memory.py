@@ -14,6 +14,7 @@ import csv
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,7 +44,8 @@ from n3ic.data.parquet import delimited_text
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.data.table_meter import METER_KEY
 from n3ic.data.user_table import load_own, with_positive
-from n3ic.errors import DataError, UsageError
+from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.evaluation.further import WARNING, evaluations
 from n3ic.kernel.prediction import predict
 from n3ic.meter.capture import is_capture
 from n3ic.meter.table import LABEL, flow_table, read_table
@@ -458,6 +460,7 @@ def predict_flows(
     if is_table(flows):
         features = table_features(model, flows, dataset, units, feature_names)
         found = predict(model, model.encode(features))
+        _warn_of_other_traffic(model, features)
         columns = {
             "class": np.array(model.verdict_names)[model.verdicts(found.scores)],
             "margin": found.margins,
@@ -472,7 +475,20 @@ def predict_flows(
         features = capture_features(model, flows)
     else:
         features = read_features(flows, model, dataset, units)
-    return predict(model, model.encode(features))
+    inference = predict(model, model.encode(features))
+    _warn_of_other_traffic(model, features)
+    return inference
+
+
+def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike]) -> None:
+    """Warn where the flows are not like the rows of the training; see :mod:`.further`."""
+    columns = {name: np.asarray(features[name]) for name in model.input.features}
+    watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
+    for watch in watches if len(next(iter(columns.values()))) else ():
+        watch.add(columns)
+        for line in watch.lines():
+            if line.startswith(WARNING):
+                warnings.warn(line.removeprefix(WARNING), N3icWarning, stacklevel=4)
 
 
 def table_features(
