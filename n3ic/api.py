@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Union
@@ -17,7 +18,8 @@ from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
-    from n3ic.data.delimited import Units
+    from n3ic.data.delimited import Sheet, Units
+    from n3ic.data.table import FlowTable
     from n3ic.evaluation.metrics import Evaluation
     from n3ic.meter.labels import Labels
     from n3ic.model.metering import MeterSpec
@@ -98,7 +100,12 @@ def train(
         raise UsageError("data: expected a path; a table comes first: n3ic.train(table, label=...)")
     if is_table(use_case):
         request["table"] = read_memory(
-            use_case, label, positive=positive, feature_names=feature_names, tell=progress.note
+            use_case,
+            label,
+            positive=positive,
+            feature_names=feature_names,
+            tell=progress.note,
+            read=partial(_as_file, request),
         )
         use_case = OWN
     elif feature_names is not None:
@@ -106,6 +113,25 @@ def train(
     said = {"label": column_of(label), "positive": positive}
     request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
     return train_use_case(train_request(config, use_case=use_case, **request), progress)
+
+
+def _as_file(
+    request: Mapping[str, Any],
+    sheet: Sheet,
+    label: str,
+    *,
+    positive: str,
+    tell: Callable[[str], object],
+) -> FlowTable:
+    """A table in memory, read as ``n3ic train --data`` reads its file."""
+    from n3ic.options import parse_options
+    from n3ic.usecases.base import use_case
+
+    case = use_case(OWN)
+    said = {**request.get("options", {}), "label": label, "positive": positive}
+    given = {name: value for name, value in said.items() if value}
+    options = parse_options(case.options, given, case.name)
+    return case.load(sheet, request.get("dataset"), options, tell)
 
 
 def predict(
@@ -136,6 +162,9 @@ def predict(
     Raises:
         ModelError: a feature is missing.
         DataError: the flows cannot be read.
+
+    Warns:
+        N3icWarning: the flows are not like the rows of the training.
     """
     from n3ic.memory import predict_flows
 
@@ -276,13 +305,20 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
     Args:
         directory: an export directory.
         **arguments: those of :func:`~n3ic.targets.verification.verify_directory`: ``vectors``,
-            ``rows``, ``captures``, ``options``, ``seed``, ``record``, ``run_changed``.
+            ``rows``, ``captures``, ``options``, ``seed``, ``record``, ``run_changed``. ``rows`` may
+            also be a file of flows or a table in memory, as :func:`predict` takes them.
 
     Raises:
         ExportError: the directory is not an export directory.
+        DataError: the flows cannot be read.
     """
+    from n3ic.memory import table_features
+    from n3ic.targets.manifest import MODEL
     from n3ic.targets.verification import verify_directory
 
+    rows = arguments.get("rows")
+    if rows is not None and not isinstance(rows, Mapping):
+        arguments["rows"] = table_features(load_model(Path(directory) / MODEL), rows)
     return verify_directory(directory, **arguments)
 
 

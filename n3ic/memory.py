@@ -14,6 +14,7 @@ import csv
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,7 +44,8 @@ from n3ic.data.parquet import delimited_text
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.data.table_meter import METER_KEY
 from n3ic.data.user_table import load_own, with_positive
-from n3ic.errors import DataError, UsageError
+from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.evaluation.further import WARNING, evaluations
 from n3ic.kernel.prediction import predict
 from n3ic.meter.capture import is_capture
 from n3ic.meter.table import LABEL, flow_table, read_table
@@ -420,6 +422,7 @@ def read_memory(
     positive: str = "",
     feature_names: Sequence[str] | None = None,
     tell: Callable[[str], object],
+    read: Callable[..., FlowTable] = load_own,
 ) -> FlowTable:
     """Read labelled flows to train on; a table that carries its meter is one of metered flows.
 
@@ -429,6 +432,7 @@ def read_memory(
         positive: the class that is told from all others; all are told apart where empty.
         feature_names: names of the columns of an array.
         tell: called with lines about what was inferred and changed.
+        read: what reads the table as its file, as :func:`.load_own` does.
 
     Raises:
         DataError: the table cannot be read.
@@ -437,7 +441,7 @@ def read_memory(
     sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
     if meter is None:
-        return load_own(sheet, column, positive=positive, tell=tell)
+        return read(sheet, column, positive=positive, tell=tell)
     named, digest = column or LABEL, next(open_sheets(sheet)).sha256
     found = flow_table(sheet.name, read_table(sheet), meter, label=named, sha256=digest)
     source = SourceFile(sheet.name, digest, len(found), "metered flows")
@@ -454,10 +458,9 @@ def predict_flows(
     """Classify flows, wherever they are; see :func:`n3ic.predict`."""
     features: Mapping[str, ArrayLike]
     if is_table(flows):
-        own = model.table is not None and dataset is None and units != "nic"
-        read = model.table.columns if own and model.table is not None else None
-        sheet = table_sheet(flows, feature_names=feature_names, only=read)
-        found = predict(model, model.encode(read_features(sheet, model, dataset, units)))
+        features = table_features(model, flows, dataset, units, feature_names)
+        found = predict(model, model.encode(features))
+        _warn_of_other_traffic(model, features)
         columns = {
             "class": np.array(model.verdict_names)[model.verdicts(found.scores)],
             "margin": found.margins,
@@ -472,4 +475,33 @@ def predict_flows(
         features = capture_features(model, flows)
     else:
         features = read_features(flows, model, dataset, units)
-    return predict(model, model.encode(features))
+    inference = predict(model, model.encode(features))
+    _warn_of_other_traffic(model, features)
+    return inference
+
+
+def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike]) -> None:
+    """Warn where the flows are not like the rows of the training; see :mod:`.further`."""
+    columns = {name: np.asarray(features[name]) for name in model.input.features}
+    watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
+    for watch in watches if len(next(iter(columns.values()))) else ():
+        watch.add(columns)
+        for line in watch.lines():
+            if line.startswith(WARNING):
+                warnings.warn(line.removeprefix(WARNING), N3icWarning, stacklevel=4)
+
+
+def table_features(
+    model: Classifier,
+    flows: Any,
+    dataset: str | None = None,
+    units: Units | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Mapping[str, ArrayLike]:
+    """The features that a model reads, of a file or a table in memory; see :func:`n3ic.predict`."""
+    if not is_table(flows):
+        return read_features(flows, model, dataset, units)
+    own = model.table is not None and dataset is None and units != "nic"
+    read = model.table.columns if own and model.table is not None else None
+    sheet = table_sheet(flows, feature_names=feature_names, only=read)
+    return read_features(sheet, model, dataset, units)

@@ -49,6 +49,7 @@ ROWS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # the model's run, and the 
     "decision tree of depth 9 on the same 256 bits": ("binary", ("baselines", "tree_depth_9")),
 }
 FIGURES = ("accuracy", "accuracy_unseen", "fpr", "bytes")
+RARE = 0.001
 NAMES = {"false_alarms": "fpr"}
 
 
@@ -142,6 +143,25 @@ def table(recipes: Mapping[str, Runs]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def precisions(recipes: Mapping[str, Runs]) -> str:
+    """The precision where attacks are rare, of each recipe's models, as a sentence.
+
+    Args:
+        recipes: for each recipe, the metrics of each seed by model.
+    """
+    parts = []
+    for recipe, runs in recipes.items():
+        for model, told in runs.items():
+            rates = [one for run in told for one in run["base_rates"]["rates"]]
+            rare = [
+                100 * one["precision"]
+                for one in rates
+                if one["prevalence"] == RARE and one["precision"] is not None
+            ]
+            parts.append(f"{cell(rare, 'precision')} (`{recipe}`, {model})")
+    return f"Precision in per cent where {RARE:.1%} of the flows are attacks: {', '.join(parts)}."
+
+
 def train(data: Path, recipe: str, seed: int, words: Sequence[str], out: Path) -> None:
     """Train a model of the anomaly use case."""
     subprocess.run(
@@ -174,6 +194,7 @@ def main() -> None:
                 recipes[recipe][model].append(told)
     print(f"\ncommit {commit}, seeds {', '.join(map(str, seeds))}\n")
     print(table(recipes))
+    print(f"\n{precisions(recipes)}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from n3ic.data.dataset import DataSet, data_set, data_set_of
+from n3ic.data.dataset import DataSet
+from n3ic.data.delimited import Sheet
 from n3ic.data.description import COLUMNS_FILE, description_text
 from n3ic.data.file_tables import DataSource
 from n3ic.data.table import Feature, FlowTable
@@ -22,7 +23,7 @@ from n3ic.data.user_table import (
     need_label,
     with_positive,
 )
-from n3ic.datasets.flows.layouts import by_layout
+from n3ic.datasets.flows.layouts import by_layout, known_layout
 from n3ic.errors import N3icError, UsageError
 from n3ic.meter.table import LABEL, load_flows
 from n3ic.options import Option
@@ -89,7 +90,7 @@ class UserFlowsUseCase(UseCase):
 
     def load(
         self,
-        data: str | Path | None,
+        data: str | Path | Sheet | None,
         dataset: str | None,
         options: Mapping[str, Any],
         tell: Callable[[str], object],
@@ -113,9 +114,14 @@ class UserFlowsUseCase(UseCase):
         said = str(options["description"]) or description_beside(path)
         lines = [f"{said} overrides what is inferred"] if said else []
         table = load_own(path, label, said, positive=positive, tell=lines.append)
-        if dataset is None and isinstance(path, str | Path) and (known := _known(path)):
-            found = by_layout(data_set(known), path, table, str(said or ""), positive)
-            tell(found.told)
+        if (
+            dataset is None
+            and isinstance(path, str | Path | Sheet)
+            and (known := known_layout(path, table))
+        ):
+            found = by_layout(known, path, table, str(said or ""), positive)
+            if found.told:
+                tell(found.told)
             if found.table is not None:
                 return found.table
         for line in lines:
@@ -142,14 +148,6 @@ class UserFlowsUseCase(UseCase):
         if table.rules is not None:
             write_atomic(directory / COLUMNS_FILE, description_text(described_as(table).toml))
         return {}
-
-
-def _known(path: Any) -> str:
-    """The data set that recognises a file; empty if none or several do."""
-    try:
-        return data_set_of(path).name
-    except (N3icError, TypeError):
-        return ""
 
 
 def _is_metered(path: Any) -> bool:

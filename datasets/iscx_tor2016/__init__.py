@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from n3ic.data.catalogue import Column
+    from n3ic.data.delimited import Sheet
     from n3ic.data.table import FlowTable
 
 __all__ = ["DATASET", "USECASE"]
@@ -99,7 +100,7 @@ class Classification(UseCase):
 
     def load(
         self,
-        data: str | Path | None,
+        data: str | Path | Sheet | None,
         dataset: str | None,
         options: Mapping[str, Any],
         tell: Callable[[str], object],

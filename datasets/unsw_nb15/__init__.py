@@ -67,6 +67,16 @@ class UnswNb15(DataSet):
             )
         return load_table(path)
 
+    def load_sheet(self, sheet: Sheet) -> FlowTable:
+        """Read a table in memory as its file.
+
+        Raises:
+            DataError: it breaks the layout; the error names row and column.
+        """
+        from n3ic.datasets.unsw_nb15.loader import load_sheet
+
+        return load_sheet(sheet)
+
     def recognises(self, path: Path) -> bool:
         """Whether a file, or one in a folder, has most of the columns."""
         from n3ic.datasets.unsw_nb15.reader import recognises
@@ -105,6 +115,13 @@ class UnswNb15(DataSet):
         return asdict(check(path))
 
 
+def _made(table: FlowTable, source: object) -> FlowTable:
+    """A table that a generator made; others are refused."""
+    if not table.synthetic:
+        raise DataError(f"{source}: these flows are not synthetic; read them as {DATASET.name}")
+    return table
+
+
 class UnswNb15Synthetic(DataSet):
     """Flows from a seeded generator with the columns of UNSW-NB15; anyone may pass them on."""
 
@@ -130,10 +147,11 @@ class UnswNb15Synthetic(DataSet):
         """
         if path is None:
             return self.generate()
-        table = DATASET.load(path)
-        if not table.synthetic:
-            raise DataError(f"{path}: these flows are not synthetic; read them as {DATASET.name}")
-        return table
+        return _made(DATASET.load(path), path)
+
+    def load_sheet(self, sheet: Sheet) -> FlowTable:
+        """Read a table in memory that :meth:`generate` made, as its file; see :meth:`load`."""
+        return _made(DATASET.load_sheet(sheet), sheet)
 
     def has_layout(self, sheet: Sheet) -> bool:
         """Whether a table shows the layout of the real data."""

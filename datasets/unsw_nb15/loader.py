@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.delimited import Sheet
 from n3ic.data.files import Content, combined_sha256, find_tables, read_contents
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
@@ -18,7 +19,7 @@ from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
 from n3ic.datasets.unsw_nb15.columns import CLASSES, NORMAL
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.datasets.unsw_nb15.official import identify
-from n3ic.datasets.unsw_nb15.reader import FlowFile, NotFlowsError, read_flows
+from n3ic.datasets.unsw_nb15.reader import FlowFile, NotFlowsError, flows_of, read_flows
 from n3ic.datasets.unsw_nb15.windows import causal_windows
 from n3ic.errors import DataError
 
@@ -78,16 +79,30 @@ def load_table(
                     continue
                 if cache:
                     write_cached(content.sha256, flows)
-            identity, partition = identify(content, flows.layout, len(flows), flows.counts)
-            if flows.synthetic:
-                identity, partition = "synthetic: made by a generator", ""
-            source = SourceFile(content.name, content.sha256, len(flows), identity)
-            parts.append(_FilePart(source, partition, flows))
+            parts.append(_part(content, flows))
     if any(p.partition for p in parts):
         parts = [
             p if p.partition or Path(p.source.path) in explicit else _left_out(p) for p in parts
         ]
     return _table(parts)
+
+
+def load_sheet(sheet: Sheet) -> FlowTable:
+    """Read a table in memory as its file.
+
+    Raises:
+        DataError: it breaks the layout; names row and column.
+    """
+    text = sheet.as_text()
+    return _table([_part(Content(sheet.name, text.body), flows_of(text))])
+
+
+def _part(content: Content, flows: FlowFile) -> _FilePart:
+    identity, partition = identify(content, flows.layout, len(flows), flows.counts)
+    if flows.synthetic:
+        identity, partition = "synthetic: made by a generator", ""
+    source = SourceFile(content.name, content.sha256, len(flows), identity)
+    return _FilePart(source, partition, flows)
 
 
 def _skipped(content: Content, why: str) -> _FilePart:

@@ -94,17 +94,22 @@ class FlowFile:
 
 
 def read_flows(content: Content) -> FlowFile:
-    """Read one file of labelled flows whole.
-
-    Args:
-        content: its bytes.
+    """Read one file of labelled flows whole; see :func:`flows_of`.
 
     Raises:
-        NotFlowsError: the table is known and holds no flows, or is another table altogether.
-        DataError: the file breaks the layout; names file, line and column.
+        NotFlowsError: the table is known and holds no flows.
     """
     _refuse_companions(content)
-    sheet = open_sheet(content)
+    return flows_of(open_sheet(content))
+
+
+def flows_of(sheet: Sheet) -> FlowFile:
+    """The labelled flows of a table.
+
+    Raises:
+        NotFlowsError: it is another table altogether.
+        DataError: the table breaks the layout; names file, line and column.
+    """
     layout, names, header = _layout(sheet)
     names = [n if n in BY_NAME or n in ("id", "attack_cat", "label") else "" for n in names]
     cells = _parse(sheet, names, header)
@@ -164,7 +169,7 @@ def has_layout(sheet: Sheet) -> bool:
     if _is_bare(sheet):
         return True
     names = [canonical(c) for c in sheet.first]
-    _, row = next(sheet.rows(True), (0, []))
+    _, row = next(sheet.as_text(1).rows(True), (0, []))
     named = [n in ("proto", "state") and _NAME.fullmatch(c.strip()) is not None
              for n, c in zip(names, row, strict=False)]  # fmt: skip
     return _is_known(names) and any(named)

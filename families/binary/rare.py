@@ -56,19 +56,41 @@ def with_false_alarms(
     positive: int | None,
     share: float,
 ) -> BinaryModel:
-    """Set the highest bias of a class that keeps a false-alarm rate.
+    """Set the highest bias of a class that keeps a false-alarm rate; see :func:`step_for`.
 
     The bias is part of the output layer, so every target has it.
 
+    Returns:
+        The network; its provenance holds the rates on these rows.
+    """
+    step, said = step_for(model.classes, scores, label, positive, share)
+    bias = model.output.bias.copy()
+    bias[positive] = np.clip(bias[positive] + step, -_FARTHEST, _FARTHEST)
+    return replace(
+        model,
+        output=replace(model.output, bias=bias),
+        provenance={**model.provenance, "false_alarms": said},
+    )
+
+
+def step_for(
+    classes: tuple[str, ...],
+    scores: NDArray[np.int32],
+    label: NDArray[np.int64],
+    positive: int | None,
+    share: float,
+) -> tuple[int, str]:
+    """The most that can be added to a class's score so that a false-alarm rate is kept.
+
     Args:
-        model: the network.
-        scores: its scores of validation rows, shape ``(rows, classes)``.
+        classes: names of the classes.
+        scores: a model's scores of validation rows, shape ``(rows, classes)``.
         label: class index of each of these rows, shape ``(rows,)``.
         positive: index of the class to detect; None if the task has no such class.
         share: largest share of the rows of other classes that may get this class.
 
     Returns:
-        The network; its provenance holds the rates on these rows.
+        The step, and the rates on these rows in words.
 
     Raises:
         UsageError: the task has no class to detect, or no row has another class.
@@ -86,17 +108,11 @@ def with_false_alarms(
     needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
     allowed = int(share * len(others))
     bound = np.sort(needed[others])[allowed] - 1  # the first row that must stay below
-    bias = model.output.bias.copy()
-    bias[positive] = np.clip(bias[positive] + bound, -_FARTHEST, _FARTHEST)
     called, found = needed <= bound, label == positive
     said = (
         f"{percent(share)} at most of {len(others):,} validation rows: "
         f"{percent(float(called[others].mean()))}, with "
         f"{percent(float(called[found].mean()) if found.any() else 0.0)} of "
-        f"{model.classes[positive]} found"
+        f"{classes[positive]} found"
     )
-    return replace(
-        model,
-        output=replace(model.output, bias=bias),
-        provenance={**model.provenance, "false_alarms": said},
-    )
+    return int(bound), said

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import index
 from typing import Any, ClassVar, Self
@@ -226,6 +226,21 @@ class TablesModel(Classifier):
         if sums.shape[1] > 1:
             return sums
         return np.concatenate([np.zeros_like(sums), sums], axis=1)
+
+    def favouring(self, positive: int, step: int, said: str) -> Self:
+        """The model with a step added to the score of a class, by its bias.
+
+        Args:
+            positive: index of the class; the first of two classes gets it by the one sum less it.
+            step: what is added.
+            said: the false alarms in words, for the provenance.
+
+        Raises:
+            ModelError: a bias is out of its range.
+        """
+        bias, two = self.bias.copy(), len(self.bias) == 1
+        bias[0 if two else positive] += -step if two and positive == 0 else step
+        return replace(self, bias=bias, provenance={**self.provenance, "false_alarms": said})
 
     @cached_property
     def sum_bounds(self) -> NDArray[np.int64]:

@@ -142,13 +142,12 @@ class CatalogueDataSet(DataSet):
         return self.folder / name if name else None
 
     def load(self, path: DataSource | None = None) -> FlowTable:
-        """Read a file, a folder, several of them, or the embedded file.
-
-        Raises:
-            DataError: a file is malformed; the message names file, line and column.
-            UsageError: ``path`` is None and no file is embedded.
-        """
+        """Read a file, a folder, several of them, or the embedded file; see the base class."""
         return self._read(path)[0]
+
+    def load_sheet(self, sheet: Sheet) -> FlowTable:
+        """Read a table in memory as its file."""
+        return self.load(sheet)
 
     def recognises(self, path: Path) -> bool:
         """Whether the header of a file, or of one in a folder, has the columns and few more."""
@@ -192,11 +191,7 @@ class CatalogueDataSet(DataSet):
         return [canonical(c) for c in sheet.first]
 
     def check(self, path: DataSource) -> Mapping[str, Any]:
-        """Facts about files and their changed cells.
-
-        Raises:
-            DataError: a file is malformed; the message names file, line and column.
-        """
+        """Facts about files and their changed cells; see the base class."""
         table, parts = self._read(path)
         return {
             **table_facts(table),

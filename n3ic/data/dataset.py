@@ -54,6 +54,10 @@ class DataSet(Plugin, ABC):
             UsageError: ``path`` is None and no sample is embedded.
         """
 
+    def load_sheet(self, sheet: Sheet) -> FlowTable:
+        """Read a table in memory as its file; UsageError if the data set is no such table."""
+        raise UsageError(f"the data set {self.name} reads files of its own, not {sheet.name}")
+
     def recognises(self, path: Path) -> bool:
         """Whether a file looks like one of this data set; a quick guess, not a check."""
         return False

@@ -15,6 +15,8 @@ from n3ic.options import Option
 from n3ic.util.display import TextTable
 
 Figures = Mapping[str, Any]
+WARNING = "warning: "
+"""How a watch's line begins that should be heeded before a verdict is; others are notes."""
 
 
 class Watch(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic import plugins
 from n3ic.data.dataset import data_set
+from n3ic.data.delimited import Sheet
 from n3ic.data.split import SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
@@ -49,7 +50,7 @@ class UseCase(Plugin):
 
     def load(
         self,
-        data: str | Path | None,
+        data: str | Path | Sheet | None,
         dataset: str | None,
         options: Mapping[str, Any],
         tell: Callable[[str], object],
@@ -57,7 +58,7 @@ class UseCase(Plugin):
         """The flows to train on: the user's files, or the embedded default.
 
         Args:
-            data: files; None for the embedded sample.
+            data: files, or a table in memory; None for the embedded sample.
             dataset: name of another data set than the use case's own.
             options: the use case's own options, checked.
             tell: called with lines about the files.
@@ -160,19 +161,22 @@ def use_case(name: str) -> UseCase:
     return found
 
 
-def load_table(case: UseCase, data: str | Path | None, dataset: str | None = None) -> FlowTable:
+def load_table(
+    case: UseCase, data: str | Path | Sheet | None, dataset: str | None = None
+) -> FlowTable:
     """The table of a use case: the user's files, or the embedded default.
 
     Args:
         case: the use case.
-        data: files; None for the embedded sample.
+        data: files, or a table in memory; None for the embedded sample.
         dataset: name of another data set than the use case's own.
 
     Raises:
         DataError: a file is malformed.
         UsageError: no data set has that name, or it has no embedded sample.
     """
-    return data_set(dataset or (case.default if data is None else case.dataset)).load(data)
+    known = data_set(dataset or (case.default if data is None else case.dataset))
+    return known.load_sheet(data) if isinstance(data, Sheet) else known.load(data)
 
 
 def set_tables(

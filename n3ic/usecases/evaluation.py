@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from n3ic import plugins
 from n3ic.data.catalogue_dataset import canonical
 from n3ic.data.dataset import data_set
-from n3ic.data.delimited import Sheet
-from n3ic.data.file_tables import open_sheets
+from n3ic.data.delimited import Sheet, parse_sheet
+from n3ic.data.file_tables import find_sources, open_sheets
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
@@ -150,22 +150,55 @@ def labelled_flows(
         rules = replace(rules, label=canonical(label) or rules.label)
         table = UserTable(rules, first.classes).load(data)
         return _of_tables(source, data, networks, table)
-    if isinstance(data, Sheet) and first.meter is not None:
+    name = dataset or first.provenance.get("data", "")
+    known = data_set(name) if name in plugins.names("n3ic.datasets") else None
+    layout = isinstance(data, Sheet) and known is not None and known.has_layout(data)
+    if isinstance(data, Sheet) and first.meter is not None and not layout:
         table = flow_table(data.name, read_table(data), first.meter, label=label or LABEL,
                            sha256=next(open_sheets(data)).sha256)  # fmt: skip
         return _of_tables(source, data, networks, table)
-    name = dataset or first.provenance.get("data", "")
-    if name not in plugins.names("n3ic.datasets"):
+    if known is None:
         raise UsageError(
             f"{model}: trained on {name or 'unknown data'}, which no data set here reads; "
             "name one with --dataset"
         )
-    if isinstance(data, Sheet) or label:
+    table = known.load_sheet(data) if isinstance(data, Sheet) else known.load(data)
+    if label and data is not None:
+        _check_label(table, data, label)
+    return _of_tables(source, data, networks, table)
+
+
+def same_classes(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether two labels, shape ``(rows,)`` each, divide as many rows alike."""
+    if len(one) != len(other):
+        return False
+    pairs = np.unique(np.stack([one, other]), axis=1)
+    return all(len({*side}) == pairs.shape[1] for side in pairs.tolist())
+
+
+def _check_label(table: FlowTable, data: str | Path | Sheet, label: str) -> None:
+    """Check that the named column says the classes that a data set reads.
+
+    Raises:
+        UsageError: the table has no such column, or it says something else.
+    """
+    codes: list[int] = []
+    numbers: dict[str, int] = {}
+    for source in find_sources(data, UserTable.suffixes):
+        for sheet in (found.sheet for found in open_sheets(source)):
+            names = [canonical(name) for name in sheet.first]
+            if (column := canonical(label)) not in names:
+                listed = ", ".join(sheet.first)
+                raise UsageError(f"{data}: no column {label!r}; its columns are {listed}")
+            only = [name if name == column else "" for name in names]
+            text = parse_sheet(sheet, only, header=True, numeric=(), text=(column,)).texts[column]
+            own = [numbers.setdefault(cell, len(numbers)) for cell in text.texts]
+            codes += np.array(own)[text.codes].tolist()
+    if not same_classes(np.array(codes), table.label):
         raise UsageError(
-            f"{model}: the data set {name} reads flows from its own files; expected one, and no "
-            f"label, got {data}"
+            f"{data}: the data set {table.name} reads the classes {', '.join(table.classes)}, and "
+            f"{label!r} says others; leave the label out, or train with it and dataset='{OWN}'"
         )
-    return _of_tables(source, data, networks, data_set(name).load(data))
 
 
 def _of_tables(

@@ -123,11 +123,18 @@ def _table(path: str, name: str | None, label: str) -> tuple[FlowTable, DataSet]
     from n3ic import plugins
     from n3ic.data.dataset import data_set, data_set_of
     from n3ic.data.user_table import OWN, describe, description_beside, need_label
+    from n3ic.usecases.base import use_case
 
     if path in plugins.names("n3ic.datasets") and not Path(path).exists():
         source = data_set(path)
         return source.load(), source
     if name == OWN or label or (name is None and description_beside(path)):
+        if label:  # what a network of this table would read, such as a layout's derived columns
+            said = {"label": label, "positive": "", "description": ""}
+            table = use_case(OWN).load(path, name, said, lambda line: None)
+            if table.rules is None:
+                print_note(f"read by the data set {table.name}; --dataset {OWN} infers the columns")
+                return table, data_set(table.name)
         own, facts = describe(path, label)
         need_label(own, facts, path)
         return own.load(path), own

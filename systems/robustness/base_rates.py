@@ -24,8 +24,9 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.further import FurtherEvaluation
 from n3ic.evaluation.held_out import HeldOut, known_split, labels_of
 from n3ic.evaluation.interval import LEVEL, share_interval
-from n3ic.families.binary.rare import with_false_alarms
-from n3ic.kernel.prediction import predict, scores
+from n3ic.families.binary.rare import step_for, with_false_alarms
+from n3ic.families.tables.network import TablesModel
+from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
@@ -141,7 +142,7 @@ def counted(
     return tuple(int(np.count_nonzero(c)) for c in counts)  # type: ignore[return-value]
 
 
-def at_false_alarms(held: HeldOut, share: float) -> BinaryModel:
+def at_false_alarms(held: HeldOut, share: float) -> BinaryModel | TablesModel:
     """The model with the bias of its positive class for a wanted false-alarm rate.
 
     Args:
@@ -153,8 +154,10 @@ def at_false_alarms(held: HeldOut, share: float) -> BinaryModel:
             validation rows are known: a bias that is chosen on test rows has no honest figures.
     """
     model, table = held.model, held.table
-    if not isinstance(model, BinaryModel):
-        raise UsageError(f"--false-alarms: expected a binary network, got a {model.family}")
+    if not isinstance(model, BinaryModel | TablesModel):
+        raise UsageError(
+            f"--false-alarms: expected a binary network or look-up tables, got a {model.family}"
+        )
     protocol, seed, trained = known_split(model, table)
     if not trained:
         raise UsageError(
@@ -164,7 +167,11 @@ def at_false_alarms(held: HeldOut, share: float) -> BinaryModel:
     rows = split(table, protocol, seed).validation
     words = model.encode({n: table.features[n][rows] for n in model.input.features})
     label = labels_of(model, table)[rows]
-    return with_false_alarms(model, scores(model, words), label, held.positive, share)
+    found = predict(model, words).scores
+    if isinstance(model, BinaryModel):
+        return with_false_alarms(model, found, label, held.positive, share)
+    step, said = step_for(model.classes, found, label, held.positive, share)
+    return model.favouring(held.positive or 0, step, said)
 
 
 class BaseRates(FurtherEvaluation):

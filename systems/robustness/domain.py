@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.data.flows import Columns
-from n3ic.evaluation.further import FurtherEvaluation, Watch
+from n3ic.evaluation.further import WARNING, FurtherEvaluation, Watch
 from n3ic.exporters.host.domain import OUTSIDE, Axis, alarm_of, axes, spans
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
@@ -103,7 +103,7 @@ class Domain:
                 f"unlike those of any class ({', '.join(self.unlike[:_SHOWN])})"
             )
         return [
-            f"warning: this is not the traffic of the training: {'; '.join(said)}: check verdicts "
+            f"{WARNING}this is not the traffic of the training: {'; '.join(said)}: check verdicts "
             "on labelled flows of this network before you act on them"
         ]
 

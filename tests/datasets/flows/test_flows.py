@@ -275,39 +275,6 @@ def layout_of(path, known, count, label=None, more=()):
     return written(path, lines)
 
 
-def test_a_layout_brings_its_derived_columns_and_they_are_those_of_every_export(
-    tmp_path, small_baselines, compiler
-):
-    """Products of rates and durations, in training, prediction, evaluation and on the card."""
-    data = layout_of(tmp_path / "own.csv", TOR, 900)
-    later = layout_of(tmp_path / "later.csv", TOR, 400)
-    found = train_use_case(
-        TrainRequest(
-            "flows",
-            data=data,
-            options={"label": "label"},
-            overrides=QUICK | {"columns": ("packets", "bytes", "packet_mean")},
-            out=tmp_path / "run",
-        )
-    )
-    model = n3ic.load(found.path)
-    assert {*model.input.features} <= {"packets", "bytes", "packet_mean"}
-    assert model.provenance["data"] == "iscx-tor2016" and model.table is None
-    expected = TOR.load(later)
-    words = model.encode({n: expected.features[n] for n in model.input.features})
-    said = n3ic.predict(model, later)
-    assert np.array_equal(said.scores, model.infer(words).scores)
-    unlabelled = tmp_path / "unlabelled.csv"
-    cells = [line.rsplit(",", 1)[0] for line in later.read_text().splitlines()]
-    written(unlabelled, cells)
-    assert np.array_equal(n3ic.predict(model, unlabelled).scores, said.scores)
-    (evaluated,) = n3ic.evaluate(found.path, later).values()
-    right = np.array(model.classes)[said.classes] == np.array(expected.classes)[expected.label]
-    assert evaluated.accuracy == pytest.approx(right.mean())
-    exported = n3ic.export(model, "host", tmp_path / "host")
-    assert exported is not None
-
-
 @pytest.mark.parametrize(
     ("label", "more", "beside", "message"),
     [

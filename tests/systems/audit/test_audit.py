@@ -274,6 +274,17 @@ def test_the_command_writes_table_json_csv_page_and_picture(tmp_path, monkeypatc
     assert isinstance(bad.exception, UsageError)
 
 
+def test_the_columns_of_a_layout_are_those_that_training_reads(tmp_path):
+    """A user's table in a data set's layout is audited with its derived columns."""
+    path = data_set("unsw-nb15-synthetic").generate_file(tmp_path / "own.csv", {"rows": 300})
+    words = ("data", "audit", path, "--label", "label", "--losses", 0, "--pairs", 0, "--json")
+    found = json.loads(run(*words).stdout)
+    assert found["name"] == "unsw-nb15-synthetic"
+    assert {"tap_dload", "sbytes_share"} <= {*found["columns"]}
+    inferred = json.loads(run(*words, "--dataset", "flows").stdout)
+    assert inferred["name"] == "flows" and "tap_dload" not in inferred["columns"]
+
+
 def test_columns_that_an_embedded_data_set_leaves_out_are_marks_too():
     source = data_set("cic-ids2017")
     marks = {mark.name: mark for mark in marks_of(source.load(), source)}

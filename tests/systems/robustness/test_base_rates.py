@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 from sklearn.metrics import precision_score
-from small import flows
+from small import flows, trained
 
 import n3ic
 from n3ic.data.split import split
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
+from n3ic.families.tables.random_models import random_tables
 from n3ic.model.bits import pack
 from n3ic.options import parse_options
 from n3ic.systems.robustness.base_rates import (
@@ -119,6 +120,34 @@ def test_the_bias_reaches_an_exported_program(model, table, tmp_path):
     kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
     assert n3ic.verify(kept.path, vectors=40, record=False).ok
     assert np.array_equal(kept.network.model.output.bias, changed.output.bias)
+
+
+@pytest.mark.usefixtures("quick_build", "compiler")
+def test_look_up_tables_have_the_wanted_rate_in_their_bias(table, tmp_path):
+    own = trained(table, family="tables", tables=6, table_bits=3)
+    held = held_out(own, table)
+    changed = at_false_alarms(held, 0.02)
+    rows = split(table, "random", 0).validation
+    words = own.encode({n: v[rows] for n, v in table.features.items()})
+    others = table.label[rows] == 0
+    assert changed.infer(words).classes[others].mean() <= 0.02
+    assert own.infer(words).classes[others].mean() > 0.02
+    more = changed.favouring(1, 1, "one more")
+    assert more.infer(words).classes[others].mean() > 0.02
+    changed.save(tmp_path / "m.n3ic")
+    assert n3ic.load(tmp_path / "m.n3ic").digest == changed.digest
+    kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
+    assert n3ic.verify(kept.path, vectors=40, record=False).ok
+    for classes, positive in ((2, 0), (2, 1), (3, 1)):
+        other = random_tables(np.random.default_rng(classes), classes=classes)
+        words = np.random.default_rng(5).integers(0, 2**32, (50, 1), dtype=np.uint32)
+        words &= np.uint32((1 << min(32, other.input.n_bits)) - 1)
+        if other.input.n_bits > 32:
+            words = np.pad(words, ((0, 0), (0, (other.input.n_bits - 1) // 32)))
+        rivals = np.delete(np.arange(classes), positive)
+        lead = [m.scores(words)[:, positive, None] - m.scores(words)[:, rivals]
+                for m in (other, other.favouring(positive, 7, "seven"))]  # fmt: skip
+        assert np.array_equal(lead[1], lead[0] + 7)
 
 
 def test_what_cannot_be_said_is_refused(model, table):

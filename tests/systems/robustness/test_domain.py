@@ -3,14 +3,18 @@
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from command_line import n3ic as run
 from scipy.stats import binom
 from small import flows
 
+import n3ic
+from n3ic.errors import N3icWarning
 from n3ic.exporters.host.domain import FALSE_ALARMS
 from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, Field, InputSpec
 from n3ic.model.passes import simplify
@@ -146,6 +150,16 @@ def test_predict_tells_it_beside_the_verdicts(model, tmp_path, slower):
     assert said["rows"] == said["domain"]["rows"] == 1000
     assert said["domain"]["traffic"] == ("same" if slower == 1 else "another")
     assert ("not the traffic of the training" in done.stderr) == (slower != 1)
+
+
+def test_predict_warns_of_it_in_python(model):
+    """Of tables, of arrays by name, and of DataFrames; warnings are errors in tests."""
+    for slower in (1.0, 10.0):
+        table = flows(1000, seed=11, share=0.01, slower=slower)
+        for given in (table, table.features, pd.DataFrame(table.features)):
+            with nullcontext() if slower == 1 else pytest.warns(N3icWarning, match="not the traf"):
+                n3ic.predict(model, given, units="nic")
+    n3ic.predict(model, {name: column[:0] for name, column in table.features.items()})
 
 
 @pytest.mark.parametrize("slower", [1.0, 10.0])
