@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Union
 
+from n3ic import plugins
 from n3ic.data.user_table import OWN
 from n3ic.errors import UsageError, needed
 from n3ic.model.classifier import Classifier
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from n3ic.targets.verification import Verification
 
 ModelLike = Union[Classifier, "Run", str, Path]
-METER = "meter"
+BENCHES = "n3ic.benches"  # of what is no target, such as the meter
 
 
 def load(path: str | Path, task: str = "") -> Classifier:
@@ -348,10 +348,11 @@ def bench(
     from n3ic.runs.folder import Run, models_of
     from n3ic.targets.base import exporter
 
-    if target == METER:
+    if target in plugins.names(BENCHES):
         if model is not None or options:
             raise UsageError("the meter's benchmark has one option, the capture")
-        return _bench_meter(capture)
+        found: Bench = plugins.load(BENCHES, target)(capture)
+        return found
     if capture is not None:
         raise UsageError(f"a capture is for the benchmark of the meter, not of {target}")
     tool = exporter(target)
@@ -365,21 +366,6 @@ def bench(
         source = model.path if isinstance(model, Run) else model
         network = BinaryModel.load(next(iter(models_of(source).values())))
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
-
-
-def _bench_meter(capture: str | Path | None) -> Bench:
-    from n3ic.targets.figures import Bench
-    from n3ic.targets.meter_bench import bench_meter
-
-    found = bench_meter(capture)
-    fastest = next(iter(found.rates.values()))
-    rows = tuple(
-        (name, f"{rate:,.0f}", f"{1e9 / rate:,.0f}", f"{rate / fastest:.4f}")
-        for name, rate in found.rates.items()
-    )
-    title = f"meters on one core: {found.packets:,} packets, {found.flows:,} flows"
-    columns = ("meter", "packets/s", "ns a packet", "ratio")
-    return Bench(((title, columns, rows),), found.notes, asdict(found))
 
 
 def _source(model: ModelLike) -> Classifier | str | Path:

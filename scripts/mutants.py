@@ -89,7 +89,6 @@ MUTATED = (
 NOT_MUTATED = (
     "n3ic/model/random_models.py",
     "n3ic/targets/fuzz_traffic.py",
-    "n3ic/targets/meter_bench.py",
 )
 TESTS = (
     "tests/model/**/test_*.py",

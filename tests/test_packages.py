@@ -16,7 +16,8 @@ import n3ic
 ROOTS = ("datasets", "exporters", "families", "systems")
 BETWEEN_TARGETS = {("qonnx", "onnx"), ("host", "onnx"), ("p4_netfpga", "p4"), ("xdp", "host")}
 ORDINARY = {
-    *("binary", "binary-network", "card", "cluster", "flows", "host", "metered", "shunt", "tables"),
+    *("binary", "binary-network", "card", "cluster", "flows", "host", "label", "meter", "metered"),
+    *("shunt", "tables"),
 }
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {

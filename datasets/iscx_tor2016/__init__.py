@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from n3ic.options import Option
 from n3ic.usecases.base import UseCase, use_case
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from n3ic.data.catalogue import Column
     from n3ic.data.delimited import Sheet
     from n3ic.data.table import FlowTable
@@ -127,11 +126,11 @@ class Classification(UseCase):
         return {"": table.against_rest(name) if name else table}
 
 
-def _decided_at(found: DataSet, data: str | Path | None, said: str) -> FlowTable:
+def _decided_at(found: DataSet, data: str | Path | Sheet | None, said: str) -> FlowTable:
     """The flows of a data set of packet sequences, decided at the packets that were said."""
     load_at = getattr(found, "load_at", None)
     parts = said.split(",")
-    if load_at is None:
+    if load_at is None or not isinstance(data, str | Path | None):
         raise UsageError(f"--packets: {found.name} has no packet sequences; doh-tunnels has")
     if not all(part.strip().isascii() and part.strip().isdecimal() for part in parts):
         raise UsageError(f"--packets: expected numbers such as 4,8,16, got {said!r}")

@@ -16,7 +16,7 @@ from n3ic.meter.records import meter_capture
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
-from n3ic.targets.meter_bench import generated_frames, median_seconds, write_pcap
+from n3ic.targets.bench_tools import generated_frames, median_seconds, write_pcap
 
 PACKETS = 1_000_000
 

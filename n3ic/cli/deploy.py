@@ -324,9 +324,9 @@ def bench(
     given: Given = None,
 ) -> None:
     """Measure a target or the meter beside its alternatives, in one run."""
-    from n3ic import api
+    from n3ic import api, plugins
 
-    if model is None and target != api.METER:
+    if model is None and target not in plugins.names(api.BENCHES):
         print_note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
     with spinner(f"measuring {target}"):
         result = api.bench(target, model, capture=capture, **(given or {}))

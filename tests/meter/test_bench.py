@@ -14,7 +14,7 @@ from n3ic.cli import deploy
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import Packet, parse
-from n3ic.targets import meter_bench as bench
+from n3ic.systems.meter_bench import bench
 
 try:
     libpcap()

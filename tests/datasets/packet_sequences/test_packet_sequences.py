@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+import n3ic
 from n3ic.data.dataset import data_set_of
 from n3ic.datasets.packet_sequences import DOH_TUNNELS
 from n3ic.datasets.packet_sequences.features import log_codes
@@ -178,3 +179,17 @@ def test_files_whose_lengths_differ_are_not_mixed(tmp_path):
 def test_packets_are_increasing_and_in_range(packets):
     with pytest.raises(UsageError, match=r"1\.\.32"):
         TUNNELS.load_at(None, packets)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "packets", "said"),
+    [("iscx-tor2016", "8", "no packet sequences"), ("doh-tunnels", "4,x", "numbers such as")],
+)
+def test_packets_are_said_of_data_sets_of_sequences(tmp_path, dataset, packets, said):
+    with pytest.raises(UsageError, match=said):
+        n3ic.train(
+            "classification",
+            dataset=dataset,
+            options={"packets": packets},
+            out=tmp_path / "run",
+        )

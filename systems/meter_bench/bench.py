@@ -5,19 +5,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from shutil import which
-from statistics import median
-
-import numpy as np
-from numpy.typing import NDArray
 
 from n3ic.errors import DataError, N3icError
 from n3ic.meter.capture import Capture
@@ -28,14 +23,18 @@ from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.meter.sequences import with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeterSpec
+from n3ic.targets.bench_tools import (
+    core_seconds_of,
+    generated_frames,
+    median_seconds,
+    write_pcap,
+)
+from n3ic.targets.figures import Bench
 
 PACKETS = 1_000_000
 SEQUENCES = (8, 30)  # first packets that a flow keeps
 REFERENCE_PACKETS = 20_000
-_FLOWS = 20_000
-_CAPTURED = 96  # bytes of a frame in the capture: headers, as a snap length leaves them
 _ETHERNET = 1
-_TIMES = 5  # a median withstands two disturbed runs
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,11 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
         file = Path(name) / "packets.pcap"
         write_pcap(file, link, frames)
         rates["compiled, pcap file"] = count / median_seconds(partial(_drain, file, spec))
-        rates["reference (Python)"] = len(first.time) / _timed(partial(_follow, spec, link, first))
+        rates["reference (Python)"] = len(first.time) / core_seconds_of(
+            partial(_follow, spec, link, first)
+        )
         if find_spec("nfstream"):
-            rates["NFStream, pcap file"] = count / _timed(partial(_nfstream, file))
+            rates["NFStream, pcap file"] = count / core_seconds_of(partial(_nfstream, file))
             notes.append("NFStream: one meter process, statistics on, no dissection")
         else:
             notes.append("NFStream is not installed (pip install nfstream): left out")
@@ -106,44 +107,6 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
     return MeterBench(count, _count(spec, link, frames), rates, tuple(notes))
 
 
-def generated_frames(packets: int) -> Frames:
-    """Frames of 20,000 biflows of TCP and UDP, of which some carry most of the packets."""
-    rng = np.random.default_rng(0)
-    # Heavy-tailed, as traffic is: a few flows carry most packets and stay in the cache.
-    flow = (rng.pareto(0.7, packets) * 20).astype(np.uint64) % _FLOWS
-    reverse = rng.random(packets) < 0.5
-    length = rng.choice(np.array([_CAPTURED, 576, 1514], dtype=np.uint32), packets)
-    frame = np.zeros((packets, _CAPTURED), dtype=np.uint8)
-    frame[:, 12] = 8  # EtherType 0x0800
-    frame[:, 14], frame[:, 22] = 0x45, 64  # IPv4 with a header of 20 bytes; TTL
-    total = (length - 14).astype(np.uint16)
-    frame[:, 16:18] = _bytes(total)
-    udp = flow % 4 == 0
-    frame[:, 23] = np.where(udp, 17, 6)
-    client = (0x0A000000 + flow).astype(np.uint32)
-    server = (0xC0A80000 + flow % 250).astype(np.uint32)
-    ports = (1024 + flow).astype(np.uint16), np.full(packets, 443, dtype=np.uint16)
-    frame[:, 26:30] = _bytes(np.where(reverse, server, client))
-    frame[:, 30:34] = _bytes(np.where(reverse, client, server))
-    frame[:, 34:36] = _bytes(np.where(reverse, ports[1], ports[0]))
-    frame[:, 36:38] = _bytes(np.where(reverse, ports[0], ports[1]))
-    frame[udp, 38:40] = _bytes(total[udp] - 20)
-    frame[~udp, 46], frame[~udp, 47] = 0x50, 16  # header of 20 bytes, ACK
-    return Frames(
-        frame.reshape(-1),
-        np.arange(packets, dtype=np.uint64) * _CAPTURED,
-        np.full(packets, _CAPTURED, dtype=np.uint32),
-        length,
-        np.arange(packets, dtype=np.uint64),
-    )
-
-
-def _bytes(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
-    """Numbers in network order: uint8 array of shape ``(rows, bytes)``."""
-    swapped = np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder(">")))
-    return swapped.view(np.uint8).reshape(len(numbers), -1)
-
-
 def _read(capture: str | Path, packets: int) -> tuple[int, Frames]:
     with Capture(capture) as opened:
         found = [(f, n, t // 1000) for f, n, t in islice(opened.packets(), packets)]
@@ -153,19 +116,6 @@ def _read(capture: str | Path, packets: int) -> tuple[int, Frames]:
     return link, Frames.of(found)
 
 
-def write_pcap(file: Path, link: int, frames: Frames) -> None:
-    """Write frames as a pcap file with stamps of microseconds."""
-    with file.open("wb") as out:
-        # Magic number of microseconds, version 2.4, snap length, link type.
-        out.write(np.array([0xA1B2C3D4, 4 << 16 | 2, 0, 0, 1 << 18, link], dtype="<u4").tobytes())
-        seconds, rest = np.divmod(frames.time, np.uint64(10**6))
-        heads = np.stack([seconds, rest, frames.captured, frames.length], axis=1).astype("<u4")
-        data = frames.data.tobytes()
-        starts = frames.offset.tolist()
-        for head, start, size in zip(heads, starts, frames.captured.tolist(), strict=True):
-            out.write(head.tobytes() + data[start : start + size])
-
-
 def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
     """Compare the features of both meters' flows."""
     with CompiledMeter(spec, link) as meter:
@@ -173,23 +123,6 @@ def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
         got = meter.finish()["features"].tolist()
     if got != [list(f.features.values()) for f in _reference_flows(spec, link, frames)]:
         raise N3icError("the compiled meter differs from the reference meter")
-
-
-def median_seconds(work: Callable[[], object]) -> float:
-    """Median of the core seconds of five runs."""
-    return median(_timed(work) for _ in range(_TIMES))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    """Core seconds of a run, in this process and in those that it starts."""
-    start = _core_seconds()
-    work()
-    return _core_seconds() - start
-
-
-def _core_seconds() -> float:
-    used = (getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN))
-    return sum(r.ru_utime + r.ru_stime for r in used)
 
 
 def _count(spec: MeterSpec, link: int, frames: Frames) -> int:
@@ -222,3 +155,16 @@ def _argus(program: str, file: Path) -> None:
     out.unlink(missing_ok=True)
     options = ["-F", "/dev/null", "-J", "-R", "-S", "3600", "-r", str(file), "-w", str(out)]
     subprocess.run([program, *options], capture_output=True, check=True)
+
+
+def bench(capture: str | Path | None = None) -> Bench:
+    """Tables and figures of :func:`bench_meter`."""
+    found = bench_meter(capture)
+    fastest = next(iter(found.rates.values()))
+    rows = tuple(
+        (name, f"{rate:,.0f}", f"{1e9 / rate:,.0f}", f"{rate / fastest:.4f}")
+        for name, rate in found.rates.items()
+    )
+    title = f"meters on one core: {found.packets:,} packets, {found.flows:,} flows"
+    columns = ("meter", "packets/s", "ns a packet", "ratio")
+    return Bench(((title, columns, rows),), found.notes, asdict(found))
