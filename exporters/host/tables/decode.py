@@ -159,10 +159,12 @@ class _Constants:
     """The macros and arrays of constants in ``bnn.c``."""
 
     def __init__(self, text: str) -> None:
-        self._defined = [
+        self._defined: list[tuple[str, str]] = [
             (name, number or digest) for name, number, digest in _DEFINED.findall(text)
         ]
-        self._arrays = [(name, (kind, body)) for kind, name, _, body in _ARRAY.findall(text)]
+        self._arrays: list[tuple[str, tuple[str, str]]] = [
+            (name, (kind, body)) for kind, name, _, body in _ARRAY.findall(text)
+        ]
 
     def defined(self, name: str) -> str:
         """What a macro stands for."""

@@ -3,9 +3,9 @@
  * A binary network by sums of rows, in C that BPF and any host compile.
  *
  * A row holds, in lanes of 8, 16 or 32 bits side by side in 64-bit words, what one pattern of some
- * input bits adds to every neuron's popcount. Nothing here branches on a sum or an input; each
- * empty asm costs no instruction and keeps the compiler from turning arithmetic into branches, and
- * from holding more than BPF's ten registers and 512 bytes of stack.
+ * input bits adds to every neuron's popcount. Nothing here branches on a sum or an input, but for
+ * the clamps; each empty asm costs no instruction and keeps the compiler from turning arithmetic
+ * into branches, and from holding more than BPF's ten registers and 512 bytes of stack.
  */
 #ifndef NETWORK_ROWS_H
 #define NETWORK_ROWS_H
@@ -67,17 +67,6 @@ struct network_wide {
 
 static __always_inline __u64 network_feature(const __u32 *features, __u32 index) {
     return *(const volatile __u32 *)(features + index);
-}
-
-/* The lesser of two numbers below 2^63. A branch would be mispredicted, and make the verifier
- * follow both ways from each on. */
-static __always_inline __u64 network_least(__u64 v, __u64 top) {
-    __u64 over = v - top, below = (__u64)((__s64)over >> 63); /* all ones where it is less */
-
-    NETWORK_OPAQUE(below);
-    v = top + (over & below);
-    NETWORK_OPAQUE(v);
-    return v;
 }
 
 static __always_inline __u64 network_word(const void *value, __u32 at) {
@@ -143,7 +132,8 @@ static __always_inline __u64 network_cut(const void *value, __u64 v, __u32 at) {
 static __always_inline __u64 network_spread(__u64 v, int lane) {
     const __u64 top = (1ull << (lane - 1)) - 1;
 
-    v = network_least(v, top);
+    if (v > top)
+        v = top;
     v *= lane == 16 ? NETWORK_EVERY_LANE16 : NETWORK_EVERY_LANE32;
     NETWORK_OPAQUE(v);
     return v;
@@ -167,12 +157,18 @@ static __always_inline __u64 network_entry(const void *value, __u64 index, __u32
 
 /* A byte for each value below 256. */
 static __always_inline __u64 network_table(const void *value, __u64 v, __u32 at) {
-    v = network_least(v, 255);
-    return network_entry(value, v & 255, at); /* as the verifier sees */
+    if (v > 255)
+        v = 255;
+    return network_entry(value, v, at);
 }
 
 static __always_inline __u64 network_clamp(const void *value, __u64 v, __u32 at) {
-    return network_least(v, *(const volatile __u32 *)((const char *)value + at));
+    __u64 top = *(const volatile __u32 *)((const char *)value + at);
+
+    if (v > top)
+        v = top;
+    NETWORK_OPAQUE(v);
+    return v;
 }
 
 /* --- hidden layers: what fires ---------------------------------------------------------- */

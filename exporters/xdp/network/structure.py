@@ -156,7 +156,7 @@ class Structure:
         blocks = len(self.layers[0].blocks)
         total = 4 * self.layers[0].words  # reads of the sums
         for s in self.selectors:
-            total += {"table": 10, "lanes16": 12, "lanes32": 12, "cuts": 2, "bits": 10}[s.form]
+            total += {"table": 6, "lanes16": 8, "lanes32": 8, "cuts": 2, "bits": 5}[s.form]
             total += 5 * s.words if s.form in _LANES else 4 * s.cuts if s.form == "cuts" else 0
             total += 5 * blocks + 2 * self.layers[0].words
         if self.tables:

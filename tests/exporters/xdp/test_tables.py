@@ -248,8 +248,8 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, tmp_path,
     assert found.edges
 
 
-def test_the_kernel_follows_one_way_through_many_features(clang, kernel):
-    # Once per instruction, whatever clamps and comparisons there are: otherwise ways multiply.
+def test_the_kernel_takes_many_features_of_one_cut(clang, kernel):
+    # The verifier would follow both values of a comparison that became a mask: ways multiply.
     rng = np.random.default_rng(3)
     single = [Field.thermometer(f"s{i}", (int(rng.integers(1, 1 << 20)),)) for i in range(60)]
     spec = InputSpec((*inputs(rng, 14).fields, *single))
@@ -257,7 +257,7 @@ def test_the_kernel_follows_one_way_through_many_features(clang, kernel):
     structure = structure_of([model])
     assert {s.form for s in structure.selectors} > {"table", "lanes16", "cuts", "bits"}
     with BpfNetwork.load(structure, keep_rows=False) as loaded:
-        assert loaded.program.verified <= loaded.program.instructions
+        assert loaded.program.verified < 50_000
         features = at_cuts(model, loaded.inputs)
         got = loaded.run(value_bytes(structure, model), features)
         assert np.array_equal(got.scores, model.scores(model.encode(features)))
