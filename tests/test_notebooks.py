@@ -38,8 +38,8 @@ def code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def test_there_are_seven():
-    assert [p.stem[0] for p in PATHS] == list("1234567")
+def test_there_are_eight():
+    assert [p.stem[0] for p in PATHS] == list("12345678")
 
 
 @every

@@ -43,18 +43,18 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
     return render(TEMPLATES, "bnn_weights.c.j2", values)
 
 
-def compiled_in(templates: Path, constants: str, values: Mapping[str, Any], code: str) -> str:
+def compiled_in(templates: Path, constants: str, values: Mapping[str, Any], *code: str) -> str:
     """C of a network that is compiled in: its constants, then the code that reads them.
 
     Args:
         templates: folder of both files.
         constants: name of the template.
         values: what it renders; its filter ``lines`` writes numbers as lines of C.
-        code: name of the C file.
+        code: names of the C files.
     """
     text = render(templates, constants, values, {"lines": _lines})
     shared = (TEMPLATES / "compiled_in.c").read_text("utf-8")
-    return text + shared + (templates / code).read_text("utf-8")
+    return text + shared + "".join((templates / name).read_text("utf-8") for name in code)
 
 
 def _lines(numbers: Sequence[Any]) -> str:

@@ -4,21 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.exporters.host.compiled_in import CompiledInExporter
 from n3ic.exporters.host.sources import compiled_in, readme
+from n3ic.exporters.host.tables.decode import decode_directory
 from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.operations import index_parts, packing
+from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import Options
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import c_string
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+CODE = ("tables_portable.c", "tables_avx2.c", "tables.c")
 BLOCK = 32  # rows at a time, as in the C
+REGISTER = 32  # bytes that AVX2 loads at once
+MOST_INPUTS = 1 << 15  # a block's masks lie on the stack, 32 bytes an input bit
 
 
 class HostTablesExporter(CompiledInExporter[TablesModel]):
@@ -28,7 +36,7 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
 
     def source(self, model: TablesModel) -> str:
         """Write the tables, and the code that adds up their entries."""
-        return compiled_in(TEMPLATES, "tables_constants.c.j2", _values(model), "tables.c")
+        return compiled_in(TEMPLATES, "tables_constants.c.j2", _values(model), *CODE)
 
     def readme(self, model: TablesModel) -> str:
         """Write the README of an export."""
@@ -36,14 +44,26 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
 
     def memory(self, model: TablesModel) -> dict[str, int]:
         """Count the bytes of the C's constants, by what they hold."""
-        parts = index_parts(model)
-        rows = sum(len(p.indices) for p in parts)
+        read = sum(len(t.bits) for t in model.tables)
+        places = 2 * _room(model) * max(len(t.bits) for t in model.tables)
         return {
-            "entries": sum(t.entries.size for t in model.tables) + 32,
-            "index_bits": sum(5 + 2 * len(t.bits) for t in model.tables) + 4,
-            "intervals": 8 * packing(model, 64, 8).n_words * rows + 24 * len(parts),
-            "cuts": model.input_bytes + 4 * sum(len(p.cuts) for p in parts),
+            "entries": sum(t.entries.size for t in model.tables) + 16,
+            "index_bits": 5 * len(model.tables) + 2 * read + places,
+            "spans": 2 * len(_spans(model)),
+            "cuts": 2 * 4 * 32 * model.input.n_words,
         }
+
+    def check(self, model: TablesModel, options: Options) -> Fit:
+        """Check that a block's masks fit the stack, and where the constants lie."""
+        found = super().check(model, options)
+        if model.input.n_bits <= MOST_INPUTS:
+            return found
+        text = f"{model.input.n_bits:,} input bits, {MOST_INPUTS:,} are allowed"
+        return replace(found, problems=(Problem(text), *found.problems))
+
+    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
+        """Decode the constants of ``bnn.c``; see the base class."""
+        return decode_directory(directory, model)
 
     def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
         """Report counted bytes and look-ups; verification measures the time of a flow."""
@@ -52,34 +72,28 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
             Figure("lookups", len(model.tables), "look-up", "measured", "count of the tables")
         )
         note = (
-            f"Rows of packed bits are computed {BLOCK} at a time; a row alone takes longer. `n3ic "
-            "verify` measures the time on one core, from packed bits to classes, margins and "
-            "scores. From features no bits are packed: their intervals give the indices."
+            f"Rows are computed {BLOCK} at a time; a row alone takes longer. `n3ic verify` "
+            "measures the time on one core, from packed bits to classes, margins and scores."
         )
         return Report(tuple(figures), (note,))
 
 
 def _values(model: TablesModel) -> dict[str, Any]:
     """What the template of the constants takes."""
-    spec, parts = model.input, index_parts(model)
+    spec = model.input
     place = {name: i for i, name in enumerate(spec.features)}
     scale = {f.feature: f.scale for f in spec.fields}
-    how = packing(model, 64, 8)
     codes: list[Sequence[Any]] = []
+    compared: list[int] = []
     cuts: list[int] = []
     for field in spec.fields:
         raw = int(field.kind == "binary")
         codes.append((place[field.feature], len(cuts), field.width, f"{field.clamp}u", raw))
-        cuts += field.cuts
-    rows: list[Sequence[Any]] = []
-    part_cuts: list[int] = []
-    marks: list[list[str]] = []
-    for part in parts:
-        count = len(part.indices) if part.clamp is not None else len(part.cuts)
-        clamp, raw = (0, 0) if part.clamp is None else (part.clamp, 1)
-        rows.append((place[part.feature], len(part_cuts), count, len(marks), f"{clamp}u", raw))
-        part_cuts += part.cuts
-        marks += [[f"0x{word:016x}u" for word in row] for row in how.pack(part.indices).tolist()]
+        compared += [0 if raw else place[field.feature]] * field.width
+        cuts += [UINT32_MAX] * field.width if raw else field.cuts
+    beyond = 32 * spec.n_words - len(cuts)
+    sizes = [len(t.bits) for t in model.tables]
+    octets, octet_bits = _octets(model, _room(model))
     return {
         "shape": model.shape_text,
         "digest": model.digest,
@@ -89,14 +103,54 @@ def _values(model: TablesModel) -> dict[str, Any]:
         "features": [{"name": c_string(n), "scale": repr(scale[n])} for n in spec.features],
         "classes": [c_string(name) for name in model.classes],
         "codes": codes,
-        "cuts": [f"{cut}u" for cut in cuts] or ["0"],  # C has no empty arrays
-        "sizes": [len(t.bits) for t in model.tables],
+        "raw": int(any(f.kind == "binary" for f in spec.fields)),
+        "compared": compared + [0] * beyond,
+        "cuts": [f"{cut}u" for cut in [*cuts, *[UINT32_MAX] * beyond]],
+        "sizes": sizes,
+        "even": sizes[0] if len(set(sizes)) == 1 else 0,
         "bits": [b for t in model.tables for b in t.bits],
-        "entries": [e for t in model.tables for e in t.entries.T.ravel().tolist()] + [0] * 32,
-        "starts": np.cumsum([0, *(t.entries.size for t in model.tables)]).tolist(),
+        "entries": [e for t in model.tables for e in t.entries.T.ravel().tolist()] + [0] * 16,
+        "starts": np.cumsum([0, *(t.entries.size for t in model.tables)])[:-1].tolist(),
+        "spans": _spans(model),
         "bias": model.bias.tolist(),
-        "index_words": how.n_words,
-        "parts": rows,
-        "part_cuts": [f"{cut}u" for cut in part_cuts] or ["0"],
-        "marks": marks,
+        "octets": octets.tolist(),
+        "octet_bits": octet_bits.tolist(),
     }
+
+
+def _room(model: TablesModel) -> int:
+    """Number of tables, filled up to whole registers of a byte a table."""
+    return REGISTER * -(-len(model.tables) // REGISTER)
+
+
+def _spans(model: TablesModel) -> list[int]:
+    """Numbers of tables, one after the other, of which no sum exceeds a signed byte."""
+    out = [0]
+    held = np.zeros((2, len(model.bias)), dtype=np.int64)
+    for table in model.tables:
+        ends = np.array([table.entries.min(axis=0), table.entries.max(axis=0)], dtype=np.int64)
+        if ((held + ends < -128) | (held + ends > 127)).any():
+            out.append(0)
+            held[:] = 0
+        held += ends
+        out[-1] += 1
+    return out
+
+
+def _octets(model: TablesModel, room: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The byte of the packed bits that each index bit is in, and that bit of the byte.
+
+    Args:
+        model: the model.
+        room: tables for which there is room; those beyond the model's, and bits that an index
+            lacks, have bit 0.
+
+    Returns:
+        Two uint8 arrays of shape ``(bits of the largest index, room)``; zeros above 256 input bits.
+    """
+    most = max(len(t.bits) for t in model.tables)
+    octets, bits = np.zeros((2, most, room), dtype=np.uint8)
+    for t, table in enumerate(model.tables if model.input.n_bits <= 256 else ()):
+        for j, bit in enumerate(table.bits):
+            octets[j, t], bits[j, t] = bit // 8, 1 << bit % 8
+    return octets, bits

@@ -15,6 +15,8 @@
 #endif
 #if defined(__GNUC__) && defined(__x86_64__)
 #define NET_X86 1
+#define AVX2 __attribute__((target("avx2,popcnt,bmi,bmi2")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi,bmi2")))
 #else
 #define NET_X86 0
 #endif

@@ -18,9 +18,6 @@ static void features_portable(const uint32_t *input, size_t rows, const struct s
 }
 
 #if NET_X86
-#define AVX2 __attribute__((target("avx2,popcnt,bmi,bmi2")))
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi,bmi2")))
-
 static int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
@@ -40,11 +37,11 @@ AVX2 static void features_avx2(const uint32_t *input, size_t rows, const struct 
 }
 
 AVX512 static void words_avx512(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 1, 1);
+    infer(input, rows, out, 1, 2);
 }
 
 AVX512 static void features_avx512(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 0, 1);
+    infer(input, rows, out, 0, 2);
 }
 #endif
 

@@ -11,7 +11,8 @@ from n3ic.model.classifier import Classifier
 
 FILE = "rtl/n3ic_features.v"
 _WIRE = re.compile(r"wire \[31:0\] feature(\d+) = in_values\[(\d+):(\d+)\];")
-_CUT = re.compile(r"assign bits\[(\d+)\] = feature(\d+) >= 32'd(\d+);")
+_BIT = re.compile(r"assign bits\[(\d+)\] = ([^;]*);")
+_RUN = re.compile(r"([|&])feature(\d+)\[(\d+):(\d+)\](?: ([|&]) \(|(\)*)$)")
 _CLAMP = re.compile(
     r"wire \[31:0\] clamped(\d+) = feature(\d+) > 32'd(\d+) \? 32'd(\d+) : feature(\d+);"
 )
@@ -37,7 +38,7 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
         i: (32 * (len(names) - i) - 1, 32 * (len(names) - i - 1)) for i in range(len(names))
     }:
         raise VerifyError(f"{FILE}: the positions of features are not those of the packet")
-    cuts = {int(bit): (int(i), int(cut)) for bit, i, cut in _CUT.findall(text)}
+    cuts = {int(bit): _compared(formula) for bit, formula in _BIT.findall(text)}
     clamps = {tuple(map(int, found)) for found in _CLAMP.findall(text)}
     binary = set(_BINARY.findall(text))
     out = []
@@ -60,3 +61,25 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
             raise VerifyError(f"{FILE}: bits {first} to {last} are not the clamped {field.feature}")
         out.append(())
     return tuple(out)
+
+
+def _compared(formula: str) -> tuple[int, int]:
+    """The feature and the cut that a formula compares; (-1, -1) if it is no comparison.
+
+    From the highest bit on, an OR of bits stands for zeros of the cut and an AND for ones, each
+    joined with what follows by the same operator.
+    """
+    features, cut, at, depth, end = set(), 0, 31, 0, 0
+    while run := _RUN.match(formula, end):
+        kind, feature, high, low, joined, closing = run.groups()
+        if int(high) != at or int(low) > at or (joined or kind) != kind:
+            return -1, -1
+        features.add(int(feature))
+        if kind == "&":
+            cut |= (2 << at) - (1 << int(low))
+        at, end = int(low) - 1, run.end()
+        if joined is None:
+            whole = len(closing) == depth and kind == "&" and len(features) == 1
+            return (features.pop(), cut) if whole else (-1, -1)
+        depth += 1
+    return -1, -1

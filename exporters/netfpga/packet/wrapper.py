@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -213,10 +214,28 @@ def features_text(model: Classifier) -> str:
             "width": f.width,
             "clamp": f.clamp,
             "full": f.width == 32 and f.clamp == (1 << 32) - 1,
-            "cuts": f.cuts,
+            "cuts": [(cut, at_least(wires[f.feature], cut)) for cut in f.cuts],
         }
         for i, (first, f) in enumerate(zip(spec.offsets, spec.fields, strict=True))
     ]
     return render(
         FOLDER, "n3ic_features.v.j2", {"n_in": spec.n_bits, "features": features, "fields": fields}
     )
+
+
+def at_least(wire: str, cut: int) -> str:
+    """Write ``wire >= cut`` for 32 bits by runs of equal bits of the cut, highest first.
+
+    Some bit of a run of zeros decides for the value; a run of ones must be all ones, and what
+    follows decides. The zeros at the end need no bit. Synthesis shares runs between the cuts of a
+    feature, which it does not with carry chains.
+    """
+    bits = f"{cut:032b}".rstrip("0")
+    text, at = "", 31
+    runs = [(len(list(run)), bit) for bit, run in groupby(bits)]
+    for size, bit in runs:
+        mark = "&" if bit == "1" else "|"
+        text += f"{mark}{wire}[{at}:{at - size + 1}]"
+        at -= size
+        text += f" {mark} (" if at >= 32 - len(bits) else ""
+    return text + ")" * (len(runs) - 1)

@@ -82,8 +82,9 @@ def read_update(path: str | Path, core: CorePorts) -> Update:
     if head["executor"] != core.update:
         raise UsageError(
             f"{path}: made for the executor {head['executor']}, this one is "
-            f"{core.update or 'without a write port'}: export the model again with the options "
-            "of this one (--score-bits, --masks all if they differ)"
+            f"{core.update or 'without a write port'}: export both models with --no-simplify "
+            "and the same options (--score-bits, --masks all of binary networks); look-up tables "
+            "need the same indices, too (train with --input-of)"
         )
     if head["words"] != str(len(body)) or not all(_WRITE.fullmatch(line) for line in body):
         raise UsageError(f"{path}: not {head['words']} lines of an address and a word")

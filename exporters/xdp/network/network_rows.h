@@ -117,7 +117,9 @@ static __always_inline __u64 network_cut(const void *value, __u64 v, __u32 at) {
     __u64 below = *(const volatile __u32 *)((const char *)value + at) - v;
 
     NETWORK_OPAQUE(below);
-    return below >> 63;
+    below >>= 63;
+    NETWORK_OPAQUE(below); /* a mask by the sign would make the verifier follow both values */
+    return below;
 }
 
 /*

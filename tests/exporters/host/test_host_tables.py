@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from n3ic.errors import N3icWarning
+from n3ic.errors import N3icWarning, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.tables import EXPORTER
-from n3ic.exporters.host.tables.exporter import BLOCK
+from n3ic.exporters.host.tables.decode import decode_source
+from n3ic.exporters.host.tables.exporter import BLOCK, MOST_INPUTS
+from n3ic.families.tables.decoded import tables_difference
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_vectors
@@ -44,6 +47,7 @@ def test_every_kernel_gives_the_scores_and_verdicts(
     assert found.verification is not None
     assert found.verification.ok, found.verification
     assert found.verification.edges
+    assert found.verification.decoded == ("bnn.c",)
     assert found.verification.decided_bits == found.verification.weight_bits > 1000
     again = export(shunting(model), "host", tmp_path / "again")
     assert (found.path / "bnn.c").read_bytes() == (again.path / "bnn.c").read_bytes()
@@ -63,8 +67,23 @@ def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> No
     wanted = model.scores(words)
     for kernel in library.kernels:
         net.use_kernel(kernel)
-        for count in (0, 1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK):
-            assert (net.scores(words[:count]) == wanted[:count]).all()
+        for count in (
+            0,
+            1,
+            2,
+            7,
+            8,
+            15,
+            16,
+            BLOCK - 1,
+            BLOCK,
+            BLOCK + 1,
+            2 * BLOCK + 9,
+            len(words),
+        ):
+            for start in (0, 1, 3):  # no row begins at a multiple of 16 bytes
+                rows = slice(start, start + count)
+                assert (net.scores(words[rows]) == wanted[rows]).all()
 
 
 def test_raw_bits_several_fields_of_a_feature_and_many_cuts(
@@ -89,34 +108,99 @@ def test_raw_bits_several_fields_of_a_feature_and_many_cuts(
     assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(only_raw), OPTIONS, 200).ok
 
 
-@pytest.mark.parametrize(
-    ("array", "change"),
-    [
-        ("int8_t entries[]", lambda n: n + 1),
-        ("uint16_t bits[]", lambda n: n ^ 1),
-        ("uint32_t part_cuts[]", lambda n: n + 1),
-        ("uint64_t marks[][INDEX_WORDS]", None),
-    ],
+# Raw bits beside comparisons, cuts of one, two and four bytes, and a feature of two fields.
+MIXED = InputSpec(
+    (
+        Field.thermometer("a", (1, 3, 200)),
+        Field.binary("b", 32),
+        Field.thermometer("c", (5, 256, 65535)),
+        Field.thermometer("d", (1, 65536, 2**31, 2**32 - 1)),
+        Field("b", "binary", 3, 5),
+        Field.thermometer("a", (2**32 - 1,)),
+        Field.thermometer("e", tuple(range(1, 256, 8))),
+    )
 )
-def test_a_number_that_is_wrong_is_found(
-    compiler: build.CCompiler, tmp_path: Path, array: str, change: object
+
+
+@pytest.mark.parametrize("features", [0, 1, 2, 5])
+def test_features_of_every_size_at_the_ends_of_their_ranges(
+    compiler: build.CCompiler, tmp_path: Path, features: int
 ) -> None:
+    rng = np.random.default_rng(features)
+    own = MIXED if features == 0 else InputSpec(MIXED.fields[-features:])
+    model = random_tables(rng, spec=own, tables=35, inputs=(1, 7), classes=2 + features % 2)
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    library, _ = runner.compiled(tmp_path)
+    net = runner.load(library, None, tmp_path)
+    cuts = np.array([cut for f in own.fields for cut in f.cuts] + [1 << 8, 1 << 16, 1 << 31])
+    ends = np.concatenate([cuts - 1, cuts, cuts + 1, [0, 2**32 - 1]]).clip(0, 2**32 - 1)
+    values = {name: rng.choice(ends, 5 * BLOCK) for name in own.features}
+    words = model.encode(values)
+    wanted = model.infer(words)
+    assert (net.encode(values) == words).all()
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        for count in (0, 1, 7, 8, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK):
+            found = net.run({name: column[:count] for name, column in values.items()})
+            assert (found.scores == wanted.scores[:count]).all()
+            assert (found.margins == wanted.margins[:count]).all()
+            assert found.verdicts is not None and wanted.verdicts is not None
+            assert (found.verdicts == wanted.verdicts[:count]).all()
+
+
+NAME = r"""a"\?{},é"""
+
+
+def decoded(text: str, model: TablesModel) -> str:
+    try:
+        return tables_difference(model, decode_source(text, model))
+    except VerifyError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_constant_is_read_back(tmp_path: Path, classes: int) -> None:
+    # Any digit that changes is found, of every constant: only comments and names of C may differ.
+    rng = np.random.default_rng(6)
+    fields = (Field.thermometer(NAME, (3, 9), scale=0.25), *MIXED.fields[3:5])
+    model = random_tables(
+        rng, spec=InputSpec(fields), tables=3, inputs=(1, 3), widths=(8, 8), classes=classes
+    )
+    text = EXPORTER.source(model.with_shunt(1))
+    model = model.with_shunt(1)
+    assert decoded(text, model) == ""
+    constants = text[text.index("#define INPUTS") : text.index("What networks that are compiled")]
+    bare = re.sub(r"/\*.*?\*/", lambda m: " " * len(m[0]), constants, flags=re.S)
+    numbers = [m for m in re.finditer(r"(?<![\w.])-?\d+", bare) if m.start() < bare.rindex("};")]
+    seen = 0
+    first = text.index(constants)
+    text = text[: first + len(constants)]  # what follows holds no constant of the model
+    for each in numbers:
+        at = first + each.start()
+        changed = text[:at] + str(int(each[0]) ^ 1) + text[at + len(each[0]) :]
+        line = changed[changed.rindex("\n", 0, at) : changed.index("\n", at)]
+        if "#define START" in line or "#define SIZE" in line:
+            continue
+        assert decoded(changed, model), line
+        seen += 1
+    assert seen > 200
+    for gone in ("bits", "entries", "cuts", "codes", "octets", "spans", "starts", "DIGEST"):
+        assert decoded(re.sub(rf"\b{gone}\b", "other", text), model)
+    for size in range(0, len(text), 997):
+        assert decoded(text[:size], model)
+
+
+def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = random_tables(np.random.default_rng(6), features=2, tables=9, inputs=(2, 2))
     directory = export(model, "host", tmp_path / "e").path
     path = directory / "bnn.c"
-    head, mark, tail = path.read_text().partition(f"static const {array} = {{")
-    assert mark
-    if change is None:  # the intervals of one feature set a bit more
-        tail = tail.replace("0x0000000000000000u", "0x0000000000000001u", 1)
-        path.write_text(head + mark + tail)
-    else:
-        number, rest = tail.strip().split(",", 1)
-        value = number.rstrip("u")
-        path.write_text(f"{head}{mark}{change(int(value))}{number[len(value) :]},{rest}")
+    head, mark, tail = path.read_text().partition("static const int8_t entries[] = {")
+    number, rest = tail.strip().split(",", 1)
+    path.write_text(f"{head}{mark}{int(number) + 1},{rest}")
     assert "bnn.c is not what n3ic writes" in str(verify_directory(directory))
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
         found = verify_directory(directory, run_changed=True)
-    assert found.failures, found
+    assert any("bnn.c, table 0: entry 0 of sum 0 is" in text for text in found.failures), found
 
 
 def test_memory_counts_the_arrays_of_the_c(compiler: build.CCompiler, tmp_path: Path) -> None:
@@ -125,15 +209,27 @@ def test_memory_counts_the_arrays_of_the_c(compiler: build.CCompiler, tmp_path: 
     text = (tmp_path / "bnn.c").read_text()
 
     def numbers(array: str) -> int:
-        return text.partition(f"{array} = {{")[2].partition("};")[0].split("*/")[-1].count(",")
+        body = text.partition(f"{array} = {{")[2].partition("};")[0].split("*/")[-1]
+        return len(re.findall(r"\d+", body))
 
     held = EXPORTER.memory(model)
     assert held["entries"] == numbers("int8_t entries[]")
     assert held["index_bits"] == (
         numbers("uint8_t sizes[TABLES]")
         + 2 * numbers("uint16_t bits[]")
-        + 4 * numbers("uint32_t starts[TABLES + 1]")
+        + 4 * numbers("uint32_t starts[TABLES]")
+        + 2 * numbers("uint8_t octets[MOST][ROOM]")
     )
+    assert held["spans"] == 2 * numbers("uint16_t spans[]")
+    assert held["cuts"] == 4 * (numbers("compared[]") + numbers("uint32_t cuts[]"))
+
+
+def test_more_input_bits_than_the_stack_holds_are_refused() -> None:
+    spec = InputSpec(tuple(Field.binary(f"x{i}", 32) for i in range((MOST_INPUTS >> 5) + 1)))
+    model = random_tables(np.random.default_rng(0), spec=spec, tables=2)
+    assert [str(p) for p in EXPORTER.check(model, OPTIONS).problems] == [
+        f"{MOST_INPUTS + 32:,} input bits, {MOST_INPUTS:,} are allowed"
+    ]
 
 
 def test_metered_packets_reach_the_tables(compiler: build.CCompiler, tmp_path: Path) -> None:

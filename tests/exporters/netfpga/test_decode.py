@@ -2,6 +2,7 @@
 """What the artefacts hold is read back, and a single flipped bit of any of them is found."""
 
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.packet.wrapper import at_least
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -162,6 +164,18 @@ def test_memory_files_have_their_form(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("cut", [1, 2, 5, 96, 2**31 - 1, 2**31, 2**31 + 6, 2**32 - 2, 2**32 - 1])
+def test_a_comparison_by_runs_is_exact(cut: int) -> None:
+    # All runs as Python computes them: |x is any bit, &x all of them.
+    text = at_least("v", cut)
+    text = re.sub(r"\|v\[(\d+):(\d+)\]", r"(part(\1, \2) > 0)", text)
+    text = re.sub(r"&v\[(\d+):(\d+)\]", r"(part(\1, \2) == (2 << \1 - \2) - 1)", text)
+    near = [cut + d for d in range(-3, 4)] + [cut ^ 1 << bit for bit in range(32)]
+    for value in (v for v in near if 0 <= v < 2**32):
+        found = eval(text, {"part": lambda a, b, v=value: v >> b & (2 << a - b) - 1})
+        assert found == (value >= cut), value
+
+
 SPEC = InputSpec(
     (
         Field.thermometer("a", (1, 7, 30, 2**31, 2**32 - 1)),
@@ -176,9 +190,15 @@ SPEC = InputSpec(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("32'd30;", "32'd31;"),
-        ("feature1 >= 32'd5", "feature0 >= 32'd5"),
-        ("feature1 >= 32'd5", "feature1 > 32'd5"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[31:5] | (&feature0[4:0])"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[31:5] & (&feature0[4:1])"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[31:5] | (|feature0[4:1])"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[30:5] | (&feature0[4:1])"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[31:4] | (&feature0[4:1])"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[31:5] | (&feature1[4:1])"),
+        ("feature0[31:5] | (&feature0[4:1])", "feature0[31:5] | (&feature0[4:1] | clk)"),
+        ("|feature0[31:5]", "&feature0[31:5]"),
+        ("|feature1[31:2]", "|feature0[31:2]"),
         ("> 32'd200", "> 32'd201"),
         ("? 32'd200", "? 32'd201"),
         ("in_values[127:96]", "in_values[95:64]"),

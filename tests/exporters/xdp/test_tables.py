@@ -17,6 +17,7 @@ from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.network import bits_of, layout, structure_of, value_bytes
 from n3ic.exporters.xdp.network.host import HostNetwork
+from n3ic.exporters.xdp.network.kernel import BpfNetwork
 from n3ic.exporters.xdp.network.structure import as_bits
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.exporters.xdp.plan import Choices
@@ -245,6 +246,21 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, tmp_path,
     assert "BPF_PROG_TEST_RUN" in str(found)
     assert found.decided_bits == found.weight_bits == sum(t.entries.size for t in model.tables)
     assert found.edges
+
+
+def test_the_kernel_takes_many_features_of_one_cut(clang, kernel):
+    # The verifier would follow both values of a comparison that became a mask: ways multiply.
+    rng = np.random.default_rng(3)
+    single = [Field.thermometer(f"s{i}", (int(rng.integers(1, 1 << 20)),)) for i in range(60)]
+    spec = InputSpec((*inputs(rng, 14).fields, *single))
+    model = random_tables(rng, spec=spec, tables=52, inputs=(5, 5))
+    structure = structure_of([model])
+    assert {s.form for s in structure.selectors} > {"table", "lanes16", "cuts", "bits"}
+    with BpfNetwork.load(structure, keep_rows=False) as loaded:
+        assert loaded.program.verified < 50_000
+        features = at_cuts(model, loaded.inputs)
+        got = loaded.run(value_bytes(structure, model), features)
+        assert np.array_equal(got.scores, model.scores(model.encode(features)))
 
 
 def test_verification_finds_another_entry_in_the_meters_value(compiler, tmp_path):

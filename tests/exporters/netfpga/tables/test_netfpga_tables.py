@@ -140,7 +140,7 @@ def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
     assert found.ok, found
     assert found.edges
     path = tmp_path / "rtl" / "n3ic_features.v"
-    path.write_text(path.read_text().replace("32'd70", "32'd71"))
+    path.write_text(path.read_text().replace("&feature0[2:1]", "&feature0[2:0]"))  # 71, not 70
     with pytest.raises(VerifyError, match="other cuts"):
         EXPORTER.decode(tmp_path, model, options)
 

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads look-up tables back from the constants of ``bnn.c``.
+
+The code shares nothing with the writer, constants included, so that a mistake there shows here. The
+C holds some things twice, in the form that a kernel likes: these must agree.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.families.tables.decoded import DecodedTables, compared
+from n3ic.families.tables.network import TablesModel
+from n3ic.targets.decoding import Decoded, read_artefact
+
+_T = TypeVar("_T")
+_FILE = "bnn.c"
+_DEFINED = re.compile(r'^#define (\w+) (?:(\d+)u?|"([0-9a-f]{64})")(?: /\*.*\*/)?$', re.M)
+_ARRAY = re.compile(
+    r"^static const (\w+|struct \w+|char \*const) (\w+)((?:\[\w*\])+) = \{(.*?)\};", re.M | re.S
+)
+_SKIPPED = re.compile(r"\s+|,|/\*.*?\*/", re.S)
+_TOKEN = re.compile(r'-?\d[\w.+-]*|"(?:\\.|[^"\\])*"|[{}]')
+_ESCAPE = re.compile(rb"\\(?:([0-7]{3})|(.))", re.S)
+_RANGES = {
+    "int8_t": (-128, 127),
+    "uint8_t": (0, 255),
+    "uint16_t": (0, 2**16 - 1),
+    "int32_t": (-(2**31), 2**31 - 1),
+    "uint32_t": (0, 2**32 - 1),
+}
+
+
+def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
+    """Decode the tables in ``bnn.c``, and compare them with the model's.
+
+    Raises:
+        VerifyError: the file cannot be read, or holds something else than the model.
+    """
+    text = read_artefact(directory / _FILE).decode("utf-8", "replace")
+    return (compared(model, decode_source(text, model)),)
+
+
+def decode_source(text: str, model: TablesModel) -> DecodedTables:
+    """Decode the tables in the text of ``bnn.c``; see :func:`decode_directory`."""
+    held = _Constants(text)
+    sizes = held.numbers("sizes", held.size("TABLES"))
+    if not sizes or min(sizes) < 1 or max(sizes) > 8:
+        raise _wrong("a table has an index of 1 to 8 bits")
+    sums, classes = held.size("SUMS"), held.size("CLASSES")
+    spec = model.input
+    for name, value in (
+        ("INPUTS", spec.n_bits),
+        ("WORDS", -(-spec.n_bits // 32)),
+        ("FIELDS", len(spec.features)),
+        ("CODES", len(spec.fields)),
+        ("CLASSES", len(model.classes)),
+        ("SUMS", 1 if classes == 2 else classes),
+        ("MOST", max(sizes)),
+        ("EVEN", sizes[0] if len(set(sizes)) == 1 else 0),
+        ("RAW", int(any(field.kind == "binary" for field in spec.fields))),
+        ("BLOCK", 32),
+    ):
+        if held.size(name) != value:
+            raise _wrong(f"{name} is {held.size(name)}, expected {value}")
+    if held.strings("class_names") != [_c_text(name) for name in model.classes]:
+        raise _wrong("the names of classes differ from the model's")
+    bits = _parted(held.numbers("bits", sum(sizes)), sizes)
+    spans = [sums << size for size in sizes]
+    stored = held.numbers("entries", sum(spans) + 16)
+    if any(stored[-16:]):  # they are loaded, but not addressed
+        raise _wrong("entries beyond the last table are not 0")
+    starts = held.numbers("starts", len(sizes))
+    if starts != [sum(spans[:t]) for t in range(len(sizes))]:
+        raise _wrong("a table does not start where the one before ends")
+    entries = tuple(
+        np.array(stored[at : at + span], dtype=np.int64).reshape(sums, -1).T
+        for at, span in zip(starts, spans, strict=True)
+    )
+    _check_spans(held.numbers("spans"), entries)
+    _check_octets(held, bits, max(sizes))
+    return DecodedTables(
+        _FILE,
+        bits,
+        entries,
+        np.array(held.numbers("bias", sums), dtype=np.int64),
+        _cuts(held, model),
+        held.size("SHUNT"),
+        held.defined("DIGEST"),
+    )
+
+
+def _cuts(held: _Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
+    """The cuts of every field, after a check of what bits stand for."""
+    features, fields = model.input.features, model.input.fields
+    scales = {field.feature: field.scale for field in fields}
+    wanted = [(_c_text(name), _octets_of(scales[name])) for name in features]
+    told = held.tokens("fields")
+    if len(told) != 2 * len(features):
+        raise _wrong(f"{len(told) // 2} features, the model has {len(features)}")
+    names = [_text(token) for token in told[::2]]
+    if [*zip(names, map(_scale, told[1::2]), strict=True)] != wanted:
+        raise _wrong("the names or scales of features differ from the model's")
+    codes = np.array(held.numbers("codes", 5 * len(fields)), dtype=np.int64).reshape(-1, 5)
+    room = 32 * held.size("WORDS")
+    of, limits = held.numbers("compared", room), held.numbers("cuts", room)
+    out, at = [], 0
+    for field, row in zip(fields, codes.tolist(), strict=True):
+        feature, raw = features.index(field.feature), int(field.kind == "binary")
+        if row != [feature, at, field.width, field.clamp, raw]:
+            raise _wrong(f"the code of {field.feature} is {row}")
+        part = slice(at, at + field.width)
+        if raw and (any(of[part]) or set(limits[part]) != {2**32 - 1}):
+            raise _wrong(f"raw bits of {field.feature} are compared")
+        if not raw and set(of[part]) != {feature}:
+            raise _wrong(f"cuts of {field.feature} are compared with another feature")
+        out.append(() if raw else tuple(limits[part]))
+        at += field.width
+    if any(of[at:]) or any(limit != 2**32 - 1 for limit in limits[at:]):
+        raise _wrong("words are not filled up")
+    return tuple(out)
+
+
+def _check_spans(spans: list[int], entries: tuple[NDArray[np.int64], ...]) -> None:
+    """Check that tables are summed in bytes only as far as a byte holds all sums."""
+    if min(spans) < 1 or sum(spans) != len(entries):
+        raise _wrong(f"{sum(spans)} tables in spans, there are {len(entries)}")
+    for t, span in zip(np.cumsum([0, *spans]).tolist(), spans, strict=False):
+        own = entries[t : t + span]
+        low = sum(each.min(axis=0) for each in own)
+        high = sum(each.max(axis=0) for each in own)
+        if np.min(low) < -128 or np.max(high) > 127:
+            raise _wrong(f"sums from table {t} on exceed a byte")
+
+
+def _check_octets(held: _Constants, bits: tuple[tuple[int, ...], ...], most: int) -> None:
+    """Check that the places of index bits are those of ``bits``."""
+    room = held.size("ROOM")
+    if room % 32 or not len(bits) <= room < len(bits) + 32:
+        raise _wrong(f"room for {room} of {len(bits)} tables")
+    wanted = np.zeros((2, most, room), dtype=np.int64)
+    for t, own in enumerate(bits):
+        for j, bit in enumerate(own if held.size("INPUTS") <= 256 else ()):
+            wanted[:, j, t] = bit >> 3, 1 << (bit & 7)
+    for name, part in zip(("octets", "octet_bits"), wanted, strict=True):
+        if held.numbers(name, part.size) != part.ravel().tolist():
+            raise _wrong(f"{name} are not the places of the index bits")
+
+
+class _Constants:
+    """The macros and arrays of constants in ``bnn.c``."""
+
+    def __init__(self, text: str) -> None:
+        self._defined: list[tuple[str, str]] = [
+            (name, number or digest) for name, number, digest in _DEFINED.findall(text)
+        ]
+        self._arrays: list[tuple[str, tuple[str, str]]] = [
+            (name, (kind, body)) for kind, name, _, body in _ARRAY.findall(text)
+        ]
+
+    def defined(self, name: str) -> str:
+        """What a macro stands for."""
+        return _only(name, self._defined)
+
+    def size(self, name: str) -> int:
+        """The number that a macro stands for."""
+        value = self.defined(name)
+        if len(value) > 10:
+            raise _wrong(f"{name} is no number of 32 bits")
+        return int(value)
+
+    def tokens(self, name: str) -> list[str]:
+        """The numbers and strings of an array, without braces."""
+        body, at, out = _only(name, self._arrays)[1], 0, []
+        while at < len(body):
+            if skipped := _SKIPPED.match(body, at):
+                at = skipped.end()
+            elif found := _TOKEN.match(body, at):
+                out.append(found[0])
+                at = found.end()
+            else:
+                raise _wrong(f"{name} is no array of numbers")
+        return [each for each in out if each not in ("{", "}")]
+
+    def numbers(self, name: str, count: int | None = None) -> list[int]:
+        """The integers of an array, ``count`` of them."""
+        found = self.tokens(name)
+        if count is not None and len(found) != count:
+            raise _wrong(f"{len(found)} numbers in {name}, expected {count}")
+        low, high = _RANGES.get(_only(name, self._arrays)[0], _RANGES["uint32_t"])
+        out = []
+        for token in found:
+            digits = token.rstrip("u")
+            if not re.fullmatch(r"-?\d{1,10}", digits) or not low <= int(digits) <= high:
+                raise _wrong(f"{name} holds {token[:20]}")
+            out.append(int(digits))
+        return out
+
+    def strings(self, name: str) -> list[bytes]:
+        """The strings of an array."""
+        return [_text(token) for token in self.tokens(name)]
+
+
+def _only(name: str, found: list[tuple[str, _T]]) -> _T:
+    """What stands beside a name that is there once."""
+    held = [value for key, value in found if key == name]
+    if len(held) != 1:
+        raise _wrong(f"{name} is defined {len(held)} times")
+    return held[0]
+
+
+def _text(token: str) -> bytes:
+    """What a string literal of C stands for."""
+    if not token.startswith('"'):
+        raise _wrong(f"a string is expected, not {token[:20]}")
+    octets = token[1:-1].encode("utf-8")
+    return _ESCAPE.sub(lambda m: bytes([int(m[1], 8) & 255]) if m[1] else m[2], octets)
+
+
+def _c_text(name: str) -> bytes:
+    return name.encode("utf-8", "replace")
+
+
+def _octets_of(number: float) -> bytes:
+    return struct.pack("<d", number)
+
+
+def _scale(token: str) -> bytes:
+    try:
+        return _octets_of(float(token))
+    except ValueError as error:
+        raise _wrong(f"a scale is {token[:20]}") from error
+
+
+def _parted(values: list[int], sizes: list[int]) -> tuple[tuple[int, ...], ...]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return tuple(tuple(values[a:b]) for a, b in pairwise(ends))
+
+
+def _wrong(text: str) -> VerifyError:
+    return VerifyError(f"{_FILE}: {text}")
