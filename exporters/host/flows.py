@@ -21,8 +21,8 @@ from n3ic.util.process import run_tool
 
 NETWORK = ("bnn.c", "bnn.h")
 _FLOW = (
-    *("flow_exec.c", "domain.c", "capture.c", "live.c", "meter.c"),
-    *("domain.h", "domain_rows.h", "flow_names.h", "capture.h", "live.h"),
+    *("flow_exec.c", "domain.c", "lines.c", "capture.c", "live.c", "meter.c"),
+    *("domain.h", "domain_rows.h", "flow_names.h", "lines.h", "capture.h", "live.h"),
     *("meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
