@@ -29,10 +29,10 @@ void decisions_open(struct decisions *d, const struct bnn *net, unsigned worker)
     char name[32];
     snprintf(name, sizeof name, "decisions%u", worker);
     d->net = net;
-    d->bytes = (unsigned)(sizeof(struct head) + score_bytes(net) + word_bytes(net));
+    d->bytes = (unsigned)RTE_ALIGN(sizeof(struct head) + score_bytes(net) + word_bytes(net), 8);
     d->ring = rte_ring_create_elem(name, d->bytes, DECISIONS, SOCKET_ID_ANY,
                                    RING_F_SP_ENQ | RING_F_SC_DEQ);
-    d->scratch = malloc(2 * d->bytes);
+    d->scratch = calloc(2, d->bytes);
     if (!d->ring || !d->scratch) {
         fail(EXIT_FAILED, "no memory for decisions: %s", rte_strerror(rte_errno));
     }
