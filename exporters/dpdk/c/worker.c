@@ -234,7 +234,8 @@ static void look_after(struct worker *w) {
         return;
     }
     w->expired = cycles;
-    if (!w->packet_time) {
+    /* Before the first packet nothing says whether their times are those of a capture. */
+    if (w->tally.received && !w->packet_time) {
         const uint64_t now = now_ns(w->all);
         meter_expire(w->meter, units(now - (w->all->stamp_flag ? grace_ns : 0)));
         decide(w);

@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.meter.bench import write_pcap
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import STAMPS
-from n3ic.meter.fuzz_traffic import fuzz_frames, pcap
+from n3ic.meter.fuzz_traffic import fuzz_frames, pcap, pcapng
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
 from n3ic.model.passes import unchanged
@@ -38,10 +39,8 @@ except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 TIMEOUT_S = 120
-SANE = standard_spec(packets=4)
-MODEL = metered_network(
-    replace(SANE, windows=(), features=SANE.features), classes=("a", "b=c", "d")
-)
+SPEC = replace(standard_spec(packets=4), windows=())  # their flows do not depend on others
+MODEL = metered_network(SPEC, 25, classes=("a", "b=c", "d"), extremes=False)
 SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 CLASSES = len(MODEL.classes)
 
@@ -161,7 +160,9 @@ def test_damaged_captures_give_what_flow_exec_gives(seed, program, directory, tm
         ran += 1
         done = subprocess.run([*words, "--decisions", out], capture_output=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr.decode()
-        again = saved(tmp_path / "again.pcap", [*EXPORTER.received(frames, spec)])
+        again = tmp_path / "again.pcapng"
+        received = [(d, n, max(0, t)) for d, n, t in EXPORTER.received(frames, spec)]
+        again.write_bytes(pcapng(LINK_ETHERNET, received, spec.tick_ns, "<"))
         rows = application.flow_rows(MODEL, out.read_bytes())
         assert rows == run_flow_exec(directory / "host", MODEL, again).flows
 
@@ -169,7 +170,12 @@ def test_damaged_captures_give_what_flow_exec_gives(seed, program, directory, tm
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("worker.c", "w->margins[i], w->scores", "w->margins[0], w->scores", "margin: expected"),
+        (
+            "worker.c",
+            "w->margins[i], w->scores",
+            "w->margins[0], w->scores",
+            "margin: expected|differ between one",
+        ),
         ("worker.c", "p.address_bytes;\n", "p.address_bytes + p.ttl;\n", "differ between one"),
         ("worker.c", "frames[i].length = packets[i]->pkt_len", "frames[i].length = 60", "expected"),
     ],
@@ -186,9 +192,9 @@ def test_a_change_of_the_application_is_found(file, old, new, message, directory
             EXPORTER, place, unchanged(MODEL), {}, packets=400, seed=1, captures=[capture]
         )
     except VerifyError as error:
-        assert message in str(error)
+        assert re.search(message, str(error))
     else:
-        assert any(message in failure for failure in found.failures), found.failures
+        assert re.search(message, str(found.failures))
 
 
 # --- verdicts --------------------------------------------------------------------------------
@@ -198,7 +204,7 @@ def test_packets_go_where_the_policy_of_their_flows_verdict_says(program, tmp_pa
     frames = traffic(11)
     capture = saved(tmp_path / "c.pcap", frames)
     verdicts = expected(frames)
-    assert len({*verdicts}) >= 4, Counter(verdicts)
+    assert {*verdicts} == {0, 1, 2, CLASSES + 1, CLASSES + 2}, Counter(verdicts)
     out = [tmp_path / f"{i}.pcap" for i in range(4)]
     devices = [f"net_pcap0,rx_pcap={capture},tx_pcap={out[0]}"]
     devices += [f"net_pcap{i},tx_pcap={out[i]}" for i in (1, 2, 3)]
