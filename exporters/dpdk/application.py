@@ -165,6 +165,6 @@ def _program(sources: Sources) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise VerifyError(f"make: {error}") from error
         if done.returncode:
-            text = done.stderr.decode(errors="replace")
-            raise VerifyError(f"{PROGRAM} does not compile: {text[-2000:]}")
+            said = done.stderr.decode(errors="replace")
+            raise VerifyError(f"{PROGRAM} does not compile: {said[-2000:]}")
         return (Path(name) / PROGRAM).read_bytes()

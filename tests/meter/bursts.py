@@ -31,7 +31,7 @@ def in_bursts(spec, frames, sizes, verdicts_of):
         mark.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
         while at < len(frames):
             part = frames[at : at + next(sizes)]
-            given = (BurstFrame * len(part))(*((d, len(d), n, t) for d, n, t in part))
+            given = (BurstFrame * len(part))(*[BurstFrame(d, len(d), n, t) for d, n, t in part])
             marks = (ctypes.c_uint32 * len(part))()
             call(meter.pointer, len(part), given, marks)
             found = meter.records()

@@ -4,6 +4,7 @@
 import random
 import shutil
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 from bursts import MOST, in_bursts
@@ -37,7 +38,7 @@ def test_bursts_give_what_frames_one_by_one_give(seed):
         records = meter.count(frames).tobytes() + meter.finish().tobytes()
         counters = meter.counters()
     sizes = iter(lambda: r.randint(1, MOST), 0)
-    alone = in_bursts(spec, frames, iter(lambda: 1, 0), verdicts_of)
+    alone = in_bursts(spec, frames, repeat(1), verdicts_of)
     assert in_bursts(spec, frames, sizes, verdicts_of) == alone
     assert alone[:2] == (records, counters)
 
@@ -53,6 +54,6 @@ def test_a_decision_holds_from_its_packet_on_until_the_next_or_the_flows_end():
     frames = [(frame, len(frame), 1_000_000 * time) for time, frame in talk.all]
     frames.insert(8, (b"", 0, 8_000_000))
     for size in (1, 2, 5, MOST):
-        _, _, found = in_bursts(spec, frames, iter(lambda n=size: n, 0), verdicts_of)
+        _, _, found = in_bursts(spec, frames, repeat(size), verdicts_of)
         third, sixth, end = (verdict_of({"number": 0, "packets": n}) for n in (3, 6, 8))
         assert found == [0, 0, third, third, third, sixth, sixth, end, "aside", 0, 0, 0], size

@@ -186,7 +186,7 @@ static const uint8_t *bytes_of(struct worker *w, const struct rte_mbuf *packet, 
 }
 
 static void handle(struct worker *w, struct rte_mbuf **packets, uint16_t n) {
-    struct burst_frame frames[BURST];
+    struct burst_frame frames[BURST] = {0};
     uint32_t marks[BURST];
     uint64_t bytes = 0;
     const uint64_t now = units(now_ns(w->all));

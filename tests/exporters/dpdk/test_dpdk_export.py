@@ -11,7 +11,7 @@ from metered_models import metered_network
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.dpdk import application, bench
-from n3ic.exporters.dpdk.exporter import EXPORTER
+from n3ic.exporters.dpdk.exporter import EXPORTER, DpdkExporter
 from n3ic.meter.compiled import STAMPS
 from n3ic.meter.fuzz_traffic import pcap
 from n3ic.meter.packet import LINK_ETHERNET, parse
@@ -84,7 +84,7 @@ def test_it_takes_the_families_of_the_host():
     for family in EXPORTER.families:
         tool = EXPORTER.for_family(family)
         assert (tool.name, tool.family) == ("dpdk", family)
-        assert tool.host is host.for_family(family)
+        assert isinstance(tool, DpdkExporter) and tool.host is host.for_family(family)
 
 
 def test_net_pcap_knows_neither_what_was_cut_off_nor_nanoseconds():
