@@ -22,12 +22,15 @@ from n3ic.exporters.dpdk import application, bench
 from n3ic.exporters.dpdk.application import PROGRAM, eal_words, require_dpdk
 from n3ic.exporters.dpdk.exporter import EXPORTER
 from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.tables.random_models import random_tables
 from n3ic.meter.bench import write_pcap
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import STAMPS
 from n3ic.meter.fuzz_traffic import fuzz_frames, pcap, pcapng
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
+from n3ic.model.metering import MeteredFeature
 from n3ic.model.passes import unchanged
 from n3ic.targets.metering import check_metering
 
@@ -116,6 +119,20 @@ def test_generated_captures_give_the_flows_of_the_reference_meter(directory):
     found = check_metering(EXPORTER, directory, unchanged(MODEL), {}, packets=1500, seed=7)
     assert found.packets == 1500 and found.flows > 300
     assert not found.failures and not found.missing
+
+
+@pytest.mark.parametrize("draw", [random_tables, random_spn])
+def test_other_families_of_the_host_give_the_flows_of_the_reference_meter(draw, tmp_path):
+    drawn = draw(np.random.default_rng(2))
+    counted = (r.name for r in SPEC.registers if r.field not in ("time", "gap"))
+    features = tuple(
+        MeteredFeature(*pair) for pair in zip(drawn.input.features, counted, strict=False)
+    )
+    model = drawn.changed(meter=replace(SPEC, features=features))
+    tool = EXPORTER.for_family(model.family)
+    tool.write(model, {}, tmp_path)
+    found = check_metering(tool, tmp_path, unchanged(model), {}, packets=800, seed=3)
+    assert found.packets == 800 and found.flows > 100 and not found.failures, found
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
