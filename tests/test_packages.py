@@ -14,7 +14,10 @@ import pytest
 import n3ic
 
 ROOTS = ("datasets", "exporters", "families", "systems")
-BETWEEN_TARGETS = {("qonnx", "onnx"), ("host", "onnx"), ("p4_netfpga", "p4"), ("xdp", "host")}
+BETWEEN_TARGETS = {
+    *(("qonnx", "onnx"), ("host", "onnx"), ("p4_netfpga", "p4"), ("xdp", "host")),
+    ("dpdk", "host"),
+}
 ORDINARY = {
     *("binary", "binary-network", "card", "cluster", "flows", "host", "label", "meter", "metered"),
     *("shunt", "tables"),

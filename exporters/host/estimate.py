@@ -17,7 +17,8 @@ LANES = 16  # neurons in a 512-bit register
 _LAYER_CLOCKS = 21
 _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
 _KEY_BYTES = 40  # bytes of a flow's key in meter.c
-_LINK_BYTES = 19  # its hash, its neighbours in chains and in age, and its marks
+_LINK_BYTES = 15  # its hash, its neighbour in a chain, and its marks
+_AGE_BYTES = 8  # its neighbours in age, which lie apart
 _TIME_WORDS = 6  # its number, times and counts
 
 
@@ -85,7 +86,7 @@ def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
         state = -(-state // member.bytes) * member.bytes
         state += member.bytes * max(1, member.length)
     flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
-    flow = -(-flow // 8) * 8
+    flow = -(-flow // 8) * 8 + _AGE_BYTES
     # meter.c takes a power of two of heads, so that it masks a hash instead of dividing it.
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
     held = flow * spec.cache_flows + 4 * heads

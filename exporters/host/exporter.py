@@ -53,7 +53,7 @@ class HostExporter(Exporter):
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "domain")),
-        *("capture.o", "live.o", "meter.o"),
+        *("lines.o", "capture.o", "live.o", "meter.o"),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),

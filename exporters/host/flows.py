@@ -21,8 +21,8 @@ from n3ic.util.process import run_tool
 
 NETWORK = ("bnn.c", "bnn.h")
 _FLOW = (
-    *("flow_exec.c", "domain.c", "capture.c", "live.c", "meter.c"),
-    *("domain.h", "domain_rows.h", "flow_names.h", "capture.h", "live.h"),
+    *("flow_exec.c", "domain.c", "lines.c", "capture.c", "live.c", "meter.c"),
+    *("domain.h", "domain_rows.h", "flow_names.h", "lines.h", "capture.h", "live.h"),
     *("meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
@@ -55,15 +55,20 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> MeteredC
     said = done.stderr.decode(errors="replace")
     if done.returncode:
         raise VerifyError(f"flow-exec ended {done.returncode}: {said[-500:].strip()}")
+    counters = dict.fromkeys(STAMPS, 0) | dict(_counters(said))
+    return MeteredCapture(flow_rows(model, done.stdout), counters)
+
+
+def flow_rows(model: Classifier, lines: bytes) -> tuple[tuple[str, ...], ...]:
+    """Flows as ``lines.c`` writes them, as :class:`~n3ic.targets.base.MeteredCapture` has them."""
     # newline="": a quoted name may hold line ends, which StringIO would translate.
-    table = csv.reader(io.StringIO(done.stdout.decode(errors="replace"), newline=""))
+    table = csv.reader(io.StringIO(lines.decode(errors="replace"), newline=""))
     next(table, None)
     names = {_cell(name): name for name in model.verdict_names}
-    flows = tuple(
+    return tuple(
         tuple(names.get(cell, cell) if i == _CLASS else cell for i, cell in enumerate(row))
         for row in table
     )
-    return MeteredCapture(flows, dict.fromkeys(STAMPS, 0) | dict(_counters(said)))
 
 
 def _cell(name: str) -> str:

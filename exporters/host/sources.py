@@ -19,6 +19,7 @@ from n3ic.targets.identifiers import c_string
 from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+FLOW_STEMS = ("domain", "lines", "capture", "live")  # parts of flow-exec, each with its header
 _BYTES_A_LINE = 16
 _NUMBERS_A_LINE = 12
 
@@ -85,7 +86,7 @@ def flow_sources(spec: MeterSpec, own: InputSpec) -> dict[str, str]:
         "registers": [c_string(register.name) for register in spec.registers],
         "features": [c_string(name) for name in spec.feature_names],
     }
-    same = ("flow_exec.c", "domain.c", "domain.h", "capture.c", "capture.h", "live.c", "live.h")
+    same = ("flow_exec.c", *(f"{stem}.{kind}" for stem in FLOW_STEMS for kind in "ch"))
     return {
         **meter_source(spec),
         **{name: (TEMPLATES / "flow" / name).read_text("utf-8") for name in same},

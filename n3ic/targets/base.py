@@ -8,7 +8,7 @@ artefacts, compares their results with the model's, and words the errors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -22,6 +22,7 @@ from n3ic import plugins
 from n3ic.errors import ExportError, UsageError
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
@@ -50,6 +51,10 @@ class Execution:
     inference: Inference
     executor: str
     figures: tuple[Figure, ...] = field(default=())
+
+
+Frame = tuple[bytes, int, int]
+"""Captured bytes, length on the wire, time in units of the meter's specification."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,13 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             MissingDependencyError, VerifyError: as :meth:`run`.
         """
         return None
+
+    def received(self, frames: Iterable[Frame], spec: MeterSpec) -> Iterable[Frame]:
+        """A capture's frames as the meter gets them from it, where the way there loses something.
+
+        The reference meter gets the same ones.
+        """
+        return frames
 
     def meter(
         self, directory: Path, model: ModelT, options: Options, capture: Path

@@ -89,6 +89,8 @@ def check_metering(
                 return Metering(missing=str(error))
             if got is None:
                 break
+            if spec is not None:
+                frames = tool.received(frames, spec)
             want = reference_flows(network, link, frames, spec)
             wrong = _difference(network, got, want)
             found = Metering(

@@ -86,6 +86,31 @@ void meter_frame(struct meter *m, const uint8_t *frame, uint32_t captured, uint3
 void meter_count(struct meter *m, size_t frames, const uint8_t *data, const uint64_t *offset,
                  const uint32_t *captured, const uint32_t *length, const uint64_t *time);
 
+enum { METER_BURST = 64 };
+
+/* What meter_burst() says of a frame's flow, but for the caller's own marks, which lie between. */
+static const uint32_t MARK_UNDECIDED = 0;
+static const uint32_t MARK_RECORD = 0x80000000; /* record r decided it last: MARK_RECORD + r */
+static const uint32_t MARK_ASIDE = 0xffffffff;  /* there is none, or it is counted later */
+
+struct burst_frame { /* as meter_frame() takes one */
+    const uint8_t *data;
+    uint32_t captured, length;
+    uint64_t time;
+};
+
+/*
+ * Counts n frames, METER_BURST at most, one by one as meter_frame() does, but fetches what their
+ * flows take in memory ahead. marks[i] is that of frame i's flow when the frame was counted.
+ */
+void meter_burst(struct meter *m, size_t n, const struct burst_frame *frames, uint32_t *marks);
+
+/*
+ * Marks the flow of a record that meter_records() gave last, for the frames that follow. Nothing
+ * happens where the flow has ended or another record decided it since.
+ */
+void meter_mark(struct meter *m, size_t record, uint32_t mark);
+
 /*
  * Ends flows that have been idle for too long at `time`, though no packet came. It makes no
  * difference to the records where no packet comes that was seen before it.

@@ -9,7 +9,8 @@ int main(void) {
     if (!m) {
         return 1;
     }
-    printf("%zu\n", METER_CACHE_FLOWS * sizeof *m->flows + (m->mask + 1) * sizeof *m->buckets);
+    printf("%zu\n", METER_CACHE_FLOWS * (sizeof *m->flows + sizeof *m->ages) +
+                        (m->mask + 1) * sizeof *m->buckets);
     meter_close(m);
     return 0;
 }

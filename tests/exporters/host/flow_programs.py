@@ -12,7 +12,7 @@ from n3ic.exporters.host.exporter import EXPORTER
 
 WEIGHTS = b"/* --- weights, compiled in ---"
 HEADER = b'#include "bnn.h"\n#include <stdint.h>\n'
-C = ("flow_exec.c", "domain.c", "capture.c", "live.c", "meter.c", "bnn.c")
+C = ("flow_exec.c", "domain.c", "lines.c", "capture.c", "live.c", "meter.c", "bnn.c")
 
 
 def exported(model, out):

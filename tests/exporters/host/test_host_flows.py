@@ -469,8 +469,8 @@ def artefacts(compiler: object, quick_build: None, tmp_path: Path) -> Path:
         ("flow.h", "v |= x;", "v ^= x;", "register_flags: expected"),
         ("meter.c", "f->decided_packets = f->packets;", "", "flow"),
         ("meter.c", "m->evicted += ", "(void)", "packets counted as 'evicted'"),
-        ("flow_exec.c", "putchar('0' + (int)", "putchar('1' - (int)", "bits: expected"),
-        ("flow_exec.c", "o->margins[i]);", "o->margins[0]);", "margin: expected"),
+        ("lines.c", "putc('0' + (int)", "putc('1' - (int)", "bits: expected"),
+        ("flow_exec.c", "o->margins[i],", "o->margins[0],", "margin: expected"),
     ],
 )
 def test_a_change_of_any_source_is_found(
@@ -569,7 +569,7 @@ def test_packets_are_timed_after_a_check(artefacts: Path, monkeypatch: pytest.Mo
     assert [row[0] for row in rows] == list(rates)
     assert len(columns) == len(rows[0])
     text = (artefacts / "flow_exec.c").read_text()
-    (artefacts / "flow_exec.c").write_text(text.replace("o->margins[i]);", "o->margins[0]);"))
+    (artefacts / "flow_exec.c").write_text(text.replace("o->margins[i],", "o->margins[0],"))
     with pytest.raises(VerifyError, match="other verdicts than n3ic predict"):
         packet_bench.bench_packets(SMALL, SMALL.meter, artefacts, 500)
 

@@ -13,10 +13,9 @@
 #include "capture.h"
 #include "domain.h"
 #include "flow_names.h"
+#include "lines.h"
 #include "live.h"
-#include "meter.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -58,7 +57,7 @@ static void on_signal(int number) {
 struct output {
     const struct bnn *net;
     struct meter *meter;
-    int registers, features, bits;
+    struct lines lines;
     uint32_t *column; /* of each feature of the network, among the meter's */
     uint32_t *values, *words, *classes;
     int32_t *margins, *scores;
@@ -91,94 +90,7 @@ static void flush(void) {
     }
 }
 
-/* --- lines ----------------------------------------------------------------------------- */
-
-/* Writes a cell of CSV, with an apostrophe before text that a spreadsheet would run as a formula.
- */
-static void put_cell(const char *prefix, const char *text) {
-    const int quoted = text[strcspn(text, ",\"\r\n")] != '\0';
-    if (quoted) {
-        putchar('"');
-    }
-    if (!*prefix && *text && strchr("=+-@\t\r", *text)) {
-        putchar('\'');
-    }
-    fputs(prefix, stdout);
-    for (; *text; text++) {
-        if (*text == '"') {
-            putchar('"');
-        }
-        putchar(*text);
-    }
-    if (quoted) {
-        putchar('"');
-    }
-}
-
-static void write_header(const struct output *o) {
-    fputs("row,source,source_port,destination,destination_port,protocol,first_us,last_us,packets,"
-          "decided,class,margin",
-          stdout);
-    for (uint32_t c = 0; c < bnn_classes(o->net); c++) {
-        putchar(',');
-        put_cell("score_", bnn_class_name(o->net, c));
-    }
-    for (uint32_t i = 0; o->registers && i < METER_REGISTERS; i++) {
-        putchar(',');
-        put_cell("register_", register_names[i]);
-    }
-    for (uint32_t i = 0; o->features && i < METER_VALUES; i++) {
-        putchar(',');
-        put_cell("feature_", feature_names[i]);
-    }
-    puts(o->bits ? ",bits" : "");
-}
-
-static void put_address(const struct key *k, const uint8_t *address) {
-    char text[INET6_ADDRSTRLEN] = "";
-    inet_ntop(k->address_bytes == 4 ? AF_INET : AF_INET6, address, text, sizeof text);
-    fputs(text, stdout);
-}
-
-static uint64_t microseconds(uint64_t time) {
-    return time * METER_TICK_NS / 1000;
-}
-
-static void put_flow(uint64_t row, const struct record *r) {
-    printf("%" PRIu64 ",", row);
-    put_address(&r->key, r->key.source);
-    printf(",%u,", r->key.source_port);
-#ifndef METER_KEY_SOURCE_HOST
-    put_address(&r->key, r->key.destination);
-#endif
-    printf(",%u,%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,", r->key.destination_port,
-           r->key.protocol, microseconds(r->first), microseconds(r->last), r->packets,
-           meter_end_name(r->why));
-}
-
-/* Writes the rest of a line: the verdict of row i of the batch, and the columns of the options. */
-static void put_verdict(const struct output *o, const struct record *r, size_t i) {
-    const uint32_t n_classes = bnn_classes(o->net);
-    const uint32_t *words = o->words + i * bnn_words(o->net);
-    put_cell("", bnn_class_name(o->net, o->classes[i]));
-    printf(",%" PRId32, o->margins[i]);
-    for (uint32_t c = 0; c < n_classes; c++) {
-        printf(",%" PRId32, o->scores[i * n_classes + c]);
-    }
-    for (uint32_t j = 0; o->registers && j < METER_REGISTERS; j++) {
-        printf(",%" PRIu64, r->registers[j]);
-    }
-    for (uint32_t j = 0; o->features && j < METER_VALUES; j++) {
-        printf(",%" PRIu32, r->features[j]);
-    }
-    if (o->bits) {
-        putchar(',');
-        for (uint32_t j = 0; j < bnn_inputs(o->net); j++) {
-            putchar('0' + (int)(words[j / 32] >> j % 32 & 1));
-        }
-    }
-    putchar('\n');
-}
+/* --- flows ----------------------------------------------------------------------------- */
 
 /* Classifies the flows that were decided since the last call. */
 static void write_flows(struct output *o) {
@@ -196,8 +108,10 @@ static void write_flows(struct output *o) {
         bnn_infer_batch(o->net, o->words, rows, o->classes, o->margins, o->scores);
         for (size_t i = 0; i < rows; i++) {
             domain_add(o->domain, o->values + i * n_features, o->words + i * bnn_words(o->net));
-            put_flow(o->flows++, &r[i]);
-            put_verdict(o, &r[i], i);
+            const struct verdict v = {o->classes[i], o->margins[i],
+                                      o->scores + i * bnn_classes(o->net),
+                                      o->words + i * bnn_words(o->net)};
+            lines_put(&o->lines, o->flows++, &r[i], &v);
         }
         r += rows;
         n -= rows;
@@ -271,7 +185,9 @@ static void open_output(struct output *o, uint32_t link) {
     o->classes = allocate(BATCH, sizeof *o->classes);
     o->margins = allocate(BATCH, sizeof *o->margins);
     o->scores = allocate(BATCH, bnn_classes(o->net) * sizeof *o->scores);
-    write_header(o);
+    o->lines.to = stdout;
+    o->lines.net = o->net;
+    lines_header(&o->lines);
 }
 
 static void close_output(struct output *o, uint64_t lost) {
@@ -402,13 +318,13 @@ int main(int argc, char **argv) {
             limit = parse_count(optarg);
             break;
         case 'r':
-            o.registers = 1;
+            o.lines.registers = 1;
             break;
         case 'f':
-            o.features = 1;
+            o.lines.features = 1;
             break;
         case 'b':
-            o.bits = 1;
+            o.lines.bits = 1;
             break;
         case 'h':
             fputs(usage, stdout);

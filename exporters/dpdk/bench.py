@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures packets a second of one core, beside DPDK's own testpmd on the same packets.
+
+Both replay a capture that ``net_pcap`` holds in memory and send what they receive to nowhere, by
+turns in one run. A second is one of a core's time, whoever else uses the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from threading import Timer
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError, VerifyError
+from n3ic.exporters.dpdk.application import built, eal_words, meter_capture, require_dpdk
+from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.meter.bench import write_pcap
+from n3ic.meter.compiled import Frames
+from n3ic.meter.packet import LINK_ETHERNET
+from n3ic.model.classifier import Classifier
+from n3ic.targets.figures import Bench
+
+if TYPE_CHECKING:
+    from n3ic.exporters.dpdk.exporter import DpdkExporter
+
+FLOWS, PACKETS, BYTES = 2048, 16, 64  # at one time; of each; of a packet
+ROUNDS, SECONDS = 3, 4
+_MBUFS = 65_535  # the capture lies in a part of them
+_WORKERS = ("rte-worker-1\n", "lcore-worker-1\n")  # names of a thread, by DPDK's version
+_TIMEOUT_S = 120
+_RECEIVED = re.compile(rb"RX-packets: (\d+)")
+
+
+def bench_dpdk(tool: DpdkExporter, model: Classifier) -> Bench:
+    """Measure the application and testpmd, after a check that flow-exec finds the same flows.
+
+    Raises:
+        UsageError: the model has no meter.
+        MissingDependencyError: DPDK, testpmd, make or a C compiler is not installed.
+        VerifyError: the program does not build or run, or finds other flows than flow-exec.
+    """
+    if model.meter is None:
+        raise UsageError("the model has no meter: there is no application to measure")
+    require_dpdk(("make", "pkg-config", "dpdk-testpmd"))
+    with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:
+        directory, capture = Path(name, "export"), Path(name, "packets.pcap")
+        directory.mkdir()
+        tool.write(model, {}, directory)
+        write_pcap(capture, LINK_ETHERNET, connections(FLOWS))
+        ours = meter_capture(directory, model, capture)
+        if ours != run_flow_exec(directory / "host", model, capture):
+            raise VerifyError("n3ic-dpdk finds other flows than flow-exec")
+        words = _words(capture)
+        load = os.getloadavg()[0]
+        with built(directory) as program:
+            rounds = [
+                (_testpmd(words), *_application(program, words, Path(name, "said.json")))
+                for _ in range(ROUNDS)
+            ]
+    plain, full, decided = (median(column) for column in zip(*rounds, strict=True))
+    ratio = median(mine / theirs for theirs, mine, _ in rounds)
+    rows = (
+        ("dpdk-testpmd, io", f"{plain / 1e6:.2f}", "1"),
+        ("n3ic-dpdk, decisions included", f"{full / 1e6:.2f}", f"{ratio:.2f}"),
+    )
+    notes = (
+        f"{FLOWS:,} connections of {PACKETS} packets of {BYTES} bytes, again and again, by "
+        f"net_pcap from memory without huge pages; {decided:.3f} decisions a packet",
+        f"medians of {ROUNDS} rounds of {SECONDS} s each; load of the machine before: {load:.1f}",
+    )
+    title = "packets a second of a core"
+    data = {"testpmd": plain, "n3ic-dpdk": full, "ratio": ratio, "decisions": decided, "load": load}
+    return Bench(((title, ("program", "Mpps", "ratio"), rows),), notes, data)
+
+
+def connections(flows: int) -> Frames:
+    """Frames of TCP connections that run side by side, from SYN to the second FIN."""
+    count = flows * PACKETS
+    flow, step = np.tile(np.arange(flows), PACKETS), np.repeat(np.arange(PACKETS), flows)
+    frame = np.zeros((count, BYTES), dtype=np.uint8)
+    frame[:, 12], frame[:, 14], frame[:, 22], frame[:, 23] = 8, 0x45, 64, 6  # IPv4, TTL, TCP
+    frame[:, 16:18] = _octets(np.full(count, BYTES - 14, dtype=np.uint16))
+    client = (0x0A000000 + flow).astype(np.uint32), (1024 + flow % 60_000).astype(np.uint16)
+    server = (0xC0A80000 + flow % 250).astype(np.uint32), np.full(count, 443, dtype=np.uint16)
+    back = step % 2 == 1
+    for at, (mine, theirs) in ((0, (client, server)), (1, (server, client))):
+        address, port = 26 + 4 * at, 34 + 2 * at
+        frame[:, address : address + 4] = _octets(np.where(back, theirs[0], mine[0]))
+        frame[:, port : port + 2] = _octets(np.where(back, theirs[1], mine[1]))
+    flags = np.array([2, 18, *(16,) * (PACKETS - 4), 17, 17], dtype=np.uint8)
+    frame[:, 46], frame[:, 47] = 0x50, flags[step]
+    length = np.full(count, BYTES, dtype=np.uint32)
+    number = np.arange(count, dtype=np.uint64)
+    return Frames(frame.reshape(-1), number * BYTES, length, length, number)
+
+
+def _octets(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
+    swapped = numbers.astype(numbers.dtype.newbyteorder(">"))
+    return swapped.view(np.uint8).reshape(len(numbers), -1)
+
+
+def _words(capture: Path) -> list[str]:
+    """EAL's words of both programs."""
+    return [*eal_words(1), f"--vdev=net_pcap0,rx_pcap={capture},infinite_rx=1", "--"]
+
+
+def _testpmd(words: Sequence[str]) -> float:
+    """Packets a second of the time of testpmd's lcore that forwards, between its reports."""
+    command = ["dpdk-testpmd", *words, f"--total-num-mbufs={_MBUFS}", "--forward-mode=io"]
+    samples = []
+    with subprocess.Popen(
+        [*command, "--auto-start", "--stats-period=1"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        timer = Timer(_TIMEOUT_S, process.kill)
+        timer.start()
+        try:
+            for line in process.stdout or ():
+                found = _RECEIVED.search(line)
+                if found:
+                    samples.append((int(found[1]), _worker_ns(process.pid)))
+                if len(samples) > SECONDS:
+                    break
+        finally:
+            timer.cancel()
+            process.kill()
+    if len(samples) <= SECONDS or samples[-1][1] == samples[0][1]:
+        raise VerifyError("dpdk-testpmd did not run: try `dpdk-testpmd --no-huge --no-pci`")
+    (first, begin), (last, end) = samples[0], samples[-1]
+    return (last - first) / (end - begin) * 1e9
+
+
+def _worker_ns(pid: int) -> int:
+    """Nanoseconds of a processor that the one lcore that works has had."""
+    threads = Path("/proc", str(pid), "task").iterdir()
+    (found,) = (t for t in threads if (t / "comm").read_text() in _WORKERS)
+    return int((found / "schedstat").read_text().split()[0])
+
+
+def _application(program: Path, words: Sequence[str], said: Path) -> tuple[float, float]:
+    """Packets a second of the worker's time, and decisions a packet."""
+    options = ("--seconds", str(SECONDS), "--stats-json", str(said), "--mbufs", str(_MBUFS))
+    command = [str(program), *words, *options]
+    done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise VerifyError(f"n3ic-dpdk: {done.stderr.decode(errors='replace')[-500:]}")
+    found = json.loads(said.read_bytes())
+    (worker,) = found["lcores"]
+    decided = sum(v["flows"] for v in found["verdicts"].values())
+    return worker["received"] / worker["processor_ns"] * 1e9, decided / worker["received"]

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See ports.h. */
+#include "ports.h"
+
+#include "meter.h"
+
+#include <inttypes.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <rte_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { KEY_BYTES = 64, CACHE = 256, MAX_FD = 4096 };
+
+/* --- distribution ---------------------------------------------------------------------- */
+
+/*
+ * What a device must hash so that all packets of a flow meet. Later fragments have no ports: where
+ * the meter joins them to their flow, ports may not count. Of tunnels the device sees the outside.
+ */
+static uint64_t wanted_hash(void) {
+    const uint64_t addresses = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
+                               RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 |
+                               RTE_ETH_RSS_FRAG_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_OTHER;
+#if defined(METER_KEY_FIVE_TUPLE)
+    if (METER_FRAGMENTS_ASIDE) {
+        return addresses | RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_NONFRAG_IPV4_UDP |
+               RTE_ETH_RSS_NONFRAG_IPV6_TCP | RTE_ETH_RSS_NONFRAG_IPV6_UDP;
+    }
+#elif defined(METER_KEY_SOURCE_HOST)
+    return addresses | RTE_ETH_RSS_L3_SRC_ONLY;
+#endif
+    return addresses;
+}
+
+/* Whether every port can hash so, by tables of one size, to so many queues. */
+static int devices_can(const struct ports *p, unsigned workers) {
+    uint16_t table = 0;
+    for (unsigned i = 0; i < p->n; i++) {
+        struct rte_eth_dev_info info;
+        if (rte_eth_dev_info_get(p->port[i].number, &info) ||
+            (info.flow_type_rss_offloads & wanted_hash()) != wanted_hash() || METER_TUNNELS ||
+            info.max_rx_queues < workers || info.hash_key_size > KEY_BYTES ||
+            (table && table != info.reta_size)) {
+            return 0;
+        }
+        table = info.reta_size;
+    }
+    return 1;
+}
+
+/* Both directions of a flow have one hash by a key that repeats every 16 bits. */
+static void symmetric_key(uint8_t *key) {
+    for (unsigned i = 0; i < KEY_BYTES; i++) {
+        key[i] = i % 2 ? 0x5a : 0x6d;
+    }
+}
+
+/* The device may have kept a key or a hash of its own. */
+static int device_hashes(uint16_t port, uint8_t bytes) {
+    uint8_t wanted[KEY_BYTES], found[KEY_BYTES] = {0};
+    struct rte_eth_rss_conf conf = {.rss_key = found, .rss_key_len = bytes};
+    symmetric_key(wanted);
+    return rte_eth_dev_rss_hash_conf_get(port, &conf) == 0 && memcmp(wanted, found, bytes) == 0 &&
+           (conf.rss_hf & wanted_hash()) == wanted_hash();
+}
+
+const char *ports_distribution(const struct ports *p) {
+    switch (p->distribution) {
+    case BY_DEVICE:
+        return "the device's RSS, a queue for each worker";
+    case BY_SOFTWARE:
+        return "software: one lcore receives and hashes addresses, because a port has no RSS that "
+               "keeps this meter's flows together";
+    default:
+        return "one worker";
+    }
+}
+
+/* --- ports ----------------------------------------------------------------------------- */
+
+/* A statistic of the kernel's interface; 0 where there is none. */
+static uint64_t of_interface(const struct port *p, const char *name) {
+    char path[128];
+    uint64_t value = 0;
+    FILE *file;
+    if (!p->interface[0]) {
+        return 0;
+    }
+    snprintf(path, sizeof path, "/sys/class/net/%s/statistics/%s", p->interface, name);
+    file = fopen(path, "r");
+    if (file) {
+        if (fscanf(file, "%" SCNu64, &value) != 1) {
+            value = 0;
+        }
+        fclose(file);
+    }
+    return value;
+}
+
+static void check(const struct port *p, const char *what, int status) {
+    if (status) {
+        fail(EXIT_FAILED, "port %s: %s: %s", p->name, what, rte_strerror(-status));
+    }
+}
+
+static void start_port(struct ports *all, struct port *p, const struct settings *s,
+                       uint16_t receivers) {
+    struct rte_eth_dev_info info;
+    uint8_t key[KEY_BYTES];
+    struct rte_eth_conf conf = {0};
+    uint16_t rx = (uint16_t)s->descriptors, tx = rx;
+    check(p, "its description", rte_eth_dev_info_get(p->number, &info));
+    rte_eth_dev_get_name_by_port(p->number, p->name);
+    snprintf(p->driver, sizeof p->driver, "%s", info.driver_name);
+    if (info.if_index) {
+        if_indextoname(info.if_index, p->interface);
+    }
+    if (all->distribution == BY_DEVICE) {
+        symmetric_key(key);
+        conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        conf.rx_adv_conf.rss_conf = (struct rte_eth_rss_conf){
+            .rss_key = info.hash_key_size ? key : NULL,
+            .rss_key_len = info.hash_key_size,
+            .rss_hf = wanted_hash(),
+        };
+    }
+    conf.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+    conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    p->rx_queues = receivers;
+    p->tx_queues = (uint16_t)RTE_MIN(all->workers + 1, info.max_tx_queues);
+    rte_spinlock_init(&p->lock);
+    check(p, "its queues", rte_eth_dev_configure(p->number, p->rx_queues, p->tx_queues, &conf));
+    check(p, "its descriptors", rte_eth_dev_adjust_nb_rx_tx_desc(p->number, &rx, &tx));
+    for (uint16_t q = 0; q < p->rx_queues; q++) {
+        check(p, "a queue for receiving",
+              rte_eth_rx_queue_setup(p->number, q, rx, SOCKET_ID_ANY, NULL, all->pool));
+    }
+    for (uint16_t q = 0; q < p->tx_queues; q++) {
+        check(p, "a queue for sending",
+              rte_eth_tx_queue_setup(p->number, q, tx, SOCKET_ID_ANY, NULL));
+    }
+    p->dropped_before = of_interface(p, "rx_dropped");
+    p->missed_before = of_interface(p, "rx_missed_errors");
+    check(p, "its start", rte_eth_dev_start(p->number));
+    if (all->distribution == BY_DEVICE && !device_hashes(p->number, info.hash_key_size)) {
+        fail(EXIT_FAILED,
+             "port %s: it does not keep the key that brings both directions of a flow to one "
+             "queue: give one lcore that works, or four and more with --no-rss",
+             p->name);
+    }
+    const int promiscuous = rte_eth_promiscuous_enable(p->number);
+    if (promiscuous && promiscuous != -ENOTSUP) {
+        check(p, "promiscuous mode", promiscuous);
+    }
+    /* net_pcap stamps packets with microseconds since 1970; units of other drivers are theirs. */
+    p->stamped = strcmp(p->driver, "net_pcap") == 0;
+    p->is_capture = p->stamped && !info.if_index;
+}
+
+void ports_open(struct ports *p, const struct settings *s, unsigned lcores) {
+    uint16_t number;
+    *p = (struct ports){.n = rte_eth_dev_count_avail(), .workers = lcores};
+    if (!p->n) {
+        fail(EXIT_USAGE, "no port: name a device (--vdev=net_pcap0,rx_pcap=FILE), or bind a NIC "
+                         "to vfio-pci");
+    }
+    p->port = calloc(p->n, sizeof *p->port);
+    p->pool = rte_pktmbuf_pool_create("packets", s->mbufs, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+                                      SOCKET_ID_ANY);
+    if (!p->port || !p->pool) {
+        fail(EXIT_FAILED, "no memory for %u packet buffers: %s", s->mbufs, rte_strerror(rte_errno));
+    }
+    unsigned i = 0;
+    RTE_ETH_FOREACH_DEV(number) {
+        p->by_number[number] = &p->port[i];
+        p->port[i++].number = number;
+    }
+    if (lcores > 1 && !s->no_rss && devices_can(p, lcores)) {
+        p->distribution = BY_DEVICE;
+    } else if (lcores > 2) {
+        p->distribution = BY_SOFTWARE;
+        p->workers = lcores - 1;
+    } else { /* two lcores: handing over would only cost */
+        p->workers = 1;
+    }
+    for (i = 0; i < p->n; i++) {
+        const int all = p->distribution == BY_DEVICE;
+        start_port(p, &p->port[i], s, (uint16_t)(all ? p->workers : 1));
+    }
+}
+
+void ports_close(struct ports *p) {
+    for (unsigned i = 0; i < p->n; i++) {
+        rte_eth_dev_stop(p->port[i].number);
+        rte_eth_dev_close(p->port[i].number);
+    }
+    rte_mempool_free(p->pool);
+    free(p->port);
+}
+
+uint16_t port_send(struct port *p, unsigned lcores, unsigned own, struct rte_mbuf **packets,
+                   uint16_t n) {
+    const uint16_t last = (uint16_t)(p->tx_queues - 1), queue = (uint16_t)RTE_MIN(own, last);
+    const int shared = queue == last && p->tx_queues < lcores;
+    if (shared) {
+        rte_spinlock_lock(&p->lock);
+    }
+    n = rte_eth_tx_burst(p->number, queue, packets, n);
+    if (shared) {
+        rte_spinlock_unlock(&p->lock);
+    }
+    return n;
+}
+
+/* --- losses ---------------------------------------------------------------------------- */
+
+/*
+ * What the kernel dropped because the rings of net_af_packet were full. The driver counts none of
+ * it, but its sockets are this process's own. Reading resets the kernel's count.
+ */
+static uint64_t packet_sockets(unsigned interface) {
+    uint64_t lost = 0;
+    for (int fd = 0; fd < MAX_FD; fd++) {
+        struct sockaddr_ll address;
+        struct tpacket_stats said;
+        int domain = 0;
+        socklen_t size = sizeof domain;
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_PACKET) {
+            continue;
+        }
+        size = sizeof address;
+        if (getsockname(fd, (struct sockaddr *)&address, &size) ||
+            (unsigned)address.sll_ifindex != interface) {
+            continue;
+        }
+        size = sizeof said;
+        if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &said, &size) == 0) {
+            lost += said.tp_drops;
+        }
+    }
+    return lost;
+}
+
+struct losses port_losses(struct port *p) {
+    struct losses out = {0};
+    struct rte_eth_stats said;
+    if (rte_eth_stats_get(p->number, &said) == 0) {
+        out.imissed = said.imissed;
+        out.ierrors = said.ierrors;
+        out.no_mbuf = said.rx_nombuf;
+        out.transmit_errors = said.oerrors;
+    }
+    if (p->interface[0]) {
+        out.interface_dropped = of_interface(p, "rx_dropped") - p->dropped_before;
+        out.interface_missed = of_interface(p, "rx_missed_errors") - p->missed_before;
+        if (strcmp(p->driver, "net_af_packet") == 0) {
+            p->socket_lost += packet_sockets(if_nametoindex(p->interface));
+        }
+        out.socket_dropped = p->socket_lost;
+    }
+    return out;
+}

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The target ``dpdk``: meter, network and verdict as an application of DPDK.
+
+The network and the meter are those of the target ``host``, whose export lies in ``host/``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.errors import ExportError
+from n3ic.exporters.dpdk.application import meter_capture
+from n3ic.exporters.host.exporter import EXPORTER as HOST
+from n3ic.exporters.host.sources import code
+from n3ic.meter.packet import LINK_ETHERNET
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.model.metering import MeterSpec
+from n3ic.options import Option, Options, OptionValue, parse_options
+from n3ic.targets.base import Execution, Exporter, Frame, MeteredCapture
+from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Device, Fit
+from n3ic.targets.figures import Bench, Report
+from n3ic.util.templates import render
+
+NETWORK = "host"
+"""Folder of the network and the meter in an export."""
+_STAMP_NS = 1000  # net_pcap stamps packets with microseconds
+
+
+class DpdkExporter(Exporter[Any]):
+    """C for DPDK: ports, lcores, policies and statistics around the host's meter and network."""
+
+    name: ClassVar[str] = "dpdk"
+    summary: ClassVar[str] = "meter, network and verdict as a DPDK application (C11)"
+    shunts: ClassVar[bool] = True
+    links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
+    products: ClassVar[tuple[str, ...]] = (
+        *("*.o", "n3ic-dpdk"),
+        *(f"{NETWORK}/{name}" for name in HOST.products),
+    )
+    verify_options: ClassVar[tuple[Option, ...]] = HOST.verify_options
+    other_families: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "n3ic.exporters.dpdk.exporter:SPN",
+        "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES",
+    }
+
+    @cached_property
+    def host(self) -> Exporter[Any]:
+        """The host target of this one's family."""
+        return HOST.for_family(self.family)
+
+    @cached_property
+    def device(self) -> Device:
+        """The host's processor."""
+        return self.host.device
+
+    def check(self, model: Classifier, options: Options) -> Fit:
+        """Check the network as the host target does; see the base class."""
+        return self.host.check(model, options)
+
+    def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
+        """Co-locate models as the host target does."""
+        return self.host.colocate(members)
+
+    def write(self, model: Classifier, options: Options, out: Path) -> None:
+        """Write the host's export, and the application's sources if the model has a meter."""
+        (out / NETWORK).mkdir()
+        self.host.write(model, options, out / NETWORK)
+        try:
+            for source in sorted((self.folder / "c").iterdir()) if model.meter else ():
+                shutil.copyfile(source, out / source.name)
+            values = {
+                "shape": model.shape_text,
+                "digest": model.digest,
+                "meter": str(model.meter) if model.meter else "",
+                "classes": [code(name) for name in model.classes],
+                "shunt": model.shunt,
+            }
+            text = render(self.folder / "templates", "README.md.j2", values)
+            (out / "README.md").write_text(text, "utf-8")
+        except OSError as error:
+            raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
+
+    def run(self, directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
+        """Compile the network that the application links, and run every kernel of this CPU."""
+        return self.host.run(directory / NETWORK, model, options, words)
+
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
+        """Decode the network's files; see the base class."""
+        found = self.host.decode(directory / NETWORK, model, options)
+        return tuple(replace(d, artefact=f"{NETWORK}/{d.artefact}") for d in found)
+
+    def encode(
+        self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
+    ) -> Words | None:
+        """Pack inputs by the network's ``bnn_encode``, by every kernel."""
+        return self.host.encode(directory / NETWORK, model, options, features)
+
+    def received(self, frames: Iterable[Frame], spec: MeterSpec) -> Iterator[Frame]:
+        """Frames of a capture as ``net_pcap`` gives them: what was cut off is not known of."""
+        for data, _, time in frames:
+            yield data, len(data), time * spec.tick_ns // _STAMP_NS * _STAMP_NS // spec.tick_ns
+
+    def meter(
+        self, directory: Path, model: Classifier, options: Options, capture: Path
+    ) -> MeteredCapture | None:
+        """Run the application on a capture by ``net_pcap``; return None without a meter."""
+        return None if model.meter is None else meter_capture(directory, model, capture)
+
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
+        """Report the network's figures of the host, and how to measure the application."""
+        found = self.host.report(model, options, directory / NETWORK)
+        note = (
+            "Each worker has a network's memory in common with the others and a flow cache of its "
+            "own. `n3ic bench dpdk` measures packets a second beside testpmd."
+            if model.meter
+            else "The model names no meter: there is no application, but the network's library."
+        )
+        return Report(found.figures, (note,))
+
+    def bench(self, model: Classifier, options: Mapping[str, OptionValue]) -> Bench:
+        """Measure the application beside testpmd, on the same packets."""
+        from n3ic.exporters.dpdk.bench import bench_dpdk
+
+        parse_options(self.bench_options, options, "the DPDK benchmark")
+        return bench_dpdk(self, model)
+
+
+class DpdkSpnExporter(DpdkExporter):
+    """The application around a sum-product network."""
+
+    family: ClassVar[str] = "sum-product-network"
+    other_families: ClassVar[Mapping[str, str]] = {}
+
+
+class DpdkTablesExporter(DpdkExporter):
+    """The application around look-up tables."""
+
+    family: ClassVar[str] = "look-up-tables"
+    other_families: ClassVar[Mapping[str, str]] = {}
+
+
+EXPORTER, SPN, TABLES = DpdkExporter(), DpdkSpnExporter(), DpdkTablesExporter()

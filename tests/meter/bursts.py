@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A meter that gets frames in bursts, and the verdict on each of them."""
+
+import ctypes
+
+from n3ic.meter.compiled import CompiledMeter
+
+RECORD, ASIDE = 0x80000000, 0xFFFFFFFF
+MOST = 64
+
+
+class BurstFrame(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_char_p),
+        ("captured", ctypes.c_uint32),
+        ("length", ctypes.c_uint32),
+        ("time", ctypes.c_uint64),
+    )
+
+
+def in_bursts(spec, frames, sizes, verdicts_of):
+    """Records, counters, and the verdict on each frame, as an application takes them.
+
+    ``sizes`` gives those of the bursts, ``verdicts_of`` a number for each of some records.
+    """
+    records, verdicts, at = b"", [], 0
+    with CompiledMeter(spec, 1) as meter:
+        call = meter.library.meter_burst
+        call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+        mark = meter.library.meter_mark
+        mark.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
+        while at < len(frames):
+            part = frames[at : at + next(sizes)]
+            given = (BurstFrame * len(part))(*[BurstFrame(d, len(d), n, t) for d, n, t in part])
+            marks = (ctypes.c_uint32 * len(part))()
+            call(meter.pointer, len(part), given, marks)
+            found = meter.records()
+            told = verdicts_of(found)
+            for i, verdict in enumerate(told):
+                mark(meter.pointer, i, verdict)
+            verdicts += [
+                told[m - RECORD] if RECORD <= m < ASIDE else "aside" if m == ASIDE else m
+                for m in marks
+            ]
+            records += found.tobytes()
+            at += len(part)
+        return records + meter.finish().tobytes(), meter.counters(), verdicts
