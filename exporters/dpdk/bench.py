@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.dpdk.application import built, eal_words, meter_capture, require_dpdk
 from n3ic.exporters.host.flows import run_flow_exec
-from n3ic.meter.bench import write_pcap
 from n3ic.meter.compiled import Frames
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import Classifier
+from n3ic.targets.bench_tools import write_pcap
 from n3ic.targets.figures import Bench
 
 if TYPE_CHECKING:

@@ -24,14 +24,14 @@ from n3ic.exporters.dpdk.exporter import EXPORTER
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.tables.random_models import random_tables
-from n3ic.meter.bench import write_pcap
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import STAMPS
-from n3ic.meter.fuzz_traffic import fuzz_frames, pcap, pcapng
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeteredFeature
 from n3ic.model.passes import unchanged
+from n3ic.targets.bench_tools import write_pcap
+from n3ic.targets.fuzz_traffic import fuzz_frames, pcap, pcapng
 from n3ic.targets.metering import check_metering
 
 pytestmark = pytest.mark.slow

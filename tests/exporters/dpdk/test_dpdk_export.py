@@ -13,13 +13,13 @@ from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.dpdk import application, bench
 from n3ic.exporters.dpdk.exporter import EXPORTER, DpdkExporter
 from n3ic.meter.compiled import STAMPS
-from n3ic.meter.fuzz_traffic import pcap
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
+from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.verification import verify_directory
 
 MODEL = metered_network(standard_spec(packets=6))
