@@ -9,6 +9,7 @@ import signal
 import subprocess
 import warnings
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -79,6 +80,16 @@ def run(program, devices, *options, workers=1, code=0):
     assert "Sanitizer" not in said and "runtime error" not in said, said
     assert done.returncode == code, said
     return said
+
+
+def runs(process, said):
+    """Wait until a program has written its first statistics, or has ended."""
+    for _ in range(20 * TIMEOUT_S):
+        if said.exists() or process.poll() is not None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    pytest.fail("no statistics")
 
 
 def traffic(seed, count=1500):
@@ -289,11 +300,7 @@ def test_an_interrupt_ends_it_with_all_packets_accounted_for(program, tmp_path):
     words = [program, *eal_words(1), f"--vdev=net_pcap0,rx_pcap={capture},infinite_rx=1", "--"]
     with subprocess.Popen([*words, "--stats-json", said], stderr=subprocess.PIPE) as process:
         try:
-            while not said.exists() and process.poll() is None:
-                try:
-                    process.wait(0.05)
-                except subprocess.TimeoutExpired:
-                    continue
+            runs(process, said)
             process.send_signal(signal.SIGINT)
             text = process.communicate(timeout=TIMEOUT_S)[1].decode()
         finally:
@@ -319,11 +326,7 @@ def test_what_af_packet_loses_is_told_though_its_driver_does_not(program, tmp_pa
         command = [*words, program, *eal_words(1), device, "--", "--tap", "--stats-json", said]
         with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
             try:
-                while not said.exists() and process.poll() is None:
-                    try:
-                        process.wait(0.05)
-                    except subprocess.TimeoutExpired:
-                        continue
+                runs(process, said)
                 code = (
                     "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
                     f"s.bind(('dpdk1', 0)); [s.send(bytes(60)) for _ in range({count})]"
