@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,6 +68,13 @@ class Size:
         held = tables * -(-self.sums // 8) if self.sums > 1 else 0
         return entries + indices + held + 2 * self.sums + _CUT_BYTES * cuts
 
+    @property
+    def most(self) -> int:
+        """Most tables that fit, if they need no cuts."""
+        if not self.bytes:
+            return self.tables
+        return max(t for t in range(self.tables + 1) if not t or self.of(t, 0) <= self.bytes)
+
     def room(self, tables: int, cuts: int) -> int:
         """Compute how many cuts more fit beside some tables; large without a limit."""
         if not self.bytes:
@@ -86,8 +93,15 @@ class Grower:
         total: sums of each row, shape ``(rows, sums)``.
     """
 
-    def __init__(self, rows: Rows, size: Size) -> None:
-        self.rows, self.size = rows, size
+    def __init__(self, rows: Rows, size: Size, done: Callable[[], object] = lambda: None) -> None:
+        """Start without tables.
+
+        Args:
+            rows: the rows.
+            size: what the tables may take.
+            done: called whenever a table is grown, renewed or fitted.
+        """
+        self.rows, self.size, self._done = rows, size, done
         self.tables: list[Grown] = []
         self.bias = np.zeros(rows.sums)
         self.total = np.zeros((len(rows.bits), rows.sums))
@@ -112,6 +126,7 @@ class Grower:
             if bits is None:
                 break
             self._add(len(self.tables), bits, _STEP, 1)
+            self._done()
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
         self.refit(2)
@@ -120,6 +135,7 @@ class Grower:
         """Add tables of given bits, and fit their entries."""
         for bits in tables:
             self._add(len(self.tables), bits, _STEP, 1)
+            self._done()
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
         self.refit(_TAKEN_REFITS)
@@ -132,6 +148,7 @@ class Grower:
             room = self.size.room(len(self.tables) + 1, int((self.uses > 0).sum()))
             bits = self._chosen(max(0, room)) if room >= 0 else None
             self._add(t, bits or old.bits, 0.8, 4)
+            self._done()
         self.refit(2)
 
     def refit(self, passes: int) -> None:

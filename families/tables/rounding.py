@@ -8,7 +8,7 @@ table, until nothing changes. The step itself and the biases are fitted in betwe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from n3ic.families.tables.loss import Floats, Rows
 
 _QUANTILE = 0.97  # of the entries' sizes: the largest integer; the few above are clipped
 _LEAST_GAIN = 0.3  # of the loss, for which an entry leaves its integer: less is chance
+SWEEPS = 3
+"""Most passes over all tables."""
 _SCALES = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
 
 
@@ -44,7 +46,8 @@ def rounded(
     tables: Sequence[Grown],
     bias: Floats,
     widths: Sequence[int],
-    sweeps: int = 3,
+    sweeps: int = SWEEPS,
+    done: Callable[[], object] = lambda: None,
 ) -> Rounded:
     """Round tables to entries of some bits.
 
@@ -54,6 +57,7 @@ def rounded(
         bias: of each sum.
         widths: bits of an entry of each table, two's complement.
         sweeps: most passes over all tables.
+        done: called whenever a table's entries were chosen anew.
     """
     values = [np.arange(-(1 << (w - 1)), 1 << (w - 1), dtype=np.float64) for w in widths]
     # A table's entries may be moved by any constant, which the bias takes back: the middle of
@@ -80,6 +84,7 @@ def rounded(
                 changed += int((best != own[:, column]).sum())
                 own[:, column] = best
                 total[:, column] += step * own[table.cells, column]
+            done()
         step, offset, total = _fitted(rows, (total - offset) / step, step, offset)
         if not changed:
             break

@@ -12,7 +12,7 @@ from n3ic.errors import UsageError, needed
 from n3ic.families.tables.grow import Grower, Size
 from n3ic.families.tables.loss import Floats, merged
 from n3ic.families.tables.network import Table, TablesModel
-from n3ic.families.tables.rounding import rounded
+from n3ic.families.tables.rounding import SWEEPS, rounded
 from n3ic.families.tables.simplify import simplified
 from n3ic.runs.learner import Learned
 from n3ic.runs.preparation import on_bits
@@ -91,30 +91,35 @@ def fit_tables(
     with needed("training look-up tables"):
         from threadpoolctl import threadpool_limits
     told = progress or TrainingProgress()
+
+    def done() -> None:
+        told.task("")
+
     plain = merged(bits, weights)
     own = settings
     size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
     # One thread: sums of floats by several would depend on their number.
     with threadpool_limits(1):
-        grower = Grower(plain, size)
+        grower = Grower(plain, size, done)
         if kept is None:
-            told.stage("growing look-up tables")
+            told.begin("growing look-up tables", size.most)
             grower.grow()
         else:
-            told.stage("fitting the entries of look-up tables")
+            told.begin("fitting the entries of look-up tables", len(kept.tables))
             grower.take([t.bits for t in kept.tables])
         # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
         grower.rows = replace(plain, q=q)
         for _ in range(own.renewals if kept is None else 0):
-            told.stage(f"growing {len(grower.tables)} look-up tables anew, one by one")
+            count = len(grower.tables)
+            told.begin(f"growing {count} look-up tables anew, one by one", count)
             grower.renew()
             grower.grow()  # cuts that are no longer read leave room
         grower.refit(1)
-        told.stage("rounding the entries")
+        told.begin("rounding the entries", SWEEPS * len(grower.tables))
         widths = [own.entry_bits] * len(grower.tables)
         if kept is not None:
             widths = [t.width for t in kept.tables]
-        whole = rounded(grower.rows, grower.tables, grower.bias, widths)
+        whole = rounded(grower.rows, grower.tables, grower.bias, widths, done=done)
     model = TablesModel(
         input=spec,
         tables=tuple(

@@ -20,6 +20,8 @@ from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment, prepare
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import Recipe
+from n3ic.usecases.request import TrainRequest
+from n3ic.usecases.training import train_use_case
 
 pytest.importorskip("sklearn")
 NAMES = ("left", "middle", "right")
@@ -48,12 +50,31 @@ def learned(table: FlowTable, recipe: Recipe = QUICK, **more: object) -> Trainin
     return train(Experiment(table, recipe, with_baselines=False, **more))
 
 
+class Told:
+    """Progress that counts the tasks of each step: ``steps`` has their number and those done."""
+
+    def __init__(self, stop: tuple[str, int] = ("", 0)) -> None:
+        self.steps: dict[str, tuple[int, int]] = {}
+        self.stop = stop
+        self.progress = TrainingProgress(begin=self.begin, task=self.task)
+
+    def begin(self, text: str, count: int) -> None:
+        self.steps[text] = (count, 0)
+
+    def task(self, name: str) -> None:
+        step = list(self.steps)[-1]
+        count, done = self.steps[step]
+        self.steps[step] = (count, done + 1)
+        if step.startswith(self.stop[0]) and done + 1 == self.stop[1]:
+            raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
-    said: list[str] = []
+    told = Told()
     table = flows(1, 1, classes)
     experiment = Experiment(table, QUICK, with_baselines=False)
-    result = train(experiment, TrainingProgress(stage=said.append))
+    result = train(experiment, told.progress)
     model = result.model
     assert isinstance(model, TablesModel) and len(model.tables) <= 6
     assert result.test.accuracy > (0.85 if classes == 2 else 0.7)
@@ -63,7 +84,28 @@ def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
     assert all(len(f.rates) == f.width for f in model.input.fields)
     scores = model.scores(pack(model.input.encode(table.features)))
     assert (scores.argmax(axis=1) == table.label).mean() > 0.7
-    assert any("look-up tables" in line for line in said) and "rounding the entries" in said
+    # Each step says how many tasks it has, and does as many, rounding at most.
+    assert len(told.steps) == 3 and all("look-up tables" in name for name in list(told.steps)[:2])
+    assert all(done == count for count, done in list(told.steps.values())[:2])
+    count, done = told.steps["rounding the entries"]
+    assert 6 <= done <= count
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+    def asked(progress: TrainingProgress) -> n3ic.Run:
+        recipe = QUICK.with_options({"tables": 6})
+        table = flows(1, 1)
+        request = TrainRequest("flows", table=table, recipe=recipe, out=tmp_path / "run")
+        return train_use_case(request, progress)
+
+    with pytest.raises(KeyboardInterrupt):
+        asked(Told(("growing 6", 3)).progress)
+    assert list(tmp_path.iterdir()) == []
+    whole = learned(flows(1, 1)).model
+    again = asked(TrainingProgress())
+    found = n3ic.load(again.path)
+    assert isinstance(found, TablesModel) and isinstance(whole, TablesModel)
+    assert [t.entries.tolist() for t in found.tables] == [t.entries.tolist() for t in whole.tables]
 
 
 def test_training_again_gives_the_same_model() -> None:
