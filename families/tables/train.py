@@ -106,7 +106,7 @@ def fit_tables(
             grower.grow()
         else:
             told.begin("fitting the entries of look-up tables", len(kept.tables))
-            grower.take([t.bits for t in kept.tables])
+            grower.take([(t.bits, t.held | ~t.held.any()) for t in kept.tables])
         # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
         grower.rows = replace(plain, q=q)
         for _ in range(own.renewals if kept is None else 0):
