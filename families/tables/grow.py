@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.families.tables.loss import Floats, Rows
 
 PRIOR = 3.0
-"""Curvature that is added to each cell, so that few rows move an entry little."""
+"""Curvature that is added to each cell where none is given: few rows move an entry little."""
 _STEP = 0.6  # of a new table's Newton step
 _REFIT_STEP = 0.5
 _REFIT_EVERY = 4
@@ -105,15 +105,22 @@ class Grower:
         total: sums of each row, shape ``(rows, sums)``.
     """
 
-    def __init__(self, rows: Rows, size: Size, done: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        size: Size,
+        done: Callable[[], object] = lambda: None,
+        prior: float = PRIOR,
+    ) -> None:
         """Start without tables.
 
         Args:
             rows: the rows.
             size: what the tables may take.
             done: called whenever a table is grown, renewed or fitted.
+            prior: curvature that is added to each cell.
         """
-        self.rows, self.size, self._done = rows, size, done
+        self.rows, self.size, self._done, self._prior = rows, size, done, prior
         self.tables: list[Grown] = []
         self.bias = np.zeros(rows.sums)
         self.total = np.zeros((len(rows.bits), rows.sums))
@@ -188,7 +195,7 @@ class Grower:
             _by_cell(values, table.cells, len(table.entries))
             for values in self.rows.gradients(total)
         )
-        return np.asarray(np.where(table.held, -step * slopes / (curves + PRIOR), 0.0))
+        return np.asarray(np.where(table.held, -step * slopes / (curves + self._prior), 0.0))
 
     def _refit_bias(self) -> None:
         for _ in range(3):
@@ -311,7 +318,7 @@ class Grower:
         def gain(sums: Floats) -> Floats:
             parts = sums.reshape(size, columns, -1)
             slopes, curves = parts[:, :half], np.maximum(parts[:, half:], 0)
-            return np.asarray((slopes**2 / (curves + PRIOR)).sum(axis=0))
+            return np.asarray((slopes**2 / (curves + self._prior)).sum(axis=0))
 
         ones = (flat.T @ self._columns).astype(np.float64)
         return gain(ones) + gain(flat.sum(axis=0, dtype=np.float64)[:, None] - ones)

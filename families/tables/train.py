@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from n3ic.families.tables.loss import Floats, merged
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.rounding import SWEEPS, rounded
 from n3ic.families.tables.simplify import simplified
+from n3ic.model.bits import pack
 from n3ic.runs.learner import Learned
 from n3ic.runs.preparation import on_bits
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from n3ic.model.inputs import InputSpec
     from n3ic.runs.prepared import Prepared
     from n3ic.runs.progress import TrainingProgress
+
+PRIORS = (3.0, 30.0, 100.0)
+"""Curvatures of which validation rows choose one. Where boosted trees know nearly every training
+row by heart, as in tomography, the largest is best: 95.9 % against 95.4 of its validation rows."""
 
 
 def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -39,21 +45,33 @@ def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
     settings: TablesTraining = this.recipe.settings
     if prepared.teacher is not None:
         weights = (1 - settings.teacher) * weights + settings.teacher * prepared.teacher
-    model = fit_tables(
-        rows.bits,
-        weights,
-        prepared.spec,
-        classes,
-        settings,
-        q=this.recipe.training.bounded_by,
-        kept=tables_of(this.keeps) if this.keeps else None,
-        name=this.name,
-        provenance=this.provenance,
-        progress=progress,
-    )
+    priors = [settings.cell_prior] if settings.cell_prior else PRIORS
+    found = [
+        fit_tables(
+            rows.bits,
+            weights,
+            prepared.spec,
+            classes,
+            replace(settings, cell_prior=prior),
+            q=this.recipe.training.bounded_by,
+            kept=tables_of(this.keeps) if this.keeps else None,
+            name=this.name,
+            provenance=this.provenance,
+            progress=progress,
+        )
+        for prior in priors
+    ]
+    model = found[0] if len(found) == 1 else max(found, key=partial(_right, prepared))
     if model.input != prepared.spec:
         prepared = on_bits(prepared, model.input, progress.stage)
     return Learned(model, prepared)
+
+
+def _right(prepared: Prepared, model: TablesModel) -> int:
+    """Count the validation rows on which a model is right."""
+    held, parts = prepared.experiment.table.features, prepared.parts.validation
+    bits = model.input.encode({name: held[name][parts] for name in model.input.features})
+    return int((model.infer(pack(bits)).classes == prepared.validation.label).sum())
 
 
 def fit_tables(
@@ -76,7 +94,7 @@ def fit_tables(
         weights: what each row counts as of each class, float64 array of shape ``(rows, classes)``.
         spec: the input bits.
         classes: name of each class.
-        settings: sizes.
+        settings: sizes, and the prior of a cell, which is given.
         q: of the bounded loss; 0 for the cross-entropy.
         kept: a model of the same input whose tables get new entries; None to choose tables.
         name: what the model is for.
@@ -100,7 +118,7 @@ def fit_tables(
     size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
     # One thread: sums of floats by several would depend on their number.
     with threadpool_limits(1):
-        grower = Grower(plain, size, done)
+        grower = Grower(plain, size, done, own.cell_prior)
         if kept is None:
             told.begin("growing look-up tables", size.most)
             grower.grow()

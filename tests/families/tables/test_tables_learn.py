@@ -222,6 +222,7 @@ def test_kept_tables_get_new_entries_alone(learned):
         {"entry_bits": 1},
         {"table_bytes": -1},
         {"renewals": -1},
+        {"cell_prior": -1.0},
         {"teacher": 1.5},
     ],
 )

@@ -135,6 +135,21 @@ def test_a_budget_of_bytes_bounds_all_parts() -> None:
     assert 50 < model.total_bytes == sum(model.memory.values()) <= 90
 
 
+def test_validation_rows_choose_the_prior() -> None:
+    """Labels that are noise: who learns few of them by heart is right more often."""
+    table = flows(1, 1)
+    noise = np.random.default_rng(7).random(len(table.label)) < 0.3
+    table = replace(table, label=np.where(noise, 1 - table.label, table.label))
+    sizes = {"tables": 40, "table_bits": 4}
+    found = {
+        prior: learned(table, QUICK.with_options({**sizes, "cell_prior": prior}))
+        for prior in (0.0, 3.0, 30.0, 100.0)
+    }
+    right = {prior: result.validation.accuracy for prior, result in found.items() if prior}
+    best = max(right, key=lambda prior: right[prior])
+    assert found[0.0].model.digest == found[best].model.digest and right[best] > right[3.0]
+
+
 def test_weights_of_classes_are_refused() -> None:
     with pytest.raises(UsageError, match="binary networks only"):
         learned(flows(1, 1), QUICK.with_options({"class_weight": "balanced"}))
