@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.families.tables.loss import Floats, Rows
 
 PRIOR = 3.0
-"""Curvature that is added to each cell, so that few rows move an entry little."""
+"""Curvature that is added to each cell where none is given: few rows move an entry little."""
 _STEP = 0.6  # of a new table's Newton step
 _REFIT_STEP = 0.5
 _REFIT_EVERY = 4
@@ -21,6 +21,10 @@ _TAKEN_REFITS = 8  # tables that are not renewed
 _LARGEST = 4.0  # entry, in units of the logarithm of odds
 _CUT_BYTES = 4
 _CUT_PRICE = 0.3  # later tables read a cut that one table pays for
+
+
+_Choice = tuple[tuple[int, ...], Floats]
+"""The bits of a table, and what it gains of each sum."""
 
 
 @dataclass(eq=False)
@@ -31,11 +35,13 @@ class Grown:
         bits: the input bits that address it.
         cells: index of each row, int64 array of shape ``(rows,)``.
         entries: float64 array of shape ``(2 ** len(bits), sums)``.
+        held: the sums that it adds to, bool array of shape ``(sums,)``; other entries are 0.
     """
 
     bits: tuple[int, ...]
     cells: NDArray[np.int64]
     entries: Floats
+    held: NDArray[np.bool_]
 
     @property
     def sums(self) -> Floats:
@@ -61,18 +67,31 @@ class Size:
     sums: int
     bytes: int = 0
 
-    def of(self, tables: int, cuts: int) -> int:
-        """Compute the bytes of some tables and cuts: indices, entries, biases and cuts."""
-        entries = -(-tables * self.sums * self.width * (1 << self.bits) // 8)
+    def of(self, tables: int, cuts: int, columns: int) -> int:
+        """Compute the bytes of some tables and cuts: indices, entries, biases and cuts.
+
+        Args:
+            tables: number of tables.
+            cuts: number of different cuts that they read.
+            columns: number of sums that they add to, all tables together.
+        """
+        entries = -(-columns * self.width * (1 << self.bits) // 8)
         indices = tables * self.bits * (1 if cuts <= 256 else 2)
         held = tables * -(-self.sums // 8) if self.sums > 1 else 0
         return entries + indices + held + 2 * self.sums + _CUT_BYTES * cuts
 
-    def room(self, tables: int, cuts: int) -> int:
+    @property
+    def most(self) -> int:
+        """Most tables that fit, if they need no cuts."""
+        if not self.bytes:
+            return self.tables
+        return max(t for t in range(self.tables + 1) if not t or self.of(t, 0, t) <= self.bytes)
+
+    def room(self, tables: int, cuts: int, columns: int) -> int:
         """Compute how many cuts more fit beside some tables; large without a limit."""
         if not self.bytes:
             return 1 << 30
-        return (self.bytes - self.of(tables, cuts)) // _CUT_BYTES
+        return (self.bytes - self.of(tables, cuts, columns)) // _CUT_BYTES
 
 
 class Grower:
@@ -86,8 +105,22 @@ class Grower:
         total: sums of each row, shape ``(rows, sums)``.
     """
 
-    def __init__(self, rows: Rows, size: Size) -> None:
-        self.rows, self.size = rows, size
+    def __init__(
+        self,
+        rows: Rows,
+        size: Size,
+        done: Callable[[], object] = lambda: None,
+        prior: float = PRIOR,
+    ) -> None:
+        """Start without tables.
+
+        Args:
+            rows: the rows.
+            size: what the tables may take.
+            done: called whenever a table is grown, renewed or fitted.
+            prior: curvature that is added to each cell.
+        """
+        self.rows, self.size, self._done, self._prior = rows, size, done, prior
         self.tables: list[Grown] = []
         self.bias = np.zeros(rows.sums)
         self.total = np.zeros((len(rows.bits), rows.sums))
@@ -107,19 +140,20 @@ class Grower:
     def grow(self) -> None:
         """Add tables, one by one, as many as fit."""
         while len(self.tables) < self.size.tables:
-            room = self.size.room(len(self.tables) + 1, int((self.uses > 0).sum()))
-            bits = self._chosen(room) if room >= 0 else None
-            if bits is None:
+            found = self._chosen()
+            if found is None:
                 break
-            self._add(len(self.tables), bits, _STEP, 1)
+            self._add(len(self.tables), *found, _STEP, 1)
+            self._done()
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
         self.refit(2)
 
-    def take(self, tables: Sequence[tuple[int, ...]]) -> None:
-        """Add tables of given bits, and fit their entries."""
-        for bits in tables:
-            self._add(len(self.tables), bits, _STEP, 1)
+    def take(self, tables: Sequence[tuple[tuple[int, ...], NDArray[np.bool_]]]) -> None:
+        """Add tables of given bits, which add to given sums, and fit their entries."""
+        for bits, held in tables:
+            self._add(len(self.tables), bits, held, _STEP, 1)
+            self._done()
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
         self.refit(_TAKEN_REFITS)
@@ -129,9 +163,9 @@ class Grower:
         for t in range(len(self.tables)):
             old = self.tables.pop(t)
             self.total -= old.sums
-            room = self.size.room(len(self.tables) + 1, int((self.uses > 0).sum()))
-            bits = self._chosen(max(0, room)) if room >= 0 else None
-            self._add(t, bits or old.bits, 0.8, 4)
+            bits, held = self._chosen() or (old.bits, old.held)
+            self._add(t, bits, held, 0.8, 4)
+            self._done()
         self.refit(2)
 
     def refit(self, passes: int) -> None:
@@ -144,8 +178,11 @@ class Grower:
                 self.total += (table.entries - before)[table.cells]
             self._refit_bias()
 
-    def _add(self, at: int, bits: tuple[int, ...], step: float, steps: int) -> None:
-        table = Grown(bits, cells_of(self.rows, bits), np.zeros((1 << len(bits), self.rows.sums)))
+    def _add(
+        self, at: int, bits: tuple[int, ...], held: NDArray[np.bool_], step: float, steps: int
+    ) -> None:
+        entries = np.zeros((1 << len(bits), self.rows.sums))
+        table = Grown(bits, cells_of(self.rows, bits), entries, held)
         for _ in range(steps):
             moved = table.entries + self._newton(table, self.total + table.sums, step)
             table.entries = np.clip(moved, -_LARGEST, _LARGEST)
@@ -158,7 +195,7 @@ class Grower:
             _by_cell(values, table.cells, len(table.entries))
             for values in self.rows.gradients(total)
         )
-        return np.asarray(-step * slopes / (curves + PRIOR))
+        return np.asarray(np.where(table.held, -step * slopes / (curves + self._prior), 0.0))
 
     def _refit_bias(self) -> None:
         for _ in range(3):
@@ -169,40 +206,98 @@ class Grower:
 
     # --- which bits ------------------------------------------------------------------------
 
-    def _chosen(self, room: int) -> tuple[int, ...] | None:
+    def _chosen(self) -> tuple[tuple[int, ...], NDArray[np.bool_]] | None:
+        """Choose the bits of a table, and the sums that it adds to.
+
+        Within a limit of bytes, a table of several sums adds to those for which it gains most a
+        byte, and its bits are chosen anew for these.
+
+        Returns:
+            Bits and sums; None if nothing fits or can be gained.
+        """
+        slopes, curves = self.rows.gradients(self.total)
+        held = np.ones(self.rows.sums, dtype=np.bool_)
+        if limited := self.size.bytes > 0:
+            found = self._greedy(slopes, curves, self._room(1))
+            if found and len(held) > 1:
+                held = self._worthy(*found)
+                room = self._room(int(held.sum()))
+                found = self._greedy(slopes[:, held], curves[:, held], room)
+        else:
+            found = self._greedy(slopes, curves, self._room(len(held)))
+        if found is None:
+            return None
+        bits, gains = found
+        if limited:
+            gain = max(0.0, float(gains.sum()) - self._price(bits))
+            self._gain_of_byte = gain / self._table_bytes(0, len(gains))
+        return bits, held
+
+    def _worthy(self, bits: tuple[int, ...], gains: Floats) -> NDArray[np.bool_]:
+        """Choose the sums for which a table gains most a byte.
+
+        Args:
+            bits: its bits, for which there is room beside one sum.
+            gains: what it gains of each sum, shape ``(sums,)``.
+        """
+        order = np.argsort(-gains, kind="stable")
+        new = self._unread(bits)
+        counts = range(1, len(gains) + 1)
+        by_byte = np.cumsum(gains[order]) / [self._table_bytes(new, k) for k in counts]
+        fits = [self._room(k) >= new for k in counts]
+        held = np.zeros(len(gains), dtype=np.bool_)
+        held[order[: int(np.where(fits, by_byte, -np.inf).argmax()) + 1]] = True
+        return held
+
+    def _table_bytes(self, cuts: int, columns: int) -> int:
+        """Bytes of a further table with some new cuts, which adds to some sums."""
+        return self.size.of(1, cuts, columns) - self.size.of(0, 0, 0)
+
+    def _room(self, columns: int) -> int:
+        """How many new cuts fit beside a further table that adds to some sums."""
+        columns += sum(int(t.held.sum()) for t in self.tables)
+        return self.size.room(len(self.tables) + 1, int((self.uses > 0).sum()), columns)
+
+    def _unread(self, bits: Sequence[int]) -> int:
+        """How many of some bits no table reads yet."""
+        return int((self.uses[list(bits)] == 0).sum())
+
+    def _price(self, bits: Sequence[int]) -> float:
+        """What the cuts of bits that no table reads yet must gain."""
+        return _CUT_PRICE * _CUT_BYTES * self._gain_of_byte * self._unread(bits)
+
+    def _greedy(self, slopes: Floats, curves: Floats, room: int) -> _Choice | None:
         """Choose the bits of a table greedily, as an oblivious tree chooses its cuts.
 
         A bit that no table reads yet costs a cut; it is taken for what the cut's bytes would gain
-        in an average table, and not beyond the room.
+        in an average table.
+
+        Args:
+            slopes: of each row and sum that the table adds to, shape ``(rows, sums)``.
+            curves: curvatures, likewise.
+            room: how many of the bits may be new; negative if there is no room for the table.
 
         Returns:
-            The bits; None if nothing can be gained.
+            Bits, and what they gain of each sum; None if nothing can be gained.
         """
-        used = self.uses > 0
-        slopes, curves = self.rows.gradients(self.total)
+        if room < 0:
+            return None
+        unread = self.uses == 0
         values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
         price = _CUT_PRICE * _CUT_BYTES * self._gain_of_byte
         bits: list[int] = []
-
-        def best(base: list[int]) -> tuple[int, float]:
-            """Find the best bit beside others, and what they gain together."""
-            new = sum(not used[b] for b in base)
-            gains = self._gains(values, base) - price * (~used)
-            gains[base] = -np.inf
-            if new >= room:
-                gains[~used] = -np.inf
-            found = int(np.argmax(gains))
-            return found, float(gains[found]) - price * new
-
-        gain = -np.inf
-        for _ in range(min(self.size.bits, len(used))):
-            found, gain = best(bits)
-            if not np.isfinite(gain):
+        gains = np.zeros((slopes.shape[1], 1))
+        for _ in range(min(self.size.bits, len(unread))):
+            gains = self._gains(values, bits)
+            worth = gains.sum(axis=0) - price * unread
+            worth[bits] = -np.inf
+            if self._unread(bits) >= room:
+                worth[unread] = -np.inf
+            best = int(np.argmax(worth))
+            if not np.isfinite(worth[best]):
                 return None
-            bits.append(found)
-        if self.size.bytes:
-            self._gain_of_byte = max(0.0, gain) / (self.size.of(1, 0) - self.size.of(0, 0))
-        return tuple(bits)
+            bits.append(best)
+        return tuple(bits), gains[:, bits[-1]]
 
     def _gains(self, values: NDArray[np.float32], base: list[int]) -> Floats:
         """Compute ``sum of G^2 / (H + prior)`` over the cells of some bits and each further bit.
@@ -212,7 +307,7 @@ class Grower:
             base: the bits so far.
 
         Returns:
-            float64 array of shape ``(n_bits,)``.
+            float64 array of shape ``(sums, n_bits)``.
         """
         size, (rows, columns) = 1 << len(base), values.shape
         spread = np.zeros((rows, size, columns), dtype=np.float32)
@@ -223,7 +318,7 @@ class Grower:
         def gain(sums: Floats) -> Floats:
             parts = sums.reshape(size, columns, -1)
             slopes, curves = parts[:, :half], np.maximum(parts[:, half:], 0)
-            return np.asarray((slopes**2 / (curves + PRIOR)).sum(axis=(0, 1)))
+            return np.asarray((slopes**2 / (curves + self._prior)).sum(axis=0))
 
         ones = (flat.T @ self._columns).astype(np.float64)
         return gain(ones) + gain(flat.sum(axis=0, dtype=np.float64)[:, None] - ones)

@@ -30,6 +30,9 @@ class TablesTraining:
         entry_bits: bits of an entry.
         table_bytes: most bytes of all, entries, indices, biases and cuts; 0 for no limit.
         renewals: how often each table is taken out in turn and grown anew beside the others.
+        cell_prior: curvature that is added to each entry's, so that few rows move it little: the
+            more, the fewer rows are learned by heart; 0 trains with 3, 30 and 100, and validation
+            rows choose.
         teacher: weight of the boosted trees' probabilities against the labels.
     """
 
@@ -38,6 +41,7 @@ class TablesTraining:
     entry_bits: int = 4
     table_bytes: int = 0
     renewals: int = 1
+    cell_prior: float = 3.0
     teacher: float = 0.5
 
     def __post_init__(self) -> None:
@@ -50,6 +54,7 @@ class TablesTraining:
         require(2 <= self.entry_bits <= 8, "entry_bits", "in 2..8")
         require(self.table_bytes >= 0, "table_bytes", "0 or more")
         require(0 <= self.renewals <= 100, "renewals", "in 0..100")
+        require(0 <= self.cell_prior <= 1e6, "cell_prior", "in 0..1000000")
         require(0 <= self.teacher <= 1, "teacher", "in [0, 1]")
 
 
@@ -86,7 +91,7 @@ class TablesLearner(Learner):
         from n3ic.families.tables.train import tables_of
 
         names = [tables_of(model).name for model in kept]
-        sizes = {f.name for f in fields(TablesTraining)} - {"teacher"}
+        sizes = {f.name for f in fields(TablesTraining)} - {"teacher", "cell_prior"}
         decided = {"bits", "encoding", "features", "field_bits", "columns", "budget_bytes", *sizes}
         if against := sorted(name.replace("_", "-") for name in decided.intersection(given)):
             raise UsageError(

@@ -8,7 +8,7 @@ table, until nothing changes. The step itself and the biases are fitted in betwe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from n3ic.families.tables.loss import Floats, Rows
 
 _QUANTILE = 0.97  # of the entries' sizes: the largest integer; the few above are clipped
 _LEAST_GAIN = 0.3  # of the loss, for which an entry leaves its integer: less is chance
+SWEEPS = 3
+"""Most passes over all tables."""
 _SCALES = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
 
 
@@ -44,7 +46,8 @@ def rounded(
     tables: Sequence[Grown],
     bias: Floats,
     widths: Sequence[int],
-    sweeps: int = 3,
+    sweeps: int = SWEEPS,
+    done: Callable[[], object] = lambda: None,
 ) -> Rounded:
     """Round tables to entries of some bits.
 
@@ -54,24 +57,29 @@ def rounded(
         bias: of each sum.
         widths: bits of an entry of each table, two's complement.
         sweeps: most passes over all tables.
+        done: called whenever a table's entries were chosen anew.
     """
     values = [np.arange(-(1 << (w - 1)), 1 << (w - 1), dtype=np.float64) for w in widths]
     # A table's entries may be moved by any constant, which the bias takes back: the middle of
     # their range goes to the middle of the integers'.
-    middle = [(t.entries.max(axis=0) + t.entries.min(axis=0)) / 2 for t in tables]
+    # Sums that a table does not add to keep entries of 0.
+    middle = [t.held * (t.entries.max(axis=0) + t.entries.min(axis=0)) / 2 for t in tables]
     real = [t.entries - m for t, m in zip(tables, middle, strict=True)]
     halves = [len(v) / 2 for v in values]
-    sizes = [np.abs(e).ravel() / half for e, half in zip(real, halves, strict=True)]
+    sizes = [
+        np.abs(e[:, t.held]).ravel() / half for e, t, half in zip(real, tables, halves, strict=True)
+    ]
     step = max(float(np.quantile(np.concatenate(sizes), _QUANTILE)), 1e-6)
     entries = [
-        np.clip(np.rint(e / step - 0.5), v[0], v[-1]) for e, v in zip(real, values, strict=True)
+        t.held * np.clip(np.rint(e / step - 0.5), v[0], v[-1])
+        for e, t, v in zip(real, tables, values, strict=True)
     ]
-    offset = bias + np.sum(middle, axis=0) + 0.5 * step * len(tables)
+    offset = bias + np.sum(middle, axis=0) + 0.5 * step * np.sum([t.held for t in tables], axis=0)
     total = offset + step * _sum(entries, tables)
     for _ in range(sweeps):
         changed = 0
         for table, own, allowed in zip(tables, entries, values, strict=True):
-            for column in range(rows.sums):
+            for column in np.flatnonzero(table.held).tolist():
                 total[:, column] -= step * own[table.cells, column]
                 losses = rows.column_losses(total, column, step * allowed, table.cells, len(own))
                 now = (own[:, column] - allowed[0]).astype(np.int64)
@@ -80,6 +88,7 @@ def rounded(
                 changed += int((best != own[:, column]).sum())
                 own[:, column] = best
                 total[:, column] += step * own[table.cells, column]
+            done()
         step, offset, total = _fitted(rows, (total - offset) / step, step, offset)
         if not changed:
             break

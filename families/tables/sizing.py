@@ -40,7 +40,7 @@ def within(
     chosen = {"table_bits": bits, "entry_bits": ENTRY_BITS, "tables": MOST_TABLES}
     own = {k: v for k, v in chosen.items() if k not in given}
     bits = own.get("table_bits", settings.table_bits)
-    least = Size(1, bits, own.get("entry_bits", settings.entry_bits), sums).of(1, bits)
+    least = Size(1, bits, own.get("entry_bits", settings.entry_bits), sums).of(1, bits, 1)
     if least > budget:
         raise UsageError(
             f"{budget} bytes hold no look-up table of {bits} bits and {n_classes} classes; "

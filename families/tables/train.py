@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from n3ic.errors import UsageError, needed
 from n3ic.families.tables.grow import Grower, Size
 from n3ic.families.tables.loss import Floats, merged
 from n3ic.families.tables.network import Table, TablesModel
-from n3ic.families.tables.rounding import rounded
+from n3ic.families.tables.rounding import SWEEPS, rounded
 from n3ic.families.tables.simplify import simplified
+from n3ic.model.bits import pack
 from n3ic.runs.learner import Learned
 from n3ic.runs.preparation import on_bits
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from n3ic.model.inputs import InputSpec
     from n3ic.runs.prepared import Prepared
     from n3ic.runs.progress import TrainingProgress
+
+PRIORS = (3.0, 30.0, 100.0)
+"""Curvatures of which validation rows choose one. Where boosted trees know nearly every training
+row by heart, as in tomography, the largest is best: 95.9 % against 95.4 of its validation rows."""
 
 
 def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -39,21 +45,33 @@ def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
     settings: TablesTraining = this.recipe.settings
     if prepared.teacher is not None:
         weights = (1 - settings.teacher) * weights + settings.teacher * prepared.teacher
-    model = fit_tables(
-        rows.bits,
-        weights,
-        prepared.spec,
-        classes,
-        settings,
-        q=this.recipe.training.bounded_by,
-        kept=tables_of(this.keeps) if this.keeps else None,
-        name=this.name,
-        provenance=this.provenance,
-        progress=progress,
-    )
+    priors = [settings.cell_prior] if settings.cell_prior else PRIORS
+    found = [
+        fit_tables(
+            rows.bits,
+            weights,
+            prepared.spec,
+            classes,
+            replace(settings, cell_prior=prior),
+            q=this.recipe.training.bounded_by,
+            kept=tables_of(this.keeps) if this.keeps else None,
+            name=this.name,
+            provenance=this.provenance,
+            progress=progress,
+        )
+        for prior in priors
+    ]
+    model = found[0] if len(found) == 1 else max(found, key=partial(_right, prepared))
     if model.input != prepared.spec:
         prepared = on_bits(prepared, model.input, progress.stage)
     return Learned(model, prepared)
+
+
+def _right(prepared: Prepared, model: TablesModel) -> int:
+    """Count the validation rows on which a model is right."""
+    held, parts = prepared.experiment.table.features, prepared.parts.validation
+    bits = model.input.encode({name: held[name][parts] for name in model.input.features})
+    return int((model.infer(pack(bits)).classes == prepared.validation.label).sum())
 
 
 def fit_tables(
@@ -76,7 +94,7 @@ def fit_tables(
         weights: what each row counts as of each class, float64 array of shape ``(rows, classes)``.
         spec: the input bits.
         classes: name of each class.
-        settings: sizes.
+        settings: sizes, and the prior of a cell, which is given.
         q: of the bounded loss; 0 for the cross-entropy.
         kept: a model of the same input whose tables get new entries; None to choose tables.
         name: what the model is for.
@@ -91,30 +109,35 @@ def fit_tables(
     with needed("training look-up tables"):
         from threadpoolctl import threadpool_limits
     told = progress or TrainingProgress()
+
+    def done() -> None:
+        told.task("")
+
     plain = merged(bits, weights)
     own = settings
     size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
     # One thread: sums of floats by several would depend on their number.
     with threadpool_limits(1):
-        grower = Grower(plain, size)
+        grower = Grower(plain, size, done, own.cell_prior)
         if kept is None:
-            told.stage("growing look-up tables")
+            told.begin("growing look-up tables", size.most)
             grower.grow()
         else:
-            told.stage("fitting the entries of look-up tables")
-            grower.take([t.bits for t in kept.tables])
+            told.begin("fitting the entries of look-up tables", len(kept.tables))
+            grower.take([(t.bits, t.held | ~t.held.any()) for t in kept.tables])
         # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
         grower.rows = replace(plain, q=q)
         for _ in range(own.renewals if kept is None else 0):
-            told.stage(f"growing {len(grower.tables)} look-up tables anew, one by one")
+            count = len(grower.tables)
+            told.begin(f"growing {count} look-up tables anew, one by one", count)
             grower.renew()
             grower.grow()  # cuts that are no longer read leave room
         grower.refit(1)
-        told.stage("rounding the entries")
+        told.begin("rounding the entries", SWEEPS * len(grower.tables))
         widths = [own.entry_bits] * len(grower.tables)
         if kept is not None:
             widths = [t.width for t in kept.tables]
-        whole = rounded(grower.rows, grower.tables, grower.bias, widths)
+        whole = rounded(grower.rows, grower.tables, grower.bias, widths, done=done)
     model = TablesModel(
         input=spec,
         tables=tuple(

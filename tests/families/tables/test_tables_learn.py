@@ -76,7 +76,7 @@ def test_gains_are_those_of_every_cell():
     grower = Grower(rows, Size(1, 3, 4, 3))
     slopes, curves = rows.gradients(grower.total)
     values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
-    found = grower._gains(values, [2, 0])
+    found = grower._gains(values, [2, 0]).sum(axis=0)
     for bit in (1, 3, 4, 5):
         cells = cells_of(rows, (2, 0, bit))
         wanted = sum(
@@ -152,6 +152,25 @@ def test_a_budget_of_bytes_is_kept_and_filled(learned, budget):
         assert model.total_bytes > 0.8 * budget
 
 
+def test_within_bytes_a_table_adds_only_to_sums_that_pay_for_it():
+    """Each class has a conjunction of its own, which tells nothing of the other classes."""
+    rng = np.random.default_rng(6)
+    bits = rng.random((2000, 18)) < 0.5
+    own = np.stack([bits[:, 3 * c : 3 * c + 3].all(axis=1) for c in range(5)], axis=1)
+    label = np.where(own.any(axis=1), own.argmax(axis=1), 5)
+    weights, classes = np.eye(6)[label], tuple("abcdef")
+    how = TablesTraining(tables=100, table_bits=3, teacher=0.0, table_bytes=200)
+    model = fit_tables(bits, weights, spec_of(18), classes, how)
+    assert model.total_bytes <= 200
+    few = [int(t.held.sum()) for t in model.tables]
+    assert max(few) < 6 and min(few) == 1 and len(few) > 6
+    read = bits[:, [c - 1 for c in model.input.fields[0].cuts]]
+    assert (model.infer(pack(read)).classes == label).mean() > 0.9
+    # New entries go where the old ones are: what targets have laid out stays.
+    again = fit_tables(read, weights, model.input, classes, how, kept=model)
+    assert all((a.held <= t.held).all() for a, t in zip(again.tables, model.tables, strict=True))
+
+
 def test_a_budget_without_room_for_a_table_is_refused():
     recipe = Recipe("r", "", family="tables")
     with pytest.raises(UsageError, match="12 bytes hold no look-up table of 5 bits"):
@@ -203,6 +222,7 @@ def test_kept_tables_get_new_entries_alone(learned):
         {"entry_bits": 1},
         {"table_bytes": -1},
         {"renewals": -1},
+        {"cell_prior": -1.0},
         {"teacher": 1.5},
     ],
 )

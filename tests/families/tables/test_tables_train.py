@@ -20,6 +20,8 @@ from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment, prepare
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import Recipe
+from n3ic.usecases.request import TrainRequest
+from n3ic.usecases.training import train_use_case
 
 pytest.importorskip("sklearn")
 NAMES = ("left", "middle", "right")
@@ -48,12 +50,31 @@ def learned(table: FlowTable, recipe: Recipe = QUICK, **more: object) -> Trainin
     return train(Experiment(table, recipe, with_baselines=False, **more))
 
 
+class Told:
+    """Progress that counts the tasks of each step: ``steps`` has their number and those done."""
+
+    def __init__(self, stop: tuple[str, int] = ("", 0)) -> None:
+        self.steps: dict[str, tuple[int, int]] = {}
+        self.stop = stop
+        self.progress = TrainingProgress(begin=self.begin, task=self.task)
+
+    def begin(self, text: str, count: int) -> None:
+        self.steps[text] = (count, 0)
+
+    def task(self, name: str) -> None:
+        step = list(self.steps)[-1]
+        count, done = self.steps[step]
+        self.steps[step] = (count, done + 1)
+        if step.startswith(self.stop[0]) and done + 1 == self.stop[1]:
+            raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
-    said: list[str] = []
+    told = Told()
     table = flows(1, 1, classes)
     experiment = Experiment(table, QUICK, with_baselines=False)
-    result = train(experiment, TrainingProgress(stage=said.append))
+    result = train(experiment, told.progress)
     model = result.model
     assert isinstance(model, TablesModel) and len(model.tables) <= 6
     assert result.test.accuracy > (0.85 if classes == 2 else 0.7)
@@ -63,7 +84,20 @@ def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
     assert all(len(f.rates) == f.width for f in model.input.fields)
     scores = model.scores(pack(model.input.encode(table.features)))
     assert (scores.argmax(axis=1) == table.label).mean() > 0.7
-    assert any("look-up tables" in line for line in said) and "rounding the entries" in said
+    # Each step says how many tasks it has, and does as many, rounding at most.
+    assert len(told.steps) == 3 and all("look-up tables" in name for name in list(told.steps)[:2])
+    assert all(done == count for count, done in list(told.steps.values())[:2])
+    count, done = told.steps["rounding the entries"]
+    assert 6 <= done <= count
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+    request = TrainRequest("flows", table=flows(1, 1), recipe=QUICK, out=tmp_path / "run")
+    told = Told(("growing 6", 3))
+    with pytest.raises(KeyboardInterrupt):
+        train_use_case(request, told.progress)
+    assert list(told.steps.values()) == [(6, 6), (6, 3)]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_training_again_gives_the_same_model() -> None:
@@ -91,6 +125,21 @@ def test_a_budget_of_bytes_bounds_all_parts() -> None:
     model = learned(flows(1, 1), recipe).model
     assert isinstance(model, TablesModel)
     assert 50 < model.total_bytes == sum(model.memory.values()) <= 90
+
+
+def test_validation_rows_choose_the_prior() -> None:
+    """Labels that are noise: who learns few of them by heart is right more often."""
+    table = flows(1, 1)
+    noise = np.random.default_rng(7).random(len(table.label)) < 0.3
+    table = replace(table, label=np.where(noise, 1 - table.label, table.label))
+    sizes = {"tables": 20, "table_bits": 4}
+    found = {
+        prior: learned(table, QUICK.with_options({**sizes, "cell_prior": prior}))
+        for prior in (0.0, 3.0, 30.0, 100.0)
+    }
+    right = {prior: result.validation.accuracy for prior, result in found.items() if prior}
+    best = max(right, key=lambda prior: right[prior])
+    assert found[0.0].model.digest == found[best].model.digest and right[best] > right[3.0]
 
 
 def test_weights_of_classes_are_refused() -> None:
