@@ -20,8 +20,10 @@ from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
 from n3ic.training.input_bits.boosted import boosted_trees
 
-# How long an example takes says how busy the machine is, not what is wrong.
-hypothesis.settings.register_profile("n3ic", deadline=None)
+# How long an example takes, or is made, says how busy the machine is, not what is wrong.
+hypothesis.settings.register_profile(
+    "n3ic", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("n3ic")
 
 # A shell's background jobs ignore SIGINT, nohup SIGHUP, and so would all that the tests start.

@@ -455,7 +455,7 @@ def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, sche
             f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,900", "--dump-dom",
             f"--blink-settings=preferredColorScheme={scheme}", frame.as_uri(),
         ],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     told = re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
     assert int(told[0]) <= int(told[1]) <= width

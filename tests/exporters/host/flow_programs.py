@@ -52,7 +52,7 @@ def _object(compiler, text, flags):
 
 
 def run(command, folder, given=b""):
-    done = subprocess.run(command, input=given, cwd=folder, capture_output=True, timeout=300)
+    done = subprocess.run(command, input=given, cwd=folder, capture_output=True, timeout=600)
     if done.returncode and b"cannot find" in done.stderr:
         pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
     assert done.returncode == 0, done.stderr.decode()

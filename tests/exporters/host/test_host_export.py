@@ -279,7 +279,7 @@ def test_artefacts_compile_without_warnings(
             [command, *flags, "-c", export_directory / name, "-o", tmp_path / "x.o"],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
 
@@ -292,7 +292,7 @@ def test_neon_kernel_under_emulation(export_directory: Path, tmp_path: Path) -> 
     flags = ["-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     sources = [export_directory / "bnn.c", export_directory / "bnn_exec.c"]
     subprocess.run(
-        ["aarch64-linux-gnu-gcc", *flags, *sources, "-o", program], check=True, timeout=120
+        ["aarch64-linux-gnu-gcc", *flags, *sources, "-o", program], check=True, timeout=600
     )
     for shape, density in [((256, 32, 16, 2), None), ((1100, 50, 20, 17), 0.5), ((1, 1, 2), None)]:
         model = random_model(shape, np.random.default_rng(8), density=density)
@@ -303,7 +303,7 @@ def test_neon_kernel_under_emulation(export_directory: Path, tmp_path: Path) -> 
             input=words.astype("<u4").tobytes(),
             capture_output=True,
             check=True,
-            timeout=120,
+            timeout=600,
         )
         rows = [line.split(",")[3:] for line in done.stdout.decode().splitlines()[1:]]
         assert np.array_equal(np.array(rows, dtype=np.int64), model.scores(words))
@@ -313,7 +313,7 @@ def test_makefile_builds(compiler: object, copy: Path) -> None:
     if not shutil.which("make"):
         pytest.skip("needs make")
     done = subprocess.run(
-        ["make", "-s", "CFLAGS=-O0"], cwd=copy, capture_output=True, text=True, timeout=120
+        ["make", "-s", "CFLAGS=-O0"], cwd=copy, capture_output=True, text=True, timeout=600
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert (copy / "libbnn.a").is_file()

@@ -51,7 +51,7 @@ except MissingDependencyError as error:
 
 OPTIONS = EXPORTER.parse_options({}, verify=True)
 ETHERNET = 1
-TIMEOUT_S = 60
+TIMEOUT_S = 600
 
 
 def small_spec(**changes: object) -> MeterSpec:

@@ -124,7 +124,7 @@ def test_random_power_up_values_write_no_weight(tmp_path: Path) -> None:
         subprocess.run(
             [command, f"+in={bench / 'in.hex'}", f"+out={out}", "+verilator+rand+reset+2",
              f"+verilator+seed+{seed}"],
-            cwd=tmp_path / "mem", check=True, timeout=60,
+            cwd=tmp_path / "mem", check=True, timeout=600,
         )  # fmt: skip
         lines = out.read_text().splitlines()
         seen = simulate._parse(lines, CorePorts.load(tmp_path), model, len(words), "Verilator")

@@ -234,6 +234,6 @@ def test_verilator_finds_nothing(tmp_path, define):
             [*command, *map(str, sorted(rtl.glob("*.v")))],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr

@@ -28,7 +28,7 @@ ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
 
 
 def namespaces() -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=30)
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=600)
     return [
         line.split()[0]
         for line in listed.stdout.splitlines()

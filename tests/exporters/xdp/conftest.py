@@ -27,7 +27,7 @@ def daemon_model():
     from metering import network
     from n3icd import CLASSES
 
-    spec = replace(standard_spec(packets=4), idle_timeout=SECOND, cache_flows=8192)
+    spec = replace(standard_spec(packets=4), idle_timeout=60 * SECOND, cache_flows=8192)
     return replace(network(spec), classes=CLASSES, name='net "0"')
 
 
@@ -52,6 +52,22 @@ def built(daemon_model, tmp_path_factory, clang):
 
 
 @pytest.fixture(scope="session")
+def hasty_model(daemon_model):
+    """One whose flows end after a second, for tests that wait for it."""
+    return replace(daemon_model, meter=replace(daemon_model.meter, idle_timeout=SECOND))
+
+
+@pytest.fixture(scope="session")
+def hasty(hasty_model, built, tmp_path_factory):
+    """Its export; the sanitizers are in the other one's."""
+    out = tmp_path_factory.mktemp("daemon") / "hasty"
+    export(hasty_model, "xdp", out, verify=False)
+    command = ["make", "-s", "-C", str(out), "HOST_FLAGS=-O0", "daemon/n3icd", "meter/meter.o"]
+    subprocess.run(command, check=True)
+    return out
+
+
+@pytest.fixture(scope="session")
 def pins(tmp_path_factory):
     from n3icd import mount, unmount
 
@@ -71,8 +87,8 @@ def daemon(built, pins, veth, tmp_path):
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
 
-    def make(**settings):
-        made.append(Daemon(built, veth[0], tmp_path, pins, **settings))
+    def make(of=built, **settings):
+        made.append(Daemon(of, veth[0], tmp_path, pins, **settings))
         return made[-1]
 
     yield make

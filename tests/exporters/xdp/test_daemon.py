@@ -127,8 +127,8 @@ def test_pins_that_are_not_whole(daemon, veth, pins):
     assert not begun.exists()
 
 
-def test_idle_flows_end(daemon, veth):
-    running = daemon().start()
+def test_idle_flows_end(daemon, hasty, veth):
+    running = daemon(hasty).start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1100), 2))
     found = reader.lines(100)

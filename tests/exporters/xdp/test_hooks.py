@@ -315,7 +315,7 @@ def test_marks_are_those_of_the_stack(exported, in_namespace, tmp_path, monkeypa
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taker:
             taker.bind(("127.0.0.1", 0))
             taker.setsockopt(socket.SOL_SOCKET, 75, 1)  # SO_RCVMARK
-            taker.settimeout(5)
+            taker.settimeout(60)
             taker.sendto(b"x", taker.getsockname())
             _, told, _, _ = taker.recvmsg(10, 100)
         assert [struct.unpack("=I", data)[0] for *_, data in told] == [77]
