@@ -26,6 +26,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("n3ic")
 
+# What is imported stays: looking for garbage meanwhile finds none. See pytest_collection_finish.
+gc.disable()
+
 # A shell's background jobs ignore SIGINT, nohup SIGHUP, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,6 +60,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
 
 SECOND = 10**6  # in units of the meter
-CHECKED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+CHECKED = "-O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 
 
 @pytest.fixture(scope="session")
@@ -32,23 +32,18 @@ def daemon_model():
 
 
 @pytest.fixture(scope="session")
-def built(daemon_model, tmp_path_factory, clang):
+def built(daemon_model, made_once, clang):
+    """Its export with n3icd, which the processes of a run of the tests share."""
     if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
         pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
-    out = tmp_path_factory.mktemp("daemon") / "export"
-    export(daemon_model, "xdp", out, verify=False)
-    command = [
-        "make",
-        "-s",
-        "-C",
-        str(out),
-        f"HOST_FLAGS={CHECKED}",
-        "daemon/n3icd",
-        "shunted/shunted",
-        "meter/meter.o",
-    ]
-    subprocess.run(command, check=True)
-    return out
+    wanted = ("daemon/n3icd", "shunted/shunted", "meter/meter.o")
+    return made_once("n3icd", lambda folder: _make(folder, daemon_model, CHECKED, wanted)) / "export"
+
+
+def _make(folder, model, flags, wanted):
+    out = folder / "export"
+    export(model, "xdp", out, verify=False)
+    subprocess.run(["make", "-s", "-C", str(out), f"HOST_FLAGS={flags}", *wanted], check=True)
 
 
 @pytest.fixture(scope="session")
@@ -58,13 +53,10 @@ def hasty_model(daemon_model):
 
 
 @pytest.fixture(scope="session")
-def hasty(hasty_model, built, tmp_path_factory):
+def hasty(hasty_model, built, made_once):
     """Its export; the sanitizers are in the other one's."""
-    out = tmp_path_factory.mktemp("daemon") / "hasty"
-    export(hasty_model, "xdp", out, verify=False)
-    command = ["make", "-s", "-C", str(out), "HOST_FLAGS=-O0", "daemon/n3icd", "meter/meter.o"]
-    subprocess.run(command, check=True)
-    return out
+    wanted = ("daemon/n3icd", "meter/meter.o")
+    return made_once("n3icd-hasty", lambda at: _make(at, hasty_model, "-O0", wanted)) / "export"
 
 
 @pytest.fixture(scope="session")
