@@ -119,9 +119,11 @@ def test_a_wrong_way_around_the_bits_is_found(
     ("old", "new", "feature"),
     [
         ("n += value >= cuts[k];", "n += value > cuts[k];", ""),
-        ("v < c->clamp ? v : c->clamp", "v", ""),
+        pytest.param("v < c->clamp ? v : c->clamp", "v", "", marks=pytest.mark.slow),
         ("v < c->clamp ? v : c->clamp", "v < c->clamp ? v : c->clamp - 1", ""),
-        ("_mm512_cmpge_epu32_mask", "_mm512_cmpgt_epu32_mask", "avx512"),
+        pytest.param(
+            "_mm512_cmpge_epu32_mask", "_mm512_cmpgt_epu32_mask", "avx512", marks=pytest.mark.slow
+        ),
         ("_mm512_cmpge_epu32_mask", "_mm512_cmpge_epi32_mask", "avx512"),
         ("_mm256_max_epu32(v, b), v)", "_mm256_min_epu32(v, b), v)", "avx2"),
     ],

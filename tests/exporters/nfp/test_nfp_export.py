@@ -64,7 +64,9 @@ def difference(model: BinaryModel, out: Path, chosen: Options, count: int = 200)
         ((32, 32, 2), 0.0, {}),
         ((100, 70, 33, 65, 5), 0.3, {"memory": "ctm", "state": "lmem"}),
         ((100, 70, 33, 65, 5), 0.3, {"mode": "model", "executors": 3}),
-        ((70, 20, 3), None, {"mode": "model", "executors": 300}),
+        pytest.param(
+            (70, 20, 3), None, {"mode": "model", "executors": 300}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_equal_scores(tmp_path, shape, density, given_options):

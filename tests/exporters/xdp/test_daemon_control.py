@@ -151,6 +151,7 @@ def test_what_a_dry_run_decided_is_not_in_force_in_earnest(
     assert one.end() == 0
 
 
+@pytest.mark.slow
 def test_an_update_holds_over_a_kill_under_traffic(running, veth, daemon_model, built, tmp_path):
     """No flow is lost, the new model decides, and verdicts of before go on."""
     path = tmp_path / "n3icd.pack"
@@ -418,6 +419,7 @@ TARGETS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_targets_are_those_of_python(running, veth):
     one = running()
     for what in TARGETS:
@@ -457,6 +459,7 @@ MISTYPED = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_typed_wrong_changes_nothing(running):
     one = running()
     for words in MISTYPED:
@@ -630,6 +633,7 @@ def namespace(kernel):
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
+@pytest.mark.slow
 def test_an_update_in_a_namespace(namespace, built, pins, daemon_model, tmp_path, monkeypatch):
     """Commands reach the n3icd of their own network namespace, and no other one."""
     monkeypatch.setenv("N3IC_RUN", str(tmp_path))

@@ -103,6 +103,7 @@ def test_large_frames_run_in_the_driver(exported, in_namespace, tmp_path, monkey
     in_namespace(check)
 
 
+@pytest.mark.slow
 def test_a_driver_that_takes_no_pieces_runs_the_plain_program(
     exported, in_namespace, tmp_path, monkeypatch
 ):
@@ -176,6 +177,7 @@ def test_large_frames_at_tcx_are_exact(image, in_namespace):
     in_namespace(lambda: check_both_directions(image, frames))
 
 
+@pytest.mark.slow
 def test_a_host_sees_both_directions_of_its_own_flows(image, in_namespace):
     """Echo and TCP with a neighbour: registers are those of a capture here."""
     spec = standard_spec(packets=10_000)

@@ -327,6 +327,7 @@ def test_events_tell_when_and_where(link, exported, models):
         assert scores[0].tolist() == flow["scores"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["watch", "serve"])
 def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, command):
     if command == "serve":
@@ -421,6 +422,7 @@ def test_a_retrained_network_needs_no_new_program(link, models, tmp_path, clang)
     assert after.slots[0].digest == models[1].digest
 
 
+@pytest.mark.slow
 def test_without_clang_the_object_of_an_export_is_the_new_program(
     link, exported, models, tmp_path, monkeypatch
 ):
@@ -547,6 +549,7 @@ def test_a_record_is_there_before_its_program(link, exported, monkeypatch):
     assert seen == [True]
 
 
+@pytest.mark.slow
 def test_two_loads_at_once_leave_one_program_with_its_record(link, exported):
     one, _ = link
 
@@ -583,6 +586,7 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
     assert re.fullmatch(f"n3ic: error: {one}: n3ic (has )?loaded .* there.*\n", error)
 
 
+@pytest.mark.slow
 def test_a_second_watch_is_refused_and_the_first_gets_every_flow(link, exported, models, tmp_path):
     one, other = link
     n3ic("load", one, exported)
@@ -724,6 +728,7 @@ def exported_late(tmp_path):
     return export(model, "xdp", tmp_path / "late", verify=False).path
 
 
+@pytest.mark.slow
 def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang):
     one, other = link
     model = network(standard_spec(schedule=(3, 5)))
@@ -741,6 +746,7 @@ def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang)
     assert [event["packets"] for event in events] == [3, 5]
 
 
+@pytest.mark.slow
 def test_a_program_that_somebody_took_away_is_said_and_forgotten(link, exported):
     one, _ = link
     n3ic("load", one, exported)
