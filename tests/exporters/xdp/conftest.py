@@ -37,7 +37,7 @@ def built(daemon_model, made_once, clang):
     if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
         pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
     wanted = ("daemon/n3icd", "shunted/shunted", "meter/meter.o")
-    return made_once("n3icd", lambda folder: _make(folder, daemon_model, CHECKED, wanted)) / "export"
+    return made_once("n3icd", lambda at: _make(at, daemon_model, CHECKED, wanted)) / "export"
 
 
 def _make(folder, model, flags, wanted):

@@ -95,11 +95,14 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
         verify_directory(path, vectors=50, record=False, captures=[tmp_path / "raw.pcapng"])
 
 
-@pytest.mark.parametrize("name", [
+@pytest.mark.parametrize(
+    "name",
+    [
         pytest.param("443-git.pcap", marks=pytest.mark.slow),
         pytest.param("6in4tunnel.pcap", marks=pytest.mark.slow),
         "fuzz-2006-09-29-28586.pcap",
-    ])
+    ],
+)
 def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported, real_data, name):
     path = real_data / "pcaps" / name
     if not path.exists():
