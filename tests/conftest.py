@@ -11,14 +11,21 @@ import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
+from n3ic.datasets.ns3_tomography import report as tomography_report
 from n3ic.exporters.host import compilation, runner
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
+from n3ic.runs.pictures import writing
 from n3ic.training.input_bits.boosted import boosted_trees
+from n3ic.util import pictures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # How long an example takes, or is made, says how busy the machine is, not what is wrong.
 hypothesis.settings.register_profile(
@@ -73,6 +80,24 @@ def no_wait_for_the_disk() -> Iterator[None]:
     """No test cuts the power, so none needs its files on the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_pictures_of_runs() -> Iterator[None]:
+    """Pictures of runs are drawn whole, but small and as they lie.
+
+    Laying them out takes most of a short training's time; tests/runs/test_pictures.py looks at it.
+    """
+
+    def save(figure: Figure, directory: Path, name: str) -> None:
+        figure.set_layout_engine("none")
+        with pictures.style():
+            figure.savefig(directory / f"{name}.png", dpi=20)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "save", save)
+        patch.setattr(tomography_report, "save", save)
         yield
 
 

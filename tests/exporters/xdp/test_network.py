@@ -157,7 +157,7 @@ def test_any_network_is_exact(model):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, **relaxed)
+@settings(max_examples=20, **relaxed)
 @given(models(), models())
 def test_any_two_networks_share_a_program_or_say_why(one, other):
     same(one, structure_of([one], bits=True))
