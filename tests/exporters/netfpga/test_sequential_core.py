@@ -67,6 +67,7 @@ def test_equal_to_the_model(
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_the_slowest_layer_sets_the_rate(tmp_path: Path) -> None:
     model = write(tmp_path / "one", (256, 32, 16, 2), {})
@@ -81,6 +82,7 @@ def test_the_slowest_layer_sets_the_rate(tmp_path: Path) -> None:
     assert four.latency == one.latency
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize("modules", [1, 5])
 def test_the_reported_interval_is_that_of_whole_rounds(tmp_path: Path, modules: int) -> None:

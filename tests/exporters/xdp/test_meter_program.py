@@ -178,6 +178,7 @@ def test_captures_are_exact(loaded, real_data, name):
     replayed(programs, model, frames)
 
 
+@pytest.mark.slow
 def test_headers_at_the_limits_of_what_is_read_at_once_are_exact():
     spec = replace(standard_spec(), decision=Decision(packets=1, repeat=True))
     model = network(spec)
@@ -583,6 +584,7 @@ def test_rules_and_slots_out_of_range_are_refused(loaded):
         programs.set_model(64, b"")
 
 
+@pytest.mark.slow
 def test_a_swap_under_load_is_never_half_a_model(standard):
     """Models whose numbers all differ: every decision has the scores of the model that it names."""
     spec = replace(STANDARD, decision=Decision(1), windows=())
