@@ -11,18 +11,30 @@ import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
+from n3ic.datasets.ns3_tomography import report as tomography_report
 from n3ic.exporters.host import compilation, runner
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
+from n3ic.runs.pictures import writing
 from n3ic.training.input_bits.boosted import boosted_trees
+from n3ic.util import pictures
 
-# How long an example takes says how busy the machine is, not what is wrong.
-hypothesis.settings.register_profile("n3ic", deadline=None)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# How long an example takes, or is made, says how busy the machine is, not what is wrong.
+hypothesis.settings.register_profile(
+    "n3ic", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("n3ic")
+
+# What is imported stays: looking for garbage meanwhile finds none. See pytest_collection_finish.
+gc.disable()
 
 # A shell's background jobs ignore SIGINT, nohup SIGHUP, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -55,6 +67,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +80,24 @@ def no_wait_for_the_disk() -> Iterator[None]:
     """No test cuts the power, so none needs its files on the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_pictures_of_runs() -> Iterator[None]:
+    """Pictures of runs are drawn whole, but small and as they lie.
+
+    Laying them out takes most of a short training's time; tests/runs/test_pictures.py looks at it.
+    """
+
+    def save(figure: Figure, directory: Path, name: str) -> None:
+        figure.set_layout_engine("none")
+        with pictures.style():
+            figure.savefig(directory / f"{name}.png", dpi=20)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "save", save)
+        patch.setattr(tomography_report, "save", save)
         yield
 
 

@@ -30,7 +30,7 @@ def loaded_by(folder, *words):
     """Names of the modules that a command line imports, ours alone and those of libraries."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, *words],
-        cwd=folder, capture_output=True, text=True, timeout=120,
+        cwd=folder, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = done.stderr.splitlines()[-1].split()

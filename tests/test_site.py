@@ -146,7 +146,7 @@ def test_a_page_fits_and_is_searched_from_disk(site, browser, tmp_path, width):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     told = re.search(r"<title>(\d+)\|(\d+)\|(\d+)</title>", done.stdout)
     assert told, done.stdout[:2000] + done.stderr[-2000:]

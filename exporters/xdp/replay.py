@@ -26,7 +26,7 @@ from n3ic.targets.fuzz_traffic import fuzz_frame
 
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
 _IN_FLIGHT = 64  # frames sent before waiting for their arrival
-_PATIENCE_S = 10
+_PATIENCE_S = 60  # on a busy machine; nothing waits for that long unless frames are lost
 NEVER = 1 << 62  # a time at which every flow has been idle for too long
 HELD = 2048  # bytes kept of a frame, which include all headers
 

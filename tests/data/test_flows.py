@@ -302,7 +302,7 @@ def test_reading_tables_needs_no_training_library(tmp_path):
         "again = read_features('t.parquet', model)\n"
         "assert all((again[n] == flows[n]).all() for n in flows)\n"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=600)
 
 
 def test_lines_that_are_blank_at_first_are_not_an_empty_file(tmp_path):

@@ -85,7 +85,7 @@ def interrupted(*words, cwd, once):
                 break
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 130, err

@@ -314,7 +314,12 @@ def test_what_was_written_computes_the_models_scores(exported, request, name, ta
     assert len(results) == len(models) and all(r["ok"] for r in results)
 
 
-@pytest.mark.parametrize("name", MODELS)
+REPORTED = ("own", "spn", "queues", "imported QONNX")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in REPORTED else pytest.param(n, marks=pytest.mark.slow) for n in MODELS]
+)
 def test_the_report_has_a_row_a_target(exported, name, tmp_path):
     models, source, _, _ = exported(name)
     page = tmp_path / "page.html"

@@ -53,7 +53,7 @@ def descendants(root):
 
 def ended(pids):
     """Whether none of these processes runs, waited for a little."""
-    for _ in range(100):
+    for _ in range(600):
         if not pids & set(processes()):
             return True
         time.sleep(0.1)
@@ -76,7 +76,7 @@ def shared_memory_freed(pid, before):
     What frees it is a process of its own, which may have started after the family was counted.
     ``before`` holds names that were there before it: another process of that number left them.
     """
-    for _ in range(100):
+    for _ in range(600):
         if of_process(in_shared_memory(), pid) <= before:
             return True
         time.sleep(0.1)
@@ -95,7 +95,7 @@ def stop(process, number, before, *, group):
     """
     family = descendants(process.pid)
     os.killpg(process.pid, number) if group else os.kill(process.pid, number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     assert err.splitlines()[-1] == f"n3ic: error: {how}; nothing was left half-written"
     assert "Traceback" not in err
@@ -140,11 +140,11 @@ def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
     random_model((64, 16, 2), np.random.default_rng(1)).save(tmp_path / "m.n3ic")
     words = ["export", "-t", "netfpga", "--model", "m.n3ic", "--style", "unrolled", "--out", "core"]
     process = start(words, tmp_path)
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=600) == 0
     files, before = sorted(tmp_path.rglob("*")), in_shared_memory()
     process = start(["verify", "core", "--vectors", 1000000], tmp_path)
     try:
-        for _ in range(600):
+        for _ in range(6000):
             if len(descendants(process.pid)) > 1 or process.poll() is not None:
                 break
             time.sleep(0.05)

@@ -58,7 +58,7 @@ def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_
 
 @pytest.mark.slow
 def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_path):
-    pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed")
     write_flows(tmp_path / "my flows.csv")
     words = [*SWEPT, "--epochs", "2", "--distill", "0", "--seeds", "6", "--out", "sweep"]
     with ExitStack() as stack:
@@ -84,12 +84,14 @@ def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_p
                 *("--nthreads", "1", "--no-nanny", "--local-directory", "scratch"),
                 **quiet | {"stderr": subprocess.DEVNULL},
             )
+        with distributed.Client(address, timeout=60) as client:
+            client.wait_for_workers(2, timeout=600)
         sweep = started(*N3IC, *words, "--dask", address, **quiet)
         while not list(tmp_path.glob("sweep/point-*")) and sweep.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 sweep.wait(timeout=0.02)
         scheduler.kill()
-        _, err = sweep.communicate(timeout=120)
+        _, err = sweep.communicate(timeout=600)
     assert sweep.returncode == 1, err
     assert "Traceback" not in err
     *_, kept, error = err.splitlines()

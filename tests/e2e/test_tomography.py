@@ -14,7 +14,7 @@ ROWS = 3000
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory, small_baselines):
     """A folder with a run of two queues on the bundled trace's first half minute."""
     folder = tmp_path_factory.mktemp("tomography")
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:

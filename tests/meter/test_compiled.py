@@ -165,7 +165,7 @@ def test_no_frame_makes_the_sanitizers_complain(tmp_path):
     )
     environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=1"}
     ran = subprocess.run(
-        [tmp_path / "fuzz"], input=blob, capture_output=True, env=environment, timeout=300
+        [tmp_path / "fuzz"], input=blob, capture_output=True, env=environment, timeout=600
     )
     assert ran.returncode == 0, ran.stderr.decode()
     assert int(ran.stdout) > 0

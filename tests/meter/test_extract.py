@@ -264,7 +264,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     while running.poll() is None and not [*parts.glob("*.counted")]:
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=600)
     assert running.returncode == 130, said
     assert "the same command goes on from there" in said
     kept = len([*parts.glob("*.counted")])

@@ -39,6 +39,7 @@ def test_few_bits_alone_give_a_network_and_all_its_figures(table, tmp_path):
     assert warnings_of(metrics) == []
 
 
+@pytest.mark.usefixtures("small_baselines")
 def test_a_network_that_is_the_majority_says_so(table, tmp_path):
     rng = np.random.default_rng(4)
     noise = {name: rng.integers(0, 9, len(table)) for name in table.features}
@@ -68,6 +69,7 @@ def stairs():
     )
 
 
+@pytest.mark.usefixtures("small_baselines")
 def test_a_tree_of_as_many_cuts_is_kept_where_it_is_right_on_more_validation_rows():
     table = stairs()
     training = Training(hidden=(1,), epochs=2, batch_size=64)

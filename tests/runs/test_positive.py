@@ -41,7 +41,7 @@ def run(table, detected, monkeypatch, out):
     return made, results[0]
 
 
-@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("index", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch, tmp_path):
     name = queue.classes[index]
     made, result = run(queue, name, monkeypatch, tmp_path / "run")

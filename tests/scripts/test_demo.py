@@ -38,7 +38,7 @@ def demo(repository, tmp_path):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=600,
         )
         return (tmp_path / "calls").read_text().splitlines(), done.stderr
 

@@ -437,8 +437,15 @@ def test_the_bits_in_words_have_their_rates():
     assert rows[3][1] == f"{NAME} >= 4" and bits_table(spec).rows[3][2] == ""
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize(("scheme", "paper"), [(1, "rgb(255, 255, 255)"), (0, "rgb(21, 23, 27)")])
+@pytest.mark.parametrize(
+    ("width", "scheme", "paper"),
+    [
+        (1280, 1, "rgb(255, 255, 255)"),
+        (390, 0, "rgb(21, 23, 27)"),
+        pytest.param(390, 1, "rgb(255, 255, 255)", marks=pytest.mark.slow),
+        pytest.param(1280, 0, "rgb(21, 23, 27)", marks=pytest.mark.slow),
+    ],
+)
 def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, scheme, paper):
     model = make_model()
     model.save(tmp_path / "model.n3ic")
@@ -455,7 +462,7 @@ def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, sche
             f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,900", "--dump-dom",
             f"--blink-settings=preferredColorScheme={scheme}", frame.as_uri(),
         ],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     told = re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
     assert int(told[0]) <= int(told[1]) <= width

@@ -38,7 +38,7 @@ def install(files: dict[str, str], folder: Path) -> Path:
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     if "No module named pip" in done.stderr or "No module named 'setuptools'" in done.stderr:
         pytest.skip("needs pip and setuptools to install the page's package")
@@ -56,5 +56,5 @@ def n3ic(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProce
         | {"PYTHONPATH": str(site), "NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )

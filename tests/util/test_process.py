@@ -84,12 +84,27 @@ def test_a_machine_without_handles_of_processes_bounds_the_time_too(monkeypatch)
 
 
 def test_what_takes_too_long_is_ended_with_what_it_started(tmp_path):
-    child = f"import time; time.sleep(3); open({str(tmp_path / 'late')!r}, 'w')"
+    # The child holds a pipe open, which ends once all that hold it have ended.
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    child = f"import time; pipe = open({str(held)!r}, 'w'); time.sleep(600)"
     text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    with pytest.raises(subprocess.TimeoutExpired):
-        python(text, seconds=1)
-    time.sleep(3)
-    assert not (tmp_path / "late").exists()
+    pipe = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            python(text, seconds=2)
+        assert any(ended(pipe) for _ in range(6000))
+    finally:
+        os.close(pipe)
+
+
+def ended(pipe):
+    """Whether nobody holds the other end of a pipe; waits for a moment where somebody does."""
+    try:
+        return os.read(pipe, 1) == b""
+    except BlockingIOError:
+        time.sleep(0.01)
+        return False
 
 
 def test_a_missing_program_is_an_os_error():

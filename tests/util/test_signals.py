@@ -66,7 +66,7 @@ def test_a_signal_that_another_thread_takes_is_held_as_well():
     with ending_signals() as ending, pytest.raises(KeyboardInterrupt):
         with held():
             signal.pthread_kill(other.ident, signal.SIGTERM)
-            for _ in range(1000):
+            for _ in range(12_000):
                 if ending.received is None:
                     time.sleep(0.005)
             done.append(ending.received)

@@ -69,6 +69,7 @@ def test_reencoded_copy_is_known_by_rows_and_categories(partition):
     assert "not that file" in identity
 
 
+@pytest.mark.slow
 def test_figures_of_the_card(partition):
     found = check(partition)
     card = DATASET.card
@@ -150,6 +151,7 @@ def test_raw_rows_without_header(folder, raw, tmp_path):
     np.testing.assert_array_equal(raw.category, again.category)
 
 
+@pytest.mark.slow
 def test_recoded_categories_are_named_by_the_partition(folder, partition):
     recoded = folder / "raw_layout" / "luna866_10000.csv.xz"
     alone = DATASET.load(recoded)

@@ -47,7 +47,7 @@ def test_same_seed_same_flows(table):
 def test_another_process_makes_the_same_flows():
     code = "from n3ic.datasets.unsw_nb15.synthetic import generate; print(generate(300, 9).sha256)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
     assert done.stdout.strip() == generate(300, 9).sha256
 
@@ -210,6 +210,6 @@ def test_importing_the_data_set_is_cheap():
         "print([m for m in ('pandas', 'torch', 'sklearn', 'matplotlib') if m in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
     assert done.stdout.strip() == "[]"

@@ -41,7 +41,7 @@ def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like):
     model = known(metered_network(standard_spec(packets=6)), capture, like=like)
     flags = ("-O0",) if like else sanitize
     program = compiled_flows(compiler, model, tmp_path / "out", *flags)
-    done = subprocess.run([program, capture], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, capture], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "runtime error" not in done.stderr, done.stderr
     watch = DomainWatch(model.input)
     columns = capture_features(model, capture)
@@ -73,7 +73,7 @@ def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, pac
     for _ in range(packets):
         end += 16 + int.from_bytes(data[end + 8 : end + 12], "little")
     short.write_bytes(data[:end])
-    done = subprocess.run([program, short], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, short], capture_output=True, text=True, timeout=600)
     watch = DomainWatch(model.input)
     watch.add(capture_features(model, short))
     found = watch.domain()
@@ -89,7 +89,7 @@ def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, pac
 def test_a_model_that_knows_no_rows_says_nothing(compiler, tmp_path, capture):
     model = metered_network(standard_spec(packets=6))
     program = compiled_flows(compiler, model, tmp_path / "out", "-Wall", "-Wextra", "-Werror")
-    done = subprocess.run([program, capture], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, capture], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "traffic" not in done.stderr
 
 

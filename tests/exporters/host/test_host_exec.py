@@ -24,7 +24,7 @@ from n3ic.model.random_models import random_model
 
 MODEL = small_model()
 HEADER = 'size,"duration, us",rate,ttl,"a ""quoted"" one"'
-TIMEOUT_S = 60
+TIMEOUT_S = 600
 
 
 def run(program: Path, *arguments: str | Path, given: bytes = b"") -> tuple[int, str, str]:
@@ -423,7 +423,7 @@ def test_fuzzed_blobs_under_the_sanitizers(bnn_exec: Path, tmp_path: Path) -> No
             [bnn_exec, "-p", "-w", path],
             input=bytes(4 * 64),
             capture_output=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode in (0, 1), done.stderr.decode()
         assert b"Sanitizer" not in done.stderr

@@ -166,7 +166,7 @@ def built(
 
 def answers(path: Path, *arguments: str) -> list[list[str]]:
     """Lines of the program's table: class, name, margin and scores."""
-    done = subprocess.run([path, *arguments, "-s"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([path, *arguments, "-s"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return list(csv.reader(io.StringIO(done.stdout, newline="")))[1:]
 

@@ -84,7 +84,7 @@ def cell_library() -> Path:
         python = tool.with_name("python")
         found = subprocess.run(
             [str(python) if python.exists() else sys.executable, "-c", code],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         candidates.append(Path(found.stdout.strip()) / "share" / "xilinx" / "cells_sim.v")
     candidates.append(tool.parents[1] / "share" / "yosys" / "xilinx" / "cells_sim.v")

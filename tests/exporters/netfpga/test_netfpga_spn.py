@@ -96,7 +96,7 @@ def test_the_verilog_has_no_warning(tmp_path: Path, case: tuple[Arithmetic, int,
     sources = sorted(map(str, (tmp_path / "rtl").glob("*.v")))
     for top in ("n3ic_core", "n3ic_top"):
         command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *sources]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
 
 

@@ -67,6 +67,7 @@ def test_equal_to_the_model(
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_the_slowest_layer_sets_the_rate(tmp_path: Path) -> None:
     model = write(tmp_path / "one", (256, 32, 16, 2), {})
@@ -81,6 +82,7 @@ def test_the_slowest_layer_sets_the_rate(tmp_path: Path) -> None:
     assert four.latency == one.latency
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize("modules", [1, 5])
 def test_the_reported_interval_is_that_of_whole_rounds(tmp_path: Path, modules: int) -> None:
@@ -124,7 +126,7 @@ def test_random_power_up_values_write_no_weight(tmp_path: Path) -> None:
         subprocess.run(
             [command, f"+in={bench / 'in.hex'}", f"+out={out}", "+verilator+rand+reset+2",
              f"+verilator+seed+{seed}"],
-            cwd=tmp_path / "mem", check=True, timeout=60,
+            cwd=tmp_path / "mem", check=True, timeout=600,
         )  # fmt: skip
         lines = out.read_text().splitlines()
         seen = simulate._parse(lines, CorePorts.load(tmp_path), model, len(words), "Verilator")

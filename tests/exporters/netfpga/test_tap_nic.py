@@ -91,7 +91,7 @@ def ask(
         assert line(receiver) == "ready"
         sender = inside(nic.namespaces[source], "send", nic.devices[source], str(file))
         assert sender.wait(60) == 0
-        text, _ = receiver.communicate(timeout=90)
+        text, _ = receiver.communicate(timeout=600)
         assert text.split() == wanted
     assert len(set(trace.classes.tolist())) > 1
 
@@ -126,8 +126,8 @@ def test_other_traffic_passes(card: tuple[VirtualNic, Path]) -> None:
     server = inside(nic_.namespaces[1], "echo", "7777")
     assert line(server) == "ready"
     client = inside(nic_.namespaces[0], "ask", "10.23.23.2", "7777")
-    assert client.communicate(timeout=90)[0].strip() == "equal"
-    server.communicate(timeout=60)
+    assert client.communicate(timeout=600)[0].strip() == "equal"
+    server.communicate(timeout=600)
 
 
 @pytest.mark.slow

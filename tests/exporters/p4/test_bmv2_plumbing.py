@@ -28,7 +28,7 @@ ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
 
 
 def namespaces() -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=30)
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=600)
     return [
         line.split()[0]
         for line in listed.stdout.splitlines()
@@ -80,11 +80,13 @@ def test_packets_cross_the_stand_in_and_nothing_remains(stand_ins: Path, exporte
 @pytest.mark.parametrize(
     ("port", "output"),
     [
-        ("0", "both"),
         ("7", "scores"),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("0", "scores"), ("1", "both"), ("1", "scores"), ("7", "both"))
+            for case in (
+                *(("0", "both"), ("0", "scores"), ("1", "both")),
+                *(("1", "scores"), ("7", "both")),
+            )
         ),
     ],
 )
@@ -105,6 +107,7 @@ def test_shunted_packets_leave_through_their_port(
             EXPORTER.run(out, model, options(**given), words[::3])
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_switch_without_nanomsg_is_not_given_its_option(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
@@ -123,6 +126,7 @@ def test_a_switch_that_computes_something_else_is_found(stand_ins, exported, mon
     assert "class" in str(first_difference(model, run.inference, words))
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_switch_that_changes_the_packet_is_found(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
@@ -131,6 +135,7 @@ def test_a_switch_that_changes_the_packet_is_found(stand_ins, exported, monkeypa
         EXPORTER.run(out, model, options(), verification_vectors(model, 5))
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_lost_packets_name_the_vector(stand_ins, exported, monkeypatch) -> None:
     model, out = exported

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
 
 SECOND = 10**6  # in units of the meter
-CHECKED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+CHECKED = "-O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 
 
 @pytest.fixture(scope="session")
@@ -27,28 +27,36 @@ def daemon_model():
     from metering import network
     from n3icd import CLASSES
 
-    spec = replace(standard_spec(packets=4), idle_timeout=SECOND, cache_flows=8192)
+    spec = replace(standard_spec(packets=4), idle_timeout=60 * SECOND, cache_flows=8192)
     return replace(network(spec), classes=CLASSES, name='net "0"')
 
 
 @pytest.fixture(scope="session")
-def built(daemon_model, tmp_path_factory, clang):
+def built(daemon_model, made_once, clang):
+    """Its export with n3icd, which the processes of a run of the tests share."""
     if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
         pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
-    out = tmp_path_factory.mktemp("daemon") / "export"
-    export(daemon_model, "xdp", out, verify=False)
-    command = [
-        "make",
-        "-s",
-        "-C",
-        str(out),
-        f"HOST_FLAGS={CHECKED}",
-        "daemon/n3icd",
-        "shunted/shunted",
-        "meter/meter.o",
-    ]
-    subprocess.run(command, check=True)
-    return out
+    wanted = ("daemon/n3icd", "shunted/shunted", "meter/meter.o")
+    return made_once("n3icd", lambda at: _make(at, daemon_model, CHECKED, wanted)) / "export"
+
+
+def _make(folder, model, flags, wanted):
+    out = folder / "export"
+    export(model, "xdp", out, verify=False)
+    subprocess.run(["make", "-s", "-C", str(out), f"HOST_FLAGS={flags}", *wanted], check=True)
+
+
+@pytest.fixture(scope="session")
+def hasty_model(daemon_model):
+    """One whose flows end after a second, for tests that wait for it."""
+    return replace(daemon_model, meter=replace(daemon_model.meter, idle_timeout=SECOND))
+
+
+@pytest.fixture(scope="session")
+def hasty(hasty_model, built, made_once):
+    """Its export; the sanitizers are in the other one's."""
+    wanted = ("daemon/n3icd", "meter/meter.o")
+    return made_once("n3icd-hasty", lambda at: _make(at, hasty_model, "-O0", wanted)) / "export"
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +79,8 @@ def daemon(built, pins, veth, tmp_path):
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
 
-    def make(**settings):
-        made.append(Daemon(built, veth[0], tmp_path, pins, **settings))
+    def make(of=built, **settings):
+        made.append(Daemon(of, veth[0], tmp_path, pins, **settings))
         return made[-1]
 
     yield make

@@ -20,7 +20,7 @@ N3IC = (
     sys.executable, "-u", "-c",
     "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()",
 )  # fmt: skip
-WAIT_S = 20  # for a loaded machine; nothing waits for that long unless it fails
+WAIT_S = 60  # for a loaded machine; nothing waits for that long unless it fails
 
 
 def n3ic(*arguments):

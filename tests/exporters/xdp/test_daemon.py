@@ -68,6 +68,7 @@ def test_a_kill_loses_no_flow(daemon, veth):
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_kills_under_traffic_lose_no_flow(daemon, veth, daemon_model, built, tmp_path):
     """What was read when it was killed may come twice, once a kill."""
     pack_path = repacked(built, daemon_model, tmp_path / "p", limits=Limits(new_flows=0))
@@ -127,8 +128,8 @@ def test_pins_that_are_not_whole(daemon, veth, pins):
     assert not begun.exists()
 
 
-def test_idle_flows_end(daemon, veth):
-    running = daemon().start()
+def test_idle_flows_end(daemon, hasty, veth):
+    running = daemon(hasty).start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1100), 2))
     found = reader.lines(100)
@@ -384,6 +385,7 @@ def test_an_interface_that_vanishes_and_comes_back(daemon, veth):
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
     with load(daemon_model, clock="kernel") as other:
         libbpf.attach(socket.if_nametoindex(veth[0]), other.program, "native")

@@ -31,6 +31,7 @@ def needs(tool):
         pytest.skip(f"needs {tool}")
 
 
+@pytest.mark.slow
 def test_the_package_has_the_same_bytes_each_time(built, package, tmp_path):
     again = tmp_path / "again.deb"
     n3ic("pack", built, "--out", again, "--policy", "benign=block:host,ttl=60")

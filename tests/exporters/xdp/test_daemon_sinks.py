@@ -87,9 +87,9 @@ def test_syslog_messages_are_of_rfc_5424(daemon, veth, tmp_path):
     assert running.end() == 0
 
 
-def test_prometheus_gets_what_python_serves(daemon, veth):
+def test_prometheus_gets_what_python_serves(daemon, hasty, veth):
     port = free_port()
-    running = daemon(prometheus=f"127.0.0.1:{port}").start()
+    running = daemon(hasty, prometheus=f"127.0.0.1:{port}").start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1040)) + flows(range(2000, 2005), 2) + [b"\xff" * 60])
     told = reader.lines(40)

@@ -105,11 +105,11 @@ def test_the_unit_is_one(tmp_path, built):
 
 
 @pytest.fixture(scope="module")
-def tarball(built, tmp_path_factory):
+def tarball(hasty, tmp_path_factory):
     made = []
     for name in ("one", "other"):
         place = tmp_path_factory.mktemp("dist") / name
-        shutil.copytree(built, place)
+        shutil.copytree(hasty, place)
         for made_before in (*place.glob("*/*.o"), place / "daemon" / "n3icd"):
             made_before.unlink()
         subprocess.run(["make", "-s", "-C", str(place), "dist"], check=True)

@@ -95,7 +95,14 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
         verify_directory(path, vectors=50, record=False, captures=[tmp_path / "raw.pcapng"])
 
 
-@pytest.mark.parametrize("name", ["443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("443-git.pcap", marks=pytest.mark.slow),
+        pytest.param("6in4tunnel.pcap", marks=pytest.mark.slow),
+        "fuzz-2006-09-29-28586.pcap",
+    ],
+)
 def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported, real_data, name):
     path = real_data / "pcaps" / name
     if not path.exists():
@@ -157,8 +164,10 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
     ("file", "old", "new", "said"),
     [
         ("flow.h", "v = x < v ? x : v;", "v = x <= v + 1 ? x : v;", r"registers is|features is"),
-        ("packet.h", "ip[0] & 15", "5", r"meter\.c: "),
-        ("meter.c", "f->fins == 3", "f->fins == 1", r"meter\.c: flow"),
+        pytest.param("packet.h", "ip[0] & 15", "5", r"meter\.c: ", marks=pytest.mark.slow),
+        pytest.param(
+            "meter.c", "f->fins == 3", "f->fins == 1", r"meter\.c: flow", marks=pytest.mark.slow
+        ),
         ("windows.h", "g->flows++;", "g->flows += 2;", "features is"),
     ],
 )

@@ -103,6 +103,7 @@ def test_large_frames_run_in_the_driver(exported, in_namespace, tmp_path, monkey
     in_namespace(check)
 
 
+@pytest.mark.slow
 def test_a_driver_that_takes_no_pieces_runs_the_plain_program(
     exported, in_namespace, tmp_path, monkeypatch
 ):
@@ -176,6 +177,7 @@ def test_large_frames_at_tcx_are_exact(image, in_namespace):
     in_namespace(lambda: check_both_directions(image, frames))
 
 
+@pytest.mark.slow
 def test_a_host_sees_both_directions_of_its_own_flows(image, in_namespace):
     """Echo and TCP with a neighbour: registers are those of a capture here."""
     spec = standard_spec(packets=10_000)
@@ -315,7 +317,7 @@ def test_marks_are_those_of_the_stack(exported, in_namespace, tmp_path, monkeypa
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taker:
             taker.bind(("127.0.0.1", 0))
             taker.setsockopt(socket.SOL_SOCKET, 75, 1)  # SO_RCVMARK
-            taker.settimeout(5)
+            taker.settimeout(60)
             taker.sendto(b"x", taker.getsockname())
             _, told, _, _ = taker.recvmsg(10, 100)
         assert [struct.unpack("=I", data)[0] for *_, data in told] == [77]

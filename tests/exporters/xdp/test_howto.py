@@ -13,7 +13,7 @@ import pytest
 from n3ic.errors import N3icError
 from n3ic.exporters.xdp.libbpf import ARRAY, create_map
 
-NAMESPACE = "n3ictraffic"
+NAMESPACE, LINK = f"n3r{os.getpid()}", f"n3v{os.getpid()}"  # in place of the page's
 
 
 @pytest.mark.slow
@@ -27,6 +27,8 @@ def test_the_ten_minutes_as_written(repository, tmp_path, clang):
         pytest.skip(str(error))
     page = (repository / "docs" / "how-to" / "xdp.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert "n3ictraffic" in page and "n3ic0" in page
+    blocks = [b.replace("n3ictraffic", NAMESPACE).replace("n3ic0", LINK) for b in blocks]
     first, second, verdicts = blocks[:3]  # the others are of n3icd, in test_daemon_tools
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -52,5 +54,5 @@ def test_the_ten_minutes_as_written(repository, tmp_path, clang):
     assert "drift of slot 0" in said.stdout
     assert re.search(r"bittorrent, margin \d+", said.stdout)
     assert '"packets":' in said.stdout
-    assert "n3ic0: unloaded" in said.stdout
+    assert f"{LINK}: unloaded" in said.stdout
     assert not list((tmp_path / "run-folder" / "xdp").iterdir())

@@ -157,7 +157,7 @@ def test_any_network_is_exact(model):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, **relaxed)
+@settings(max_examples=20, **relaxed)
 @given(models(), models())
 def test_any_two_networks_share_a_program_or_say_why(one, other):
     same(one, structure_of([one], bits=True))
@@ -393,7 +393,15 @@ def structured(model, structure, rng):
 
 
 @pytest.mark.parametrize("bits", [False, True])
-@pytest.mark.parametrize("hidden", [(32, 16, 2), (7, 3), (128, 64, 2), (40, 20, 28)])
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        (32, 16, 2),
+        pytest.param((7, 3), marks=pytest.mark.slow),
+        (128, 64, 2),
+        pytest.param((40, 20, 28), marks=pytest.mark.slow),
+    ],
+)
 def test_the_kernel_computes_the_same(kernel, compile_bpf, hidden, bits):
     rng = np.random.default_rng(len(hidden))
     model = replace(model_of(random_spec(rng, 40), hidden, rng), shunt=2)

@@ -286,6 +286,7 @@ def test_a_pack_holds_tables_and_takes_retrained_ones(exported, tmp_path):
         repack((tmp_path / "pack").read_bytes(), 0, metered(tables=21))
 
 
+@pytest.mark.slow
 def test_entries_are_replaced_on_a_link_while_flows_stay(
     exported, kernel, veth, tmp_path, monkeypatch
 ):

@@ -176,7 +176,7 @@ def short(name):
 
 @pytest.mark.parametrize("table", ["lru", "buckets"])
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 4, 5, 7, 9))]
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2, 3, 4, 5, 7, 9))]
 )
 def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, seed):
     """Random policies of every scope, allowed and listed sources that expire, few hosts."""

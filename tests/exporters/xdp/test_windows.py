@@ -162,7 +162,7 @@ def test_a_cpu_of_its_own_counts_as_the_reference_does(image, per_cpu):
         os.sched_setaffinity(0, before)
 
 
-@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_the_next_program_goes_on_with_the_windows(image, table):
     model = network(SPEC)
     structure = structure_of([model])
@@ -183,7 +183,7 @@ def test_the_next_program_goes_on_with_the_windows(image, table):
     assert difference(model, SPEC, frames, np.concatenate(events)) == ""
 
 
-@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_flows_of_two_cpus_enter_one_after_the_other(table):
     """All share a destination: its window counts 1, 2, ... 100, and 100 from then on."""
     cpus = sorted(os.sched_getaffinity(0))
@@ -218,6 +218,7 @@ def test_flows_of_two_cpus_enter_one_after_the_other(table):
     assert int(columns["source"].max()) <= 100
 
 
+@pytest.mark.slow
 def test_a_cpu_has_windows_over_as_many_flows_as_all_of_them():
     """More than a value of a per-CPU map holds."""
     spec = replace(SPEC, windows=(Window("w", 1024, ("source",)),))

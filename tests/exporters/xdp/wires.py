@@ -26,7 +26,7 @@ def wire(interface):
     """A socket that sends and takes whole frames."""
     found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     found.bind((interface, 0))
-    found.settimeout(5)
+    found.settimeout(60)
     return found
 
 
@@ -76,7 +76,7 @@ def host(name, addresses):
         def exchange(data):
             server.stdin.write("next\n")
             server.stdin.flush()
-            with socket.create_connection((addresses[1], 7), 5) as found:
+            with socket.create_connection((addresses[1], 7), 60) as found:
                 found.sendall(data)
                 found.shutdown(socket.SHUT_WR)
                 answer = b""
@@ -96,7 +96,7 @@ def host(name, addresses):
 def ping(address):
     """An echo that the neighbour answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as asking:
-        asking.settimeout(5)
+        asking.settimeout(60)
         echo = bytes([8, 0, 0xF7, 0xFF]) + bytes(4) + bytes(24)
         asking.sendto(echo, (address, 0))
         while asking.recv(2048)[20:21] != b"\0":

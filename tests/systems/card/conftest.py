@@ -3,6 +3,7 @@
 
 import pytest
 
+from n3ic.systems.card import resources
 from n3ic.systems.card.parser import parse_card
 
 TASK = """
@@ -40,3 +41,19 @@ def two_tenants(first=8.0, second=14.0):
 @pytest.fixture(name="two_tenants")
 def two_tenants_fixture():
     return two_tenants
+
+
+@pytest.fixture(scope="session", autouse=True)
+def reports_of_networks_are_made_once():
+    """A target's report of a network is simulated once, for all cards that hold the network."""
+    report, made = resources._report, {}
+
+    def reported(tool, model, task):
+        key = tool.name, model.digest, tuple(task.options.items())
+        if key not in made:
+            made[key] = report(tool, model, task)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "_report", reported)
+        yield

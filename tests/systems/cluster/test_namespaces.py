@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ring between network namespaces, as between machines: datagrams over virtual links."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,6 @@ from n3ic.model.random_models import random_model
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow  # starts a Dask cluster
-PORT = 18786
 SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
 WORKER = "from distributed.cli.dask_worker import main; main()"
 
@@ -63,16 +63,20 @@ def namespaces():
 def test_a_ring_over_links_between_namespaces(hosts, tmp_path):
     names, address = hosts
     random_model((1000, 300, 40, 3), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
-    scheduler = f"tcp://{address}:{PORT}"
+    told = tmp_path / "scheduler.json"
     with ExitStack() as stack:
-        started = ("--host", address, "--port", PORT, "--no-dashboard")
+        started = ("--host", address, "--port", "0", "--no-dashboard", "--scheduler-file", told)
         stack.enter_context(program(sys.executable, "-c", SCHEDULER, *started))
+        deadline = time.monotonic() + 600
+        while not told.is_file() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        scheduler = json.loads(told.read_text())["address"]
         for name in names:
             words = ("-c", WORKER, scheduler, "--no-dashboard", "--no-nanny", "--nthreads", "2")
             stack.enter_context(program("ip", "netns", "exec", name, sys.executable, *words))
         from distributed import Client
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         with Client(scheduler, timeout=60) as client:
             while len(client.scheduler_info()["workers"]) < 2 and time.monotonic() < deadline:
                 time.sleep(0.2)
@@ -82,7 +86,7 @@ def test_a_ring_over_links_between_namespaces(hosts, tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
     assert done.returncode == 0, done.stderr
     assert "40 of 40 rows" in done.stdout

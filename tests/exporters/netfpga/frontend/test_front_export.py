@@ -45,7 +45,7 @@ def test_the_verilog_is_clean(form: str, tmp_path: Path) -> None:
     write(tmp_path, model_of(), **FORMS[form])
     files = [str(f) for f in sorted((tmp_path / "rtl").glob("*.v"))]
     command = ["verilator", "--lint-only", "-Wall", "--top-module", "n3ic_front_top", *files]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

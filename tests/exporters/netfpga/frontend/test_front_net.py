@@ -41,7 +41,7 @@ class Plugged:
     def inside(self, *command: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             ["ip", "netns", "exec", self.front.netns, *command],
-            input=text, capture_output=True, timeout=240, check=False,
+            input=text, capture_output=True, timeout=600, check=False,
         )  # fmt: skip
 
     def ask(self, *more: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from n3ic.errors import N3icError
 from n3ic.exporters.netfpga.tools import tap
 
-NAMESPACE = "n3icask"
+NAMESPACE, TAP = f"n3q{os.getpid()}", f"n3u{os.getpid()}"  # in place of the page's
 # Verilator builds so few nodes in a fifth of the time.
 FEW_NODES = " --family spn --min-rows 5000 --leaf-cuts 3"
 
@@ -33,6 +33,8 @@ def test_the_ten_minutes_as_written(repository, tmp_path, family):
     page = (repository / "docs" / "how-to" / "front-end.md").read_text()
     (text,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     text = text.replace("train anomaly", f"train anomaly{family}")
+    assert "n3icask" in text and "n3ic0" in text
+    text = text.replace("n3icask", NAMESPACE).replace("n3ic0", TAP)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "COLUMNS": "200",

@@ -155,6 +155,6 @@ def test_the_verilog_has_no_warning(tmp_path: Path, case: Case) -> None:
     for top in ("n3ic_core", "n3ic_top"):
         command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *sources]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, cwd=tmp_path / "mem"
+            command, capture_output=True, text=True, timeout=600, cwd=tmp_path / "mem"
         )
         assert done.returncode == 0, done.stderr

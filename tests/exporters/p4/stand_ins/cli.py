@@ -220,7 +220,7 @@ def serve(stream):
 port = int(options(sys.argv, "--thrift-port", "9090"))
 host = options(sys.argv, "--thrift-ip", "localhost")
 try:
-    connection = socket.create_connection((host, port), timeout=5)
+    connection = socket.create_connection((host, port), timeout=60)
 except OSError:
     print(f"Could not connect to thrift client on port {port}")
     print("Make sure the switch is running and that you have the right port")

@@ -254,6 +254,7 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     assert log.counters[2]["left"] == sum(answered) > 5
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path: Path) -> None:
     image = cards.guarded(shared=True)

@@ -67,6 +67,7 @@ def test_every_network_runs_through_the_joint_program(folder, tmp_path, carrier,
     assert done.check.graphs == {f"{name}/g": 8 for name in "abcd"}
 
 
+@pytest.mark.slow
 def test_networks_of_one_shape_share_stages_and_cost_entries(folder, tmp_path):
     programs, entries = {}, {}
     for names in ("a", "ab", "abc"):
@@ -402,6 +403,7 @@ flow = [{ join = "most-certain", branches = [["b"], ["net"]] }]
     assert added["two"] == added["one"] + 22 + 1 and added["shared"] == added["two"] + 3
 
 
+@pytest.mark.slow
 def test_half_of_a_change_of_a_branch_leaves_no_answer_a_model(branches, tmp_path):
     plan = cards.plan(branches, cards.joining("p4", joins=["vote", "most-certain"]))
     card = software_card(plan, "p4")

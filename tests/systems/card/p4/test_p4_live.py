@@ -117,6 +117,7 @@ def entries(port: int, tables: list[str]) -> list:
     return [called(port, do="get", table=t, handle=h) for t, n in counts for h in range(n)]
 
 
+@pytest.mark.slow
 def test_nothing_behind_the_handle_ends_simple_switch_cli(stand_ins, card) -> None:
     """What a removal was before: the rest of the file never runs."""
     lines = ["table_modify turns no_turn 0", "table_modify turns no_turn 1 =>"]
@@ -157,6 +158,7 @@ def test_a_tenant_is_removed_loaded_and_replaced_on_a_switch_that_runs(
         assert answers() == (theirs, expected(card, "b/g", new))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["remove", "load"])
 def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> None:
     """What the export and the command line write, by the switch's own program."""
@@ -188,6 +190,7 @@ def test_a_switch_that_does_not_do_it_is_told(stand_ins, card, spoil, verb, said
         card.change(verb, "b", f"thrift:{port}")
 
 
+@pytest.mark.slow
 def test_a_switch_that_holds_other_entries_is_not_changed(stand_ins, card) -> None:
     """Handles are the places of entries: in a table that was filled otherwise they are others'."""
     lines = card.commands.splitlines(keepends=True)

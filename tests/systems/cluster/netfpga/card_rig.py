@@ -98,7 +98,7 @@ class Rig:
         self.near.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        text, _ = self.process.communicate(timeout=30)
+        text, _ = self.process.communicate(timeout=600)
         counters = NodeCounters.parse(text)
         assert counters is not None
         return counters
