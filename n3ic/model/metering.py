@@ -25,6 +25,7 @@ VERSION = 1
 MAX_REGISTERS = 128
 MAX_GUARDS = 64  # with a bit each in a word of a flow's state
 MAX_PACKET = 32  # of a sequence
+MAX_STATE = 4096  # bits of a flow's registers, and of sequences up to their last packet
 MAX_FEATURES = 256
 MAX_STEPS = 64
 UINT32_MAX = 2**32 - 1
@@ -366,6 +367,11 @@ class MeterSpec:
                 f"at most {MAX_GUARDS} registers of a first value and as many guards of gaps, "
                 f"got {firsts} and {gaps}"
             )
+        if self.state_bits > MAX_STATE:
+            raise ModelError(
+                f"a flow's registers have at most {MAX_STATE:,} bits, got {self.state_bits:,}; "
+                "a sequence is kept up to its last packet"
+            )
         if not 1 <= len(self.feature_names) <= MAX_FEATURES:
             raise ModelError(f"1 to {MAX_FEATURES} features, got {len(self.feature_names)}")
         registers = [r.name for r in self.registers]
@@ -400,6 +406,18 @@ class MeterSpec:
     def units(self) -> Mapping[str, str]:
         """Integer unit of each feature, by name; windows count flows."""
         return {f.name: f.unit for f in self.features} | {w.name: "flow" for w in self.windows}
+
+    @property
+    def state_bits(self) -> int:
+        """Bits of all registers; a sequence has a place for each packet up to its last one."""
+        bits: dict[object, int] = {}
+        for r in self.registers:
+            if r.update == "nth":
+                sequence = (r.guard, r.field, r.scale, r.width)
+                bits[sequence] = max(r.packet * r.width, bits.get(sequence, 0))
+            else:
+                bits[r.name] = r.width
+        return sum(bits.values())
 
     @cached_property
     def index(self) -> Mapping[str, int]:

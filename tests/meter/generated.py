@@ -35,6 +35,8 @@ def random_register(r, i, fields=FIELDS):
     more = {"nth": {"packet": r.choice([1, 2, 3, 8, 32])}, "within": random_range(r)}.get(
         update, {}
     )
+    if more.get("packet", 0) > 8:
+        width = min(width, 16)  # a flow keeps 4,096 bits
     if update not in ("count", "within") and r.random() < 0.3:
         more["scale"] = "log"
     return Register(f"r{i}", update, field, random_guard(r), width, **more)

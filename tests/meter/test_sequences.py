@@ -211,6 +211,17 @@ def test_sequence_numbers_belong_to_a_connection():
         spec_of(register, key="host-pair", ends=())
 
 
+def test_a_flow_keeps_4096_bits_of_registers():
+    def of(packet, width):
+        long = Register("long", "nth", "time", width=64, packet=packet)
+        return spec_of(long, *(Register(f"r{i}", "count", width=width) for i in range(32)))
+
+    assert of(32, 64).state_bits == 4096
+    assert of(1, 64).state_bits == 2112
+    with pytest.raises(ModelError, match="at most 4,096 bits"):
+        spec_of(*of(32, 64).registers, Register("more", "count", width=1))
+
+
 def test_sequences_are_of_1_to_32_packets():
     assert len(sequence_registers(32)) == 63
     with pytest.raises(ModelError, match="packet 1 to 32"):

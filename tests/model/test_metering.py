@@ -157,7 +157,7 @@ def refused(make):
         (lambda v: program(Step("shift", "n", "", v)), (0, 63), (-1, 64)),
         (lambda v: program(Step("add", "n", "", v)), (0, 2**32 - 1), (-1, 2**32)),
         (lambda v: program(Step("quotient", "one", "n", v)), (1, 2**64 - 1), (0, 2**64)),
-        (lambda v: registers_of(v), (1, 64), (65,)),
+        (lambda v: registers_of(v), (1, 128), (129,)),
         (lambda v: features_of(v), (1, 256), (0, 257)),
         (lambda v: program(*[Step("add", "n", "n")] * v), (1, 64), (65,)),
     ],

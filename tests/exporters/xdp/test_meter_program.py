@@ -30,6 +30,7 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
+from n3ic.meter.sequences import with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.metering import Decision
@@ -100,6 +101,14 @@ def test_tunnels_are_opened_as_by_the_reference_meter(tunnels, table):
         assert len(replayed(programs, model, frames)) > 10
     opened = [parse(1, data, n, time, tunnels) for data, n, time in frames]
     assert sum(p != parse(1, *f) for p, f in zip(opened, frames, strict=True)) > 10
+
+
+def test_the_standard_meter_with_thirty_packets_is_exact():
+    r = random.Random(3)
+    spec = replace(with_sequence(standard_spec(schedule=(4, 30)), 30), cache_flows=4000, tick_ns=1)
+    model = network(spec)
+    with load(model) as programs:
+        assert len(replayed(programs, model, random_frames(r, 300))) > 10
 
 
 @pytest.mark.slow
