@@ -112,7 +112,7 @@ class Classification(UseCase):
         """
         if options["label"] and dataset in (None, OWN):
             return use_case(OWN).load(data, dataset, {"description": "", **options}, tell)
-        if options["packets"]:
+        if options.get("packets"):
             return _decided_at(data_set(dataset or self.default), data, str(options["packets"]))
         return super().load(data, dataset, options, tell)
 

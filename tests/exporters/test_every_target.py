@@ -312,12 +312,12 @@ def test_every_file_is_compared_and_no_other_is_run(target, tmp_path, monkeypatc
     [
         ("host", {}, "bnn.c", "n += value >= cuts[k];", "n += value > cuts[k];"),
         ("nfp", {}, "n3ic_input.h", "if (value >= n3ic_words", "if (value > n3ic_words"),
-        ("netfpga", {"input-stage": "features"}, "rtl/n3ic_features.v", " >= ", " > "),
+        ("netfpga", {"input-stage": "features"}, "rtl/n3ic_features.v", "[6:6]", "[6:5]"),
         ("onnx", {"input": "features"}, "model.onnx", "GreaterOrEqual", "Greater"),
     ],
 )
 def test_input_stages_are_verified_without_a_table(target, options, name, old, new, tmp_path):
-    """A comparison that is wrong where a value equals its cut, and nowhere else."""
+    """A comparison that is wrong where a value equals its cut, or is a little above it."""
     model = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
     spec = InputSpec(
         (Field.thermometer("a", range(10**6, 36 * 10**6, 10**6)), Field.binary("b", 5))
