@@ -89,6 +89,8 @@ def test_the_terminal_of_the_readme_is_real(repository, tmp_path, monkeypatch):
         done = n3ic(*shlex.split(typed)[1:], cwd=tmp_path, env=own)
         # figures differ from processor to processor, versions from machine to machine
         said = {NUMBER.sub("N", line.strip()) for line in done.stdout.splitlines()}
+        # a network of fewer neurons, as small baselines choose other bits
+        said = {line.replace(" asN-N-N-N:", ":") for line in said}
         assert {NUMBER.sub("N", line) for line in lines} <= said, typed
 
 

@@ -501,7 +501,7 @@ def test_a_nic_host_needs_neither_pytorch_nor_pandas(place, tmp_path):
     every = ["export", "-t", "all", "--model", "m.n3ic", "--out", "all"]
     done = n3ic(*every, cwd=work, env=environment)
     assert {p.name for p in (work / "all").iterdir()} == {
-        "host", "netfpga", "nfp", "p4", "p4-netfpga", "xdp",
+        "dpdk", "host", "netfpga", "nfp", "p4", "p4-netfpga", "xdp",
     }  # fmt: skip
     assert "pip install 'n3ic[onnx]'" in done.stdout
     done = n3ic("train", "anomaly", cwd=work, env=environment, expect=4)

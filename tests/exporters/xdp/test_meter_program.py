@@ -30,7 +30,7 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
-from n3ic.meter.sequences import with_sequence
+from n3ic.meter.sequences import sequence_spec, with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.metering import Decision
@@ -106,6 +106,18 @@ def test_tunnels_are_opened_as_by_the_reference_meter(tunnels, table):
 def test_the_standard_meter_with_thirty_packets_is_exact():
     r = random.Random(3)
     spec = replace(with_sequence(standard_spec(schedule=(4, 30)), 30), cache_flows=4000, tick_ns=1)
+    model = network(spec)
+    with load(model) as programs:
+        assert len(replayed(programs, model, random_frames(r, 300))) > 10
+
+
+def test_a_long_sequence_alone_is_exact():
+    """Of registers that read no time: all arguments of the function that counts are passed."""
+    r = random.Random(4)
+    spec = replace(sequence_spec((32,)), cache_flows=4000, tick_ns=1)
+    spec = replace(
+        spec, registers=spec.registers[:40], features=spec.features[:40], idle_timeout=10**6
+    )
     model = network(spec)
     with load(model) as programs:
         assert len(replayed(programs, model, random_frames(r, 300))) > 10
