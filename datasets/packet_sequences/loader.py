@@ -99,7 +99,8 @@ def begins_like_sequences(path: Path) -> bool:
             return False
     head = first_bytes(path)[:_ENOUGH_NAMES]
     if head.lstrip()[:1] == b"[":
-        return all(b'"%s"' % c.encode() in head + b'"label"' for c in FORMATS[0].columns)
+        early = FORMATS[0].columns - {"label"}  # which follows the sequences
+        return all(b'"%s"' % column.encode() in head for column in early)
     return (
         format_of(head.partition(b"\n")[0].decode("utf-8", "replace").strip().split(","))
         is not None

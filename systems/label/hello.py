@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dpkt
@@ -27,6 +28,16 @@ class Hello:
     server_name: str
     protocol: str
     ja4: str
+
+
+def joined(pieces: Mapping[int, bytes]) -> bytes:
+    """The bytes of pieces by their offset, from 0 up to the first gap; pieces may overlap."""
+    out = b""
+    for offset, data in sorted(pieces.items()):
+        if offset > len(out):
+            break
+        out += data[len(out) - offset :]
+    return out
 
 
 def records_to_hello(stream: bytes) -> bytes | None:

@@ -15,7 +15,7 @@ import dpkt
 from n3ic.errors import DataError, N3icWarning
 from n3ic.meter.capture import Capture
 from n3ic.meter.packet import SYN, TCP, UDP, Packet, locate
-from n3ic.systems.label.hello import Hello, read_hello, records_to_hello
+from n3ic.systems.label.hello import Hello, joined, read_hello, records_to_hello
 from n3ic.systems.label.quic import QuicHello
 
 _IDLE_US = 60_000_000
@@ -84,12 +84,7 @@ class NamedFlow:
         if offset + len(payload) > _MAX_STREAM:
             return
         self._pieces[offset] = max(self._pieces.get(offset, b""), payload, key=len)
-        stream = b""
-        for at, data in sorted(self._pieces.items()):
-            if at > len(stream):
-                break
-            stream += data[len(stream) - at :]
-        handshake = records_to_hello(stream)
+        handshake = records_to_hello(joined(self._pieces))
         if handshake is None:
             self._left = 0
         else:

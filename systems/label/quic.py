@@ -10,6 +10,8 @@ from aioquic.buffer import Buffer, BufferReadError
 from aioquic.quic.crypto import CryptoError, CryptoPair
 from aioquic.quic.packet import QuicHeader, QuicPacketType, pull_quic_header
 
+from n3ic.systems.label.hello import joined
+
 _PADDING, _PING, _ACK, _ACK_ECN, _CRYPTO = 0, 1, 2, 3, 6
 _MAX_HELLO = 1 << 16
 
@@ -40,7 +42,7 @@ class QuicHello:
             at += header.packet_length
         if not opened:
             raise ValueError("no Initial packet")
-        return self._joined()
+        return joined(self._pieces)
 
     def _open(self, header: QuicHeader, packet: bytes, encrypted: int) -> None:
         # The server changes the client's later destination, but not the keys of Initial packets.
@@ -74,11 +76,3 @@ class QuicHello:
         if offset + size > _MAX_HELLO:
             raise ValueError("a hello of more than 64 KiB")
         self._pieces[offset] = max(self._pieces.get(offset, b""), data, key=len)
-
-    def _joined(self) -> bytes:
-        out = b""
-        for offset, data in sorted(self._pieces.items()):
-            if offset > len(out):
-                break
-            out += data[len(out) - offset :]
-        return out

@@ -22,7 +22,7 @@ from aioquic.quic.configuration import QuicConfiguration  # noqa: E402
 from aioquic.quic.connection import QuicConnection  # noqa: E402
 
 from n3ic.meter.standard import standard_spec  # noqa: E402
-from n3ic.systems.label.hello import read_hello, records_to_hello  # noqa: E402
+from n3ic.systems.label.hello import joined, read_hello, records_to_hello  # noqa: E402
 from n3ic.systems.label.names import named_flows  # noqa: E402
 from n3ic.systems.label.quic import QuicHello  # noqa: E402
 
@@ -129,10 +129,8 @@ def test_a_quic_client_is_named(tmp_path, size):
     assert flow.hello.ja4.startswith("q13d")
 
 
-def test_frames_of_a_quic_hello_come_in_any_order():
-    quic = QuicHello()
-    quic._pieces = {3: b"defg", 0: b"abc", 5: b"fghi", 20: b"x"}
-    assert quic._joined() == b"abcdefghi"
+def test_pieces_of_a_hello_come_in_any_order():
+    assert joined({3: b"defg", 0: b"abc", 5: b"fghi", 20: b"x"}) == b"abcdefghi"
 
 
 def answer(name, address, asker=CLIENT):
