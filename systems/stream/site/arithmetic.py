@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from n3ic.systems.stream.site.description import Site, Stage
+from n3ic.systems.stream.site.description import Site, SiteStage
 
 BUSY = 0.7  # a server's share of busy time that leaves room for bursts
 
@@ -22,7 +22,7 @@ class StageLoad:
         needed: servers that would be busy for 70 % of the time.
     """
 
-    stage: Stage
+    stage: SiteStage
     load: float
     utilisation: float
     needed: int

@@ -64,7 +64,7 @@ class SiteTraffic:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SiteStage:
     """Servers behind the cards that handle one quantity.
 
     Attributes:
@@ -91,7 +91,7 @@ class Site:
     """The traffic and the stages of a site."""
 
     traffic: SiteTraffic
-    stages: tuple[Stage, ...]
+    stages: tuple[SiteStage, ...]
 
 
 def read_site(path: Path) -> Site:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.systems.stream.site.description import Site, Stage
+from n3ic.systems.stream.site.description import Site, SiteStage
 
 if TYPE_CHECKING:
     import simpy
@@ -99,7 +99,7 @@ class SiteRun:
 class _Queue:
     """One stage: a resource, the waiting flows and their room for each server."""
 
-    def __init__(self, env: simpy.Environment, stage: Stage, scale: float) -> None:
+    def __init__(self, env: simpy.Environment, stage: SiteStage, scale: float) -> None:
         import simpy
 
         self.stage, self.env = stage, env

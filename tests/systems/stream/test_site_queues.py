@@ -11,7 +11,7 @@ import pytest
 
 from n3ic.errors import DataError, UsageError
 from n3ic.systems.stream.site.arithmetic import bottleneck, loads
-from n3ic.systems.stream.site.description import DEFAULT, Site, SiteTraffic, Stage, read_site
+from n3ic.systems.stream.site.description import DEFAULT, Site, SiteTraffic, SiteStage, read_site
 from n3ic.systems.stream.site.simulation import Outage, SiteRun, Surge, simulate
 
 TRAFFIC = SiteTraffic(
@@ -28,7 +28,7 @@ TRAFFIC = SiteTraffic(
 
 
 def _stage(name: str, takes: str, capacity: float, servers: int, room: int | None = None):
-    return Stage(name, takes, capacity, servers, "estimated", "assumed", room)
+    return SiteStage(name, takes, capacity, servers, "estimated", "assumed", room)
 
 
 def _conserved(run: SiteRun):
