@@ -83,6 +83,14 @@ def test_registers_are_as_wide_as_they_need_and_gaps_of_one_guard_are_kept_once(
         assert register.width <= 8 * member.bytes
 
 
+def test_a_register_takes_the_fewest_bytes_of_a_type_of_c():
+    widths = {1: 1, 8: 1, 9: 2, 16: 2, 17: 4, 32: 4, 33: 8, 64: 8}
+    registers = tuple(Register(f"n{width}", "count", width=width) for width in widths)
+    spec = MeterSpec(registers, (MeteredFeature("n", "n1"),))
+    members = {m.name: m.bytes for m in state_members(spec)}
+    assert [members[f"r{i}"] for i in range(len(widths))] == [*widths.values()]
+
+
 def test_more_flows_than_one_batch_and_more_fragments_than_are_remembered(equal):
     spec = MeterSpec(
         (Register("n", "count"),), (MeteredFeature("n", "n"),), idle_timeout=5000, tick_ns=1
