@@ -12,8 +12,9 @@ changed: a process of its own gets the mutant in place of the file that it impor
 First each test runs once, to learn which lines it executes and how long it takes; that is kept in
 build/mutants/ until the test's file changes, or a mutated file that it imports. Each mutant then
 meets the tests of its line, the fastest first. Tests marked slow or long, and tests that take more
-than two seconds, take no part; a file that no other test executes is an error. ``mutants_equivalent.toml`` names the mutants that compute the same
-and says why. The last line has the seed, the numbers and the share.
+than two seconds, take no part; a file that no other test executes is an error.
+``mutants_equivalent.toml`` names the mutants that compute the same and says why. The last line has
+the seed, the numbers and the share.
 """
 
 from __future__ import annotations
