@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from generated import edge_frames, random_frames, random_spec
 
-from n3ic.meter.compiled import CompiledMeter, Frames
+from n3ic.meter.compiled import CompiledMeter, Frames, _built
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
@@ -70,6 +70,15 @@ def test_every_link_type(equal):
 def test_headers_at_the_limits_of_what_is_read_at_once(equal):
     spec = replace(standard_spec(), decision=Decision(packets=1, repeat=True))
     assert len(equal(spec, 1, edge_frames())) > 500
+
+
+def test_a_meter_is_built_into_the_cache_and_found_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spec = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+    path = _built(meter_source(spec))
+    assert path.is_relative_to(tmp_path) and path.read_bytes()[:4] == b"\x7fELF"
+    path.write_bytes(b"found")
+    assert _built(meter_source(spec)).read_bytes() == b"found"
 
 
 def test_registers_are_as_wide_as_they_need_and_gaps_of_one_guard_are_kept_once():
