@@ -12,8 +12,9 @@ changed: a process of its own gets the mutant in place of the file that it impor
 First each test runs once, to learn which lines it executes and how long it takes; that is kept in
 build/mutants/ until the test's file changes, or a mutated file that it imports. Each mutant then
 meets the tests of its line, the fastest first. Tests marked slow or long, and tests that take more
-than two seconds, take no part. ``mutants_equivalent.toml`` names the mutants that compute the same
-and says why. The last line has the seed, the numbers and the share.
+than two seconds, take no part; a file that no other test executes is an error.
+``mutants_equivalent.toml`` names the mutants that compute the same and says why. The last line has
+the seed, the numbers and the share.
 """
 
 from __future__ import annotations
@@ -56,9 +57,8 @@ EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
 SLOWEST = 2.0  # seconds of a processor; a slower test takes no part
 NEEDED = 0.95  # share of the mutants that must be killed
 EQUIVALENTS = 0.03  # share of the mutants that may be argued away
-MOST = (
-    20.0  # seconds of a processor that the tests of one mutant may take; the slowest are left out
-)
+MOST = 20.0  # seconds of a processor of the tests of one mutant; the slowest are left out
+MOST_OF_TEXT = 80.0  # of a mutant of another language, whose line tells no tests apart
 BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
 
 # What is mutated, and the tests that may concern it. A glob that finds nothing is an error.
@@ -96,11 +96,13 @@ TESTS = (
     "tests/evaluation/test_*.py",
     "tests/meter/test_*.py",
     "tests/targets/test_*.py",
+    "tests/util/test_display.py",
     "tests/exporters/**/test_*decod*.py",
     "tests/kernel/test_*.py",
     "tests/exporters/onnx/test_*.py",
     "tests/exporters/**/test_*spn*.py",
     "tests/exporters/**/test_*shunt*.py",
+    "tests/exporters/**/test_*tables*.py",
     "tests/exporters/p4/test_p4_export.py",
     "tests/exporters/nfp/test_nfp_export.py",
     "tests/exporters/netfpga/test_unrolled*.py",
@@ -110,7 +112,7 @@ TESTS = (
     "tests/exporters/host/test_host_flows.py",
 )
 # Text in another language has no lines that a test executes: the tests of this file stand for it.
-TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/compiled.py"}
+TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/source.py"}
 # Arguments of speed, or of a check that cannot fail; no result depends on them.
 UNMUTATED_ARGUMENTS = {"strict", "copy", "maxsize", "stacklevel"}
 COMMUTATIVE = {"min", "max", "gcd", "lcm", "np.minimum", "np.maximum", "np.array_equal"}
@@ -557,15 +559,34 @@ def _digest(files: Sequence[str]) -> str:
 
 
 def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The tests that execute a mutant's lines; all of its file where these run on import."""
+    """The tests that execute a mutant's lines; all of its file where no line tells them apart.
+
+    What runs on import may be read by a test that executes nothing of the file, too, so the other
+    tests of such a test's file are added.
+    """
     readers = [reader for start, reader in TEXT_READ_BY.items() if mutant.path.startswith(start)]
     path = readers[0] if readers else mutant.path
     lines = set(range(mutant.line, mutant.end + 1))
     found = [t for t in tests if lines.intersection(t["lines"].get(path, ()))]
     if readers or not found:
         found = [t for t in tests if path in t["lines"]]
+    if not mutant.end:
+        beside = {_file_of(t) for t in found}
+        found = [t for t in tests if _file_of(t) in beside]
     so_far = accumulate(t["seconds"] for t in found)
-    return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= MOST]
+    most = MOST_OF_TEXT if readers else MOST
+    return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= most]
+
+
+def _file_of(test: Mapping[str, Any]) -> str:
+    return str(test["test"]).partition("::")[0]
+
+
+def untested(files: Sequence[str], tests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Files that no test executes: the table of tests lacks theirs, or there are none."""
+    executed = {path for test in tests for path in test["lines"]}
+    readers = {f: by for f in files for start, by in TEXT_READ_BY.items() if f.startswith(start)}
+    return [file for file in files if readers.get(file, file) not in executed]
 
 
 def task_of(mutant: Mutant, tests: Sequence[str]) -> Callable[[Path], int]:
@@ -710,6 +731,8 @@ def main() -> None:
             importlib.import_module(module)
     start = time.monotonic()
     tests = learn(files, given.jobs)
+    if without := untested(sorted({m.path for m in chosen}), tests):
+        sys.exit(f"no fast test executes {', '.join(without)}; write one, or put right TESTS")
     outcomes = measure(chosen, tests, given.jobs)
     print(file=sys.stderr)
     if given.kills:

@@ -76,3 +76,38 @@ def test_every_equivalent_mutant_is_one_and_says_why():
     for entry in mutants.equivalents():
         assert len(entry["why"]) > 20
         assert any(mutants.is_equivalent(m, [entry]) for m in mutants.mutants(entry["file"])), entry
+
+
+def learnt(name, seconds, **lines):
+    return {"test": name, "seconds": seconds, "lines": {f"{k}.py": v for k, v in lines.items()}}
+
+
+def test_a_mutant_meets_the_tests_of_its_line():
+    tests = [
+        learnt("a.py::reads", 0.1),
+        learnt("b.py::other_file", 0.1, other=[7]),
+        learnt("a.py::line", 0.2, some=[7]),
+        learnt("a.py::other_line", 0.3, some=[9]),
+        learnt("a.py::slow", mutants.MOST, some=[7]),
+    ]
+    meets = {
+        (7, 8): ["a.py::line"],
+        (5, 6): ["a.py::line", "a.py::other_line"],  # no test is known: all of the file's
+        (1, 0): ["a.py::reads", "a.py::line", "a.py::other_line"],  # on import, for all beside it
+    }
+    for (line, end), names in meets.items():
+        mutant = mutants.Mutant("some.py", line, end, 0, "", "", "")
+        assert [t["test"] for t in mutants.concerned(mutant, tests)] == names
+
+
+def test_text_of_another_language_meets_the_tests_of_who_reads_it():
+    reader = mutants.TEXT_READ_BY["n3ic/meter/c/"].removesuffix(".py")
+    tests = [learnt("a::x", 0.1, **{reader: [1]}), learnt("b::y", mutants.MOST, **{reader: [2]})]
+    mutant = mutants.Mutant("n3ic/meter/c/key.h", 3, 3, 0, "", "", "")
+    assert mutants.concerned(mutant, tests) == tests
+
+
+def test_a_file_that_no_test_executes_is_named():
+    tests = [learnt("a::x", 0.1, some=[1], **{"n3ic/meter/source": [1]})]
+    files = ["some.py", "n3ic/meter/c/key.h", "other.py"]
+    assert mutants.untested(files, tests) == ["other.py"]

@@ -17,6 +17,8 @@ from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.extract import extract
 from n3ic.meter.info import SYNTHETIC_MARK
 from n3ic.meter.labels import read_labels
+from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
+from n3ic.meter.pcapng import BlockError, with_links
 from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS
 from n3ic.meter.specification import read_spec, write_spec
@@ -319,6 +321,42 @@ def test_a_line_that_cannot_be_read_is_left_out_with_a_word(tmp_path):
     (tmp_path / "l").write_text(TABLE + "nonsense,1,10.0.0.1,2,6,,,z\n")
     with pytest.warns(N3icWarning, match="1 lines were left out, the first is .*line 6"):
         read_labels(tmp_path / "l", "table")
+
+
+def test_the_last_line_needs_no_end_and_is_bounded(tmp_path):
+    lines = TABLE.splitlines()
+    (tmp_path / "l").write_text("\n".join(lines[:2]))
+    assert len(read_labels(tmp_path / "l", "table").by_key) == 1
+    padded = lines[1] + " " * (65_536 - len(lines[1]))
+    (tmp_path / "l").write_text(f"{lines[0]}\n{padded}")
+    assert len(read_labels(tmp_path / "l", "table").by_key) == 1
+    (tmp_path / "l").write_text(f"{lines[0]}\n{padded} ")
+    with pytest.raises(DataError, match="a line of more than 65,536 bytes"):
+        read_labels(tmp_path / "l", "table")
+
+
+def test_a_stream_shows_its_links_in_its_first_64_kibibytes(tmp_path):
+    head, second = pcapng([]), struct.pack("<IIHHII", 1, 20, 101, 0, 65_535, 20)
+    for size, link in ((65_536, LINK_EACH), (65_540, LINK_ETHERNET)):
+        skipped = size - len(head) - len(second)
+        length = struct.pack("<I", skipped)
+        data = head + struct.pack("<I", 0xBAD) + length + bytes(skipped - 12) + length + second
+        (tmp_path / "c.pcapng.zst").write_bytes(zstd(data))
+        with Capture(tmp_path / "c.pcapng.zst") as capture:
+            assert capture.link == link
+
+
+def test_a_block_of_a_capture_has_at_most_16_mebibytes():
+    head = pcapng([])
+    for size, fits in ((1 << 24, True), ((1 << 24) + 4, False)):
+        length = struct.pack("<I", size)
+        data = head + struct.pack("<I", 0xBAD) + length + bytes(size - 12) + length
+        stream = with_links(iter([data]))
+        if fits:
+            assert len(list(stream)) == 2  # its section and its interface
+        else:
+            with pytest.raises(BlockError, match="damaged"):
+                list(stream)
 
 
 # --- real captures ---------------------------------------------------------------------------

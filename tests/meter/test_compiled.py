@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from generated import edge_frames, random_frames, random_spec
 
-from n3ic.meter.compiled import CompiledMeter, Frames
+from n3ic.meter.compiled import CompiledMeter, Frames, _built
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
@@ -72,6 +72,15 @@ def test_headers_at_the_limits_of_what_is_read_at_once(equal):
     assert len(equal(spec, 1, edge_frames())) > 500
 
 
+def test_a_meter_is_built_into_the_cache_and_found_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spec = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+    path = _built(meter_source(spec))
+    assert path.is_relative_to(tmp_path) and path.read_bytes()[:4] == b"\x7fELF"
+    path.write_bytes(b"found")
+    assert _built(meter_source(spec)).read_bytes() == b"found"
+
+
 def test_registers_are_as_wide_as_they_need_and_gaps_of_one_guard_are_kept_once():
     """A flow of the standard meter fits three lines of a cache, one direction's part two."""
     members = state_members(standard_spec())
@@ -81,6 +90,14 @@ def test_registers_are_as_wide_as_they_need_and_gaps_of_one_guard_are_kept_once(
     for i, register in enumerate(spec.registers):
         (member,) = [m for m in members if m.name == f"r{i}"]
         assert register.width <= 8 * member.bytes
+
+
+def test_a_register_takes_the_fewest_bytes_of_a_type_of_c():
+    widths = {1: 1, 8: 1, 9: 2, 16: 2, 17: 4, 32: 4, 33: 8, 64: 8}
+    registers = tuple(Register(f"n{width}", "count", width=width) for width in widths)
+    spec = MeterSpec(registers, (MeteredFeature("n", "n1"),))
+    members = {m.name: m.bytes for m in state_members(spec)}
+    assert [members[f"r{i}"] for i in range(len(widths))] == [*widths.values()]
 
 
 def test_more_flows_than_one_batch_and_more_fragments_than_are_remembered(equal):

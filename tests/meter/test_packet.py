@@ -20,6 +20,7 @@ from n3ic.meter.packet import (
     TCP,
     UDP,
     Packet,
+    locate,
     parse,
 )
 
@@ -268,6 +269,13 @@ def test_lengths_are_not_negative():
     found = read(bytes(14) + b"\x08\0" + ipv4(udp()), link=LINK_COOKED, length=3)
     assert found.wire_length == 0
     assert (found.ip_length, found.payload_length) == (20, 0)
+
+
+def test_the_transport_header_is_found_in_the_frame():
+    plain, numbered = ethernet(ipv4(udp())), b"\0\0\0\1" + ethernet(ipv4(udp()))
+    assert locate(LINK_ETHERNET, plain, len(plain), 77) == (UDP4, 34)
+    assert locate(packet.LINK_EACH, numbered, len(numbered), 77) == (UDP4, 38)
+    assert locate(LINK_RAW, b"", 0, 77)[1] == 0
 
 
 def test_numbers_of_protocols_flags_and_links_are_those_of_the_registries():

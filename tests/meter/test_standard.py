@@ -6,7 +6,8 @@ import pytest
 from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP, UDP, Packet
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Decision
+from n3ic.meter.table import catalogue_of
+from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
 
 CLIENT, SERVER, OTHER = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), bytes([10, 0, 0, 3])
 OUT = (CLIENT, SERVER, 4000, 80)
@@ -97,6 +98,17 @@ def test_windows_forget_after_a_hundred_flows():
     ]
     found = [r.features["ct_src"] for r in ReferenceMeter(standard_spec(packets=1)).run(packets)]
     assert found == [*range(1, 101), 100, 100, 100]
+
+
+def test_a_feature_has_the_bits_of_its_largest_value_and_at_least_one():
+    """Its value is an integer of its unit, so the scale is 1."""
+    bits = {0: 1, 1: 1, 2: 2, 255: 8, 256: 9, 2**32 - 1: 32}
+    features = tuple(
+        MeteredFeature(f"below {most}", program=(Step("min", "n", amount=most),)) for most in bits
+    )
+    spec = MeterSpec((Register("n", "count"),), (*features, MeteredFeature("n", "n")))
+    found = catalogue_of(spec)
+    assert [(f.bits, f.scale) for f in found] == [(b, 1) for b in (*bits.values(), 32)]
 
 
 def test_registers_hold_what_traffic_needs():

@@ -11,6 +11,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from n3ic.errors import ModelError, N3icWarning
+from n3ic.model.file import short
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -160,6 +161,12 @@ def rewritten(change, tensors_change=lambda t: t):
 def test_headers_that_lie_are_refused(change, message):
     with pytest.raises(ModelError, match=message):
         BinaryModel.from_bytes(rewritten(change))
+
+
+def test_an_error_has_the_first_words_of_the_librarys():
+    with pytest.raises(ModelError, match=r"or damaged \(SafetensorError: .*header.*\)$"):
+        BinaryModel.from_bytes(b"\x08" + bytes(7) + b"no JSON.")
+    assert short(ValueError("two\n  lines " + 200 * "-")) == "ValueError: two lines " + 110 * "-"
 
 
 @pytest.mark.parametrize(

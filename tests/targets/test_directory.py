@@ -117,6 +117,13 @@ def test_real_rows_run_too(tmp_path, toy, model):
     assert result.rows == 50
 
 
+def test_a_verification_takes_options_of_its_own(tmp_path, toy, model):
+    path = export(model, "toy", tmp_path / "out").path
+    assert verify_directory(path, vectors=50, options={"slow": True}).ok
+    with pytest.raises(UsageError, match="has no option --nope; it has --limit, --mode, --slow"):
+        verify_directory(path, vectors=50, options={"nope": 1})
+
+
 def test_vectors_reach_every_first_layer_threshold(model):
     bits = boundary_vectors(model, np.random.default_rng(0))
     popcounts = model.hidden[0].popcounts(pack(bits))

@@ -13,7 +13,12 @@ import pytest
 from n3ic.errors import N3icWarning, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.tables import EXPORTER
-from n3ic.exporters.host.tables.decode import decode_source
+from n3ic.exporters.host.tables.decode import (
+    _check_octets,
+    _check_spans,
+    _Constants,
+    decode_source,
+)
 from n3ic.exporters.host.tables.exporter import BLOCK, MOST_INPUTS
 from n3ic.families.tables.decoded import tables_difference
 from n3ic.families.tables.network import TablesModel
@@ -188,6 +193,89 @@ def test_every_constant_is_read_back(tmp_path: Path, classes: int) -> None:
         assert decoded(re.sub(rf"\b{gone}\b", "other", text), model)
     for size in range(0, len(text), 997):
         assert decoded(text[:size], model)
+
+
+@pytest.mark.parametrize(
+    ("bits", "tables", "inputs"),
+    [(32, 31, (1, 1)), (33, 32, (2, 2)), (64, 33, (1, 3)), (256, 3, (8, 8)), (257, 5, (1, 8))],
+)
+def test_sizes_at_whole_words_and_registers_are_read_back(
+    bits: int, tables: int, inputs: tuple[int, int]
+) -> None:
+    spec = InputSpec(tuple(Field.binary(f"x{at}", min(32, bits - at)) for at in range(0, bits, 32)))
+    rng = np.random.default_rng(bits)
+    model = random_tables(rng, spec=spec, tables=tables, inputs=inputs, widths=(8, 8))
+    text = EXPORTER.source(model)
+    assert decoded(text, model) == ""
+    for name in ("WORDS", "ROOM", "MOST", "EVEN", "BLOCK"):
+        for step in (-1, 1, 32):
+            held = re.compile(rf"(#define {name} )(\d+)")
+            changed = held.sub(lambda m: f"{m[1]}{max(0, int(m[2]) + step)}", text)  # noqa: B023
+            assert changed == text or decoded(changed, model)
+
+
+def test_numbers_are_in_the_range_of_their_type_and_count() -> None:
+    def read(kind: str, *numbers: int | str, count: int | None = None) -> list[int]:
+        body = ", ".join(map(str, numbers))
+        return _Constants(f"static const {kind} held[] = {{{body}}};").numbers("held", count)
+
+    limits = {
+        "int8_t": (-128, 127),
+        "uint8_t": (0, 255),
+        "uint16_t": (0, 65_535),
+        "int32_t": (-2_147_483_648, 2_147_483_647),
+        "uint32_t": (0, 4_294_967_295),
+        "struct code": (0, 4_294_967_295),
+    }
+    for kind, (low, high) in limits.items():
+        assert read(kind, low, f"{high}u", count=2) == [low, high]
+        for wrong in (low - 1, high + 1, "0x1", "1.0", "00000000001"):
+            with pytest.raises(VerifyError, match=f"held holds {wrong}"):
+                read(kind, wrong)
+    for wrong in (1, 3):
+        with pytest.raises(VerifyError, match=f"2 numbers in held, expected {wrong}"):
+            read("uint8_t", 1, 2, count=wrong)
+    assert _Constants("#define LAST 4294967295u").size("LAST") == 4_294_967_295
+    with pytest.raises(VerifyError, match="LAST is no number of 32 bits"):
+        _Constants("#define LAST 04294967295u").size("LAST")
+
+
+def test_spans_hold_all_tables_and_no_more_than_a_byte() -> None:
+    def told(spans: list[int], *tables: list[list[int]]) -> str:
+        try:
+            _check_spans(spans, tuple(np.array(t) for t in tables))
+        except VerifyError as error:
+            return str(error)
+        return ""
+
+    low, high, both = [[-64, 0], [5, 0]], [[0, 63], [0, 64]], [[-65, 0], [0, 64]]
+    assert told([2, 1], low, low, high) == told([1, 2], high, low, low) == ""
+    assert told([2], high, high) == "bnn.c: sums from table 0 on exceed a byte"  # 64 + 64
+    assert told([1, 2], high, low, both) == "bnn.c: sums from table 1 on exceed a byte"  # -129
+    assert told([1, 1], low, [[-129], [0]]) == "bnn.c: sums from table 1 on exceed a byte"
+    for spans in ([], [1], [1, 2], [0, 2], [3]):
+        said = f"bnn.c: {sum(spans)} tables in spans, there are 2"
+        assert told(spans, low, low) == said
+
+
+@pytest.mark.parametrize("room", [0, 31, 32, 33, 64])
+def test_places_of_index_bits_fill_whole_registers(room: int) -> None:
+    """Thirty-two tables of a bit each: a register holds all of them."""
+    places = range(200, 200 + 32)
+    rows = {"octets": [p >> 3 for p in places], "octet_bits": [1 << (p & 7) for p in places]}
+    zeros = max(0, room - 32) * [0]
+    text = f"#define ROOM {room}u\n#define INPUTS 256u\n" + "".join(
+        f"static const uint8_t {name}[MOST][ROOM] = {{{{{str([*row[:room], *zeros])[1:-1]}}}}};\n"
+        for name, row in rows.items()
+    )
+    bits = tuple((p,) for p in places)
+    if room == 32:
+        _check_octets(_Constants(text), bits, 1)
+        with pytest.raises(VerifyError, match="octet_bits are not the places of the index bits"):
+            _check_octets(_Constants(text), ((201,), *bits[1:]), 1)
+        return
+    with pytest.raises(VerifyError, match=f"room for {room} of 32 tables"):
+        _check_octets(_Constants(text), bits, 1)
 
 
 def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     _agree,
     _comparison,
     _fixed,
+    _hidden,
     _known,
     _lead,
     _sums,
@@ -143,6 +144,22 @@ def test_a_tournament_whose_sums_meet_again_is_read(outputs):
     assert not fault(model, *written(model, outputs=outputs))
 
 
+def test_an_input_of_a_neuron_counts_once():
+    class Neuron(Solved):
+        def multiplied_out(self, bit, below, most):
+            return None
+
+    def read(terms):
+        return _hidden(Neuron(terms, 1), ((1, 0), (2, 1)), ((9, 0),), 0, set(), {})
+
+    found = read({1: 1, 2: 1})
+    # The second wire is the inverted input: weight bits 1 and 0, of which one agrees.
+    assert (found.weights.tolist(), found.limits.tolist()) == ([[True, False]], [1])
+    for terms in ({1: 2, 2: 1}, {1: 1, 2: -2}, {1: 2}):
+        with pytest.raises(VerifyError, match="layer 0, neuron 0: an input counts more than once"):
+            read(terms)
+
+
 def test_comparisons_that_agree():
     two = np.array([2, 2, 2])
     assert equal_tests(np.array([1, 1, 1]), 2, two, 3)
@@ -198,14 +215,15 @@ def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, boun
         assert shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
 
 
+@pytest.mark.parametrize("low", [0, 1])
 @pytest.mark.parametrize(
     ("inverted", "thresholds"),
     [(0, {0: 0, 1: 1, 2: 2, 3: 2, 9: 2}), (1, {0: 4, 4: 4, 5: 5, 9: 9})],
 )
-def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thresholds):
+def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thresholds, low):
     """Margins of 2 and 3: up to 2 all are decided, from 4 on none is."""
     for wanted, found in thresholds.items():
-        assert shunt_of_margin(Solved(), (0, inverted), ((1, 0), (0, 1)), wanted) == found
+        assert shunt_of_margin(Solved(), (0, inverted), ((1, low), (0, 1)), wanted) == found
 
 
 @pytest.mark.parametrize(

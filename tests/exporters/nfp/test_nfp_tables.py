@@ -124,6 +124,42 @@ def test_every_flipped_bit_is_found(classes: int) -> None:
         assert difference(damaged, model), build(model).explain(at // 32)
 
 
+def test_indices_that_are_longer_than_the_rest_of_the_file_are_read_back() -> None:
+    model = tables(8, features=1, cuts=5, tables=100, inputs=(5, 5), widths=(1, 1))
+    assert difference(build(model).words, model) == ""
+
+
+def test_a_group_of_other_sizes_is_refused() -> None:
+    """Tables of a group, bits of an index, of an entry and of a row, and the group's sums."""
+    model = tables(7, spec=MIXED, tables=4, inputs=(2, 3), classes=3)
+    words = build(model).words
+    held = [int(words[21 + k]) for k in range(4)]
+    size, slot, row = held[1] & 0xFF, held[1] >> 8 & 0xFF, held[1] >> 16
+    assert (size, slot) in {(2, 4), (3, 4)} and held[2] == 7
+
+    def told(at: int, value: int) -> str:
+        damaged = words.copy()
+        damaged[21 + at] = value
+        return difference(damaged, model)
+
+    for at, value in (
+        (0, 0),
+        (0, len(model.tables) + 1),
+        *((1, row << 16 | slot << 8 | other) for other in (0, 9)),
+        *((1, row << 16 | other << 8 | size) for other in (0, 3, 5, 9, 16)),
+        (2, 15),
+    ):
+        assert told(at, value) == "weights.bin, group 0: unknown sizes or sums", (at, value)
+    assert row == 16
+    for bits in (0, 8, 32):
+        said = f"weights.bin, group 0: rows of {bits} bits for 3 entries of {slot}"
+        assert told(1, bits << 16 | slot << 8 | size) == said
+    for at, header in ((0, 0), (1, 0), (1, 3), (2, len(words) + 1)):
+        damaged = words.copy()
+        damaged[at] = header
+        assert "not look-up tables for the NFP of this version" in difference(damaged, model)
+
+
 def test_a_short_file_is_refused() -> None:
     model = MODELS["mixed input"]
     words = build(model).words

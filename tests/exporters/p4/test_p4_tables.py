@@ -379,6 +379,57 @@ def test_a_change_of_any_number_is_told(tmp_path: Path, name: str) -> None:
     assert changed > 5
 
 
+def changed(text: str, old: str, new: str) -> str:
+    """The text with its first match of a pattern replaced."""
+    found = re.sub(old, new, text, count=1, flags=re.MULTILINE)
+    assert found != text
+    return found
+
+
+ENTRIES = "are not selected by its index"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("p4", r"(\.set_model_again_)\w", r"\1x", "the model's number has no two readings"),
+        ("p4", r"\.set_model_again_", ".set_model_", "the model's number has no two readings"),
+        ("p4", "^ +action add_offsets", "    action add", "0 actions add the offsets"),
+        ("p4", "key = { meta.t0", "key = { meta.t1", "not looked up by its own index"),
+        ("p4", r"(meta.t0_s0 = \(bit<\d>\) entry)0", r"\g<1>1", "keep the entries of its own"),
+        ("p4", r"^ +(meta\.t1_s0 = \(bit)", r"    x\1", "keep the entries of its own table"),
+        ("p4", r"(meta.score1 = .* meta\.)t0_s0", r"\1t1_s0", "score 1 is not the sum"),
+        ("p4", r"(t0_s0 = meta.t0_s0 \+ meta.)t1", r"\1t0", "adds an entry twice"),
+        ("p4", r"(t0_s0 = )meta.t0_s0", r"\1meta.t1_s0", "adds an entry twice"),
+        ("p4", r"(meta.score)0 = 0", r"\g<1>1 = 0", "score 1 is computed twice"),
+        ("p4", "meta.score0 = 0", "meta.score0 = 1", "first of two classes is not 0"),
+        ("p4", "meta.t1_index = ", "meta.t0_index = ", "index of table 0 is made twice"),
+        ("p4", "meta.t1_index = ", "meta.t2_index = ", "2 indices are not of consecutive"),
+        ("p4", r"(_index = .*)3w0x1\)", r"\g<1>3w0x2)", "bit 0 of the index of table"),
+        ("p4", r"(_index = .*)3w0x1\)", r"\g<1>4w0x1)", "bit 0 of the index of table"),
+        ("p4", r"(_index = \(\(\(bit<3>\)) meta.x\)", r"\1 meta.x) << 1)", "not of input bits"),
+        ("p4", r"(_index = )", r"\1" + "(((bit<9>) meta.x) & 9w0x1) | " * 6, "has 9 bits"),
+        ("p4-netfpga", r"^( +)(user_metadata\.t0_v0 = \(12w0x.*)$", r"\1\2\n\1\2", "two halves"),
+        ("p4-netfpga", r"(t0_v0 = .*)12(w0x\w+ & \()", r"\g<1>13\2", "are not two halves"),
+        ("p4-netfpga", r"(t0_v0 = .*)0x", r"\1x", "entries are not taken once each"),
+        ("p4-netfpga", r"t0_s0 = (\(bit<4>\) .*)t0_v0", r"t0_s0 = \1t1_v0", "takes the entry of"),
+        ("p4-netfpga", r"^( +)(.*t0_s0 = \(bit.*)$", r"\1\2\n\1\2", "are not taken once each"),
+        ("p4-netfpga", r"^ +.*t0_s0 = \(bit.*$", "", "entries are not taken once each"),
+        ("p4-netfpga", r"t0_v0 (= \(\w+\.t0_v0 &)", r"t1_v0 \1", "is not selected by a bit"),
+        ("p4-netfpga", r"^ +.*t0_v0 = \(\w+\.t0_v0 &.*$", "", ENTRIES),
+        ("p4-netfpga", r"(t0_v0 >> )6", r"\g<1>3", ENTRIES),
+    ],
+)
+def test_a_program_that_wires_its_tables_otherwise_is_told(
+    tmp_path: Path, name: str, old: str, new: str, said: str
+) -> None:
+    target, model = TARGETS[name], small(tables=2, inputs=(3, 3))
+    options = write(target, model, tmp_path)
+    path = tmp_path / "n3ic.p4"
+    path.write_text(changed(path.read_text(), old, new))
+    assert said in told(target, model, tmp_path, options)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, name: str) -> None:
     target, model = TARGETS["p4"], small(tables=2, inputs=(1, 2))

@@ -219,6 +219,32 @@ def test_the_value_is_read_back_and_a_flipped_bit_is_found(tmp_path, classes):
             decode_directory(tmp_path, model)
 
 
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_indices_of_several_words_are_read_back(tmp_path, classes):
+    rng = np.random.default_rng(classes)
+    model = random_tables(
+        rng, spec=inputs(rng), tables=40, classes=classes, inputs=(1, 8), widths=(1, 8)
+    ).with_shunt(5)
+    structure = structure_of([model], bits=True)
+    assert structure.layers[0].words > 2
+    (tmp_path / NETWORK).parent.mkdir()
+    data = value_bytes(structure, model)
+    (tmp_path / NETWORK).write_bytes(data)
+    (found,) = decode_directory(tmp_path, model)
+    assert found.shunt == 5
+
+    where = layout(structure)
+    for name, said in (
+        ("rows0", "from input 0 on are not sums over them"),
+        ("rows1", r"gives no sum of entries of its tables|, table \d+: entry \d+ of sum 0 is"),
+    ):
+        damaged = bytearray(data)
+        damaged[where.offset(name)] ^= 1
+        (tmp_path / NETWORK).write_bytes(damaged)
+        with pytest.raises(VerifyError, match=said):
+            decode_directory(tmp_path, model)
+
+
 # --- in the kernel -------------------------------------------------------------------------------
 
 

@@ -52,6 +52,19 @@ def test_weights_and_biases_sink_into_the_tables():
     assert operations(replace(model, bias=[-5, -6, -7])).count(Offset) == 0
 
 
+def test_constants_of_a_sum_sink_into_a_table():
+    """Constants are added first, as the shallowest, and then to one feature's table."""
+    rows = {0: ([64] * 3, [10, 20, 98]), 1: ([32] * 2, [9, 119])}
+    leaves = [Leaf(field, table) for field, both in rows.items() for table in both]
+    pairs = ((0, 2), (0, 2), (1, 2), (0, 3))
+    nodes = (*leaves, *(Product(pair) for pair in pairs), Sum((4, 5, 6, 7), [30, 40, 50, 8]))
+    model = SpnModel(SPEC, nodes, LinearArithmetic(7), (8, -1), [0, 0], ("x", "y"))
+    made = operations(model)
+    assert (made.count(Add), made.count(Offset)) == (1, 0)
+    bins = np.array([[i, j] for i in range(3) for j in range(2)])
+    assert (made.evaluate(bins) == model.scores(pack(bits_of_bins(SPEC, bins)))).all()
+
+
 def test_parts_that_several_read_are_made_once_and_stay_as_they_are():
     log = LogArithmetic.of(2)
     nodes = (

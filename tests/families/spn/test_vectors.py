@@ -47,6 +47,10 @@ def test_deciding_flows_come_by_each_bin_of_each_leaf():
     assert len(bits) == 6 + 5
 
 
+def test_the_seed_is_0_where_none_is_given():
+    assert (spn_vectors(two_by_two(), 100) == spn_vectors(two_by_two(), 100, 0)).all()
+
+
 @pytest.mark.parametrize("count", [0, 11, 12, 13, 100])
 def test_random_ones_fill_up_half_of_bins_half_of_stray_bits(count):
     bits = unpack(spn_vectors(two_by_two(), count, 4), 3)

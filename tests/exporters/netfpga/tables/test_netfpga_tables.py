@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +19,12 @@ from n3ic.errors import MissingDependencyError, N3icWarning, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tables import sequential
+from n3ic.exporters.netfpga.tables.decode import _score
 from n3ic.exporters.netfpga.tables.exporter import EXPORTER
 from n3ic.exporters.netfpga.tables.network import design
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled.cells import ADD7
+from n3ic.exporters.netfpga.unrolled.decode import LinearForm
 from n3ic.exporters.netfpga.unrolled.size import count
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
@@ -178,6 +182,39 @@ def test_every_entry_is_read_back(
     if model.shunt:
         with pytest.raises(VerifyError, match="shunts margins below"):
             EXPORTER.decode(tmp_path, model.with_shunt(model.shunt + 1), options)
+
+
+def test_a_score_is_a_constant_and_whole_counts_of_bits() -> None:
+    """Of three bits a score is -4 to 3: counts are the nearest to 0, and what is 0 is left out."""
+
+    class Solved:
+        def __init__(self, *found: Fraction, low: int = 0, high: int = 0) -> None:
+            constant, *terms = (Fraction(each) for each in found)
+            wide = Fraction(low), Fraction(high)
+            self.form = LinearForm(dict(enumerate(terms, 5)), constant, *wide)
+
+        def bit(self, literal: tuple[str, int]) -> tuple[int, int]:
+            return int(literal[0]), literal[1]
+
+        def solve(self, bits: list[object], known: set[int], modulus: int) -> LinearForm:
+            assert bits == [((1, 0), 1), ((2, 0), 2), ((3, 1), 4)]
+            assert (known, modulus) == ({5}, 8)
+            return self.form
+
+    literals = [("1", 0), ("2", 0), ("3", 1)]
+    read = partial(_score, literals=literals, known={5}, c=1)
+    counts = [Fraction(t) for t in (3, 4, -4, 5, 8, -5, 0)]
+    assert read(Solved(Fraction(9), *counts)) == (9, {5: 3, 6: -4, 7: -4, 8: -3, 10: 3})
+    half = Fraction(1, 2)
+    for wrong in (
+        Solved(half),
+        Solved(Fraction(1), Fraction(1), half),
+        Solved(Fraction(1), half),
+        Solved(Fraction(1), low=-1),
+        Solved(Fraction(1), high=1),
+    ):
+        with pytest.raises(VerifyError, match="the score of class 1 is not shown to be a sum"):
+            read(wrong)
 
 
 def test_a_flipped_bit_of_an_entry_is_found_for_inputs_that_no_vector_has(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -89,6 +90,47 @@ def test_every_entry_is_read_back_from_every_artefact(tmp_path: Path, case: Case
     if model.shunt:
         with pytest.raises(VerifyError, match="shunts margins below"):
             EXPORTER.decode(tmp_path, model.with_shunt(model.shunt + 1), options)
+
+
+def test_a_bias_of_all_bits_of_a_score_is_read_back(tmp_path: Path) -> None:
+    for sign in (-1, 1):
+        model = replace(model_of(CASES[1]), bias=np.array([sign << 20, 0, -sign << 20]))
+        directory = tmp_path / str(sign)
+        directory.mkdir()
+        EXPORTER.write(model, options_of(CASES[1]), directory)
+        assert len(EXPORTER.decode(directory, model, options_of(CASES[1]))) == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (r"(?<=\.INIT\(\"lane1_sum)0", "3", "the memories are not those of 3 sums"),
+        (
+            r"(?<=readmemh\(\"biases)1(\.mem\", biases)1",
+            r"3\g<1>3",
+            "the memories are not those of 3 sums",
+        ),
+        (r"wr_kind = wr_addr", "wr_kin = wr_addr", "the fields of a write's address"),
+        (r"index0;", "index;", "no index"),
+        (r"(?<=1'b0, )x(?=\[)", "y", "an index of lane 0 is not wired to inputs"),
+        (r"1'd0: index0", "1'd1: index0", "the turns of lane 0 are not in order"),
+        (r"default: index0", "1'd1: index0", "the turns of lane 0 are not in order"),
+    ],
+)
+def test_an_executor_with_other_wires_is_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """Four tables in two lanes, so each index has a first and a default turn."""
+    model = random_tables(np.random.default_rng(2), classes=3, tables=4, inputs=(1, 3))
+    options = EXPORTER.parse_options({"style": "sequential", "modules": 2}, verify=True)
+    EXPORTER.write(model, options, tmp_path)
+    path = tmp_path / "rtl" / "n3ic_executor.v"
+    text = path.read_text()
+    changed = re.sub(old, new, text, count=1)
+    assert changed != text
+    path.write_text(changed)
+    with pytest.raises(VerifyError, match=said):
+        EXPORTER.decode(tmp_path, model, options)
 
 
 @pytest.mark.parametrize("name", ["lane1_sum0.mem", "lane1_sum0.coe", "biases0.mem"])
