@@ -438,7 +438,8 @@ def test_objects_of_the_same_network_are_the_same(compile_bpf):
     from n3ic.exporters.xdp.clang import compile_bpf as compiled
 
     source = {"a.c": "int f(int a) { return a + 1; }"}
-    assert compiled(source, "a.c") == compiled(source, "a.c")
+    # Each option makes another command, so that both are compiled, in folders of two names.
+    assert compiled(source, "a.c", ["-DFIRST"]) == compiled(source, "a.c", ["-DSECOND"])
     with pytest.raises(VerifyError, match=r"does not compile.*expected"):
         compiled({"a.c": "int f("}, "a.c")
 
