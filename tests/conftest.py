@@ -9,7 +9,8 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Callable, Generator, Iterator
+import subprocess
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ import pytest
 
 from n3ic.datasets.ns3_tomography import report as tomography_report
 from n3ic.exporters.host import compilation, runner
+from n3ic.exporters.xdp import clang
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
 from n3ic.runs.pictures import writing
@@ -98,6 +100,30 @@ def small_pictures_of_runs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "save", save)
         patch.setattr(tomography_report, "save", save)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bpf_compiled_once() -> Iterator[None]:
+    """A BPF program is compiled once in this process; most tests of XDP want the same few."""
+    run, kept = clang.run_tool, {}
+
+    def run_tool(
+        command: Sequence[str], *, seconds: int, cwd: Path
+    ) -> subprocess.CompletedProcess[bytes]:
+        files = tuple((file.name, file.read_bytes()) for file in sorted(cwd.iterdir()))
+        key = (*command, *files)
+        if key not in kept:
+            done = run(command, seconds=seconds, cwd=cwd)
+            if done.returncode:
+                return done
+            kept[key] = done, (cwd / "program.o").read_bytes()
+        done, program = kept[key]
+        (cwd / "program.o").write_bytes(program)
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clang, "run_tool", run_tool)
         yield
 
 

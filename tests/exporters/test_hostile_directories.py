@@ -168,7 +168,7 @@ def test_the_files_of_exports_do_not_count_where_exports_are_looked_for(host, tm
     assert exports_below(host) == [host]
 
 
-def test_a_manifest_is_read_once(path, tmp_path, monkeypatch):
+def test_a_manifest_is_read_once(path, tmp_path, monkeypatch, quick_build):
     """Twice where an option of a target is typed: whose it is, the manifest says."""
     read, opened = [], manifest.read_regular
 

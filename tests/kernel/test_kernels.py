@@ -152,7 +152,7 @@ def test_encoding_of_drawn_specs(library: KernelLibrary, data: st.DataObject) ->
         assert np.array_equal(net.encode(columns), model.encode(columns)), kernel
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     scale=st.one_of(st.sampled_from([1.0, 1e6, 1e3, 0.1]), st.floats(1e-12, 1e12)),
     values=st.lists(

@@ -343,7 +343,7 @@ GOOD = text(partition_rows(12))
     st.randoms(use_true_random=False),
 )
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_form_does_not_change_the_flows(tmp_path, end, mark, pack, random):
     """Line ends, byte order mark, quotes, exponents, column order and packing say nothing."""

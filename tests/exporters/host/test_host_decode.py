@@ -42,7 +42,8 @@ def test_every_flipped_bit_is_found(model) -> None:
     assert difference(data, model) == ""
     absent = sum(int((~x.mask).sum()) for x in model.layers if x.mask is not None)
     silent = 0
-    for at in range(8 * (len(data) - 4)):
+    # Of the network without masks, one bit in three of each place in a byte.
+    for at in range(0, 8 * (len(data) - 4), 1 if absent else 3):
         damaged = bytearray(data)
         damaged[at // 8] ^= 1 << at % 8
         silent += difference(reseal(bytes(damaged)), model) == ""

@@ -36,10 +36,13 @@ def known(model, capture, *, like):
     return model.changed(input=model.input.with_rates(bits, np.tile(label, 9), many))
 
 
-@pytest.mark.parametrize("like", [True, False])
-def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like):
+@pytest.mark.parametrize(
+    ("like", "checked"),
+    [(True, False), (False, False), pytest.param(False, True, marks=pytest.mark.slow)],
+)
+def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like, checked):
     model = known(metered_network(standard_spec(packets=6)), capture, like=like)
-    flags = ("-O0",) if like else sanitize
+    flags = sanitize if checked else ("-O0",)
     program = compiled_flows(compiler, model, tmp_path / "out", *flags)
     done = subprocess.run([program, capture], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "runtime error" not in done.stderr, done.stderr

@@ -125,7 +125,12 @@ def test_a_wrong_way_around_the_bits_is_found(
             "_mm512_cmpge_epu32_mask", "_mm512_cmpgt_epu32_mask", "avx512", marks=pytest.mark.slow
         ),
         ("_mm512_cmpge_epu32_mask", "_mm512_cmpge_epi32_mask", "avx512"),
-        ("_mm256_max_epu32(v, b), v)", "_mm256_min_epu32(v, b), v)", "avx2"),
+        pytest.param(
+            "_mm256_max_epu32(v, b), v)",
+            "_mm256_min_epu32(v, b), v)",
+            "avx2",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_wrong_input_stage_is_found(
@@ -179,7 +184,12 @@ def test_a_changed_threshold_or_bias_is_found(compiler: object, copy: Path, laye
     ("old", "new", "words"),
     [
         # The bit order of one kernel's input, and of its output.
-        ("x[2 * i] | (uint64_t)x[2 * i + 1] << 32", "x[2 * i + 1] | (uint64_t)x[2 * i] << 32", ""),
+        pytest.param(
+            "x[2 * i] | (uint64_t)x[2 * i + 1] << 32",
+            "x[2 * i + 1] | (uint64_t)x[2 * i] << 32",
+            "",
+            marks=pytest.mark.slow,
+        ),
         ("(count >= layer->limit[j + i]) << i", "(count >= layer->limit[j + i]) << (31 - i)", ""),
         # A threshold that is passed, not reached.
         ("(count >= layer->limit[j + i])", "(count > layer->limit[j + i])", "layer 0, neuron"),
@@ -275,7 +285,9 @@ def test_artefacts_compile_without_warnings(
 ) -> None:
     if not shutil.which(command):
         pytest.skip(f"needs {command}")
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    # What of its warnings gcc finds in the flow of data, it finds as it optimises; clang does not.
+    flags.append("-O1" if command == "gcc" else "-fsyntax-only")
     for name in ("bnn.c", "bnn_exec.c"):
         done = subprocess.run(
             [command, *flags, "-c", export_directory / name, "-o", tmp_path / "x.o"],

@@ -47,7 +47,8 @@ def test_every_flipped_bit_is_found(density):
     assert difference(words, model) == ""
     absent = sum(int((~x.mask).sum()) for x in model.layers if x.mask is not None)
     silent = 0
-    for at in range(32 * len(words)):
+    # Of the network without masks, one bit in three of each place in a word.
+    for at in range(0, 32 * len(words), 1 if absent else 3):
         damaged = words.copy()
         damaged[at // 32] ^= np.uint32(1 << at % 32)
         silent += difference(damaged, model) == ""

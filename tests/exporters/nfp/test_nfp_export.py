@@ -75,7 +75,7 @@ def test_equal_scores(tmp_path, shape, density, given_options):
     assert difference(model, write(model, tmp_path / "out", chosen), chosen) == ""
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 70), min_size=1, max_size=3),
     classes=st.integers(2, 5),

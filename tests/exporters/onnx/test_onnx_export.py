@@ -96,7 +96,7 @@ def test_equal_scores_and_the_way_back(tmp_path, target, shape, density):
 
 
 @GRAPHS
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 70), min_size=1, max_size=4),
     classes=st.integers(2, 6),
@@ -339,7 +339,7 @@ def test_decoding_reads_back_every_bit(tmp_path, target, density):
     assert all(layer.limits is not None for layer in decoded.layers)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     seed=st.integers(0, 2**32 - 1),
@@ -369,7 +369,7 @@ def test_every_flipped_bit_of_the_constants_is_found(tmp_path, target, density):
             continue
         good = tensor.raw_data
         bits = 8 * len(good)
-        for bit in range(bits) if bits <= 160 else rng.choice(bits, 80, replace=False):
+        for bit in range(bits) if bits <= 80 else rng.choice(bits, 40, replace=False):
             if tensor.name == "thermometer" and bit % 8:
                 continue  # not 0 and not 1: no bool
             octets = bytearray(good)
@@ -392,7 +392,7 @@ def test_verify_tells_a_flipped_bit_that_no_vector_decides(tmp_path, target):
     assert any("layer 0, neuron 5, input 3: weight" in text for text in result.failures)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 @GRAPHS
 def test_a_damaged_graph_never_ends_verify_in_a_traceback(tmp_path_factory, target, data):

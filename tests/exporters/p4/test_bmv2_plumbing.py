@@ -117,6 +117,7 @@ def test_a_switch_without_nanomsg_is_not_given_its_option(stand_ins, exported, m
     assert first_difference(model, run.inference, words) is None
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_switch_that_computes_something_else_is_found(stand_ins, exported, monkeypatch) -> None:
     model, out = exported

@@ -56,7 +56,7 @@ def units(bundle, demand):
     return (bundle[needed] / demand[needed]).min()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(instances())
 def test_no_more_is_given_than_there_is_and_none_could_have_more(instance):
     """Feasibility and Pareto efficiency."""
@@ -69,7 +69,7 @@ def test_no_more_is_given_than_there_is_and_none_could_have_more(instance):
         assert work[user] >= limits[user] - CLOSE or (demands[user][full] > 0).any()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(instances())
 def test_sharing_is_worth_it_and_nobody_envies_another(instance):
     """Sharing incentive against a partition by weight, and weighted envy-freeness."""
@@ -83,7 +83,7 @@ def test_sharing_is_worth_it_and_nobody_envies_another(instance):
             assert work[user] >= min(units(theirs, demand), limits[user]) * (1 - CLOSE) - CLOSE
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(instances(), st.data())
 def test_a_lie_about_ones_demands_or_limit_does_not_pay(instance, data):
     """Strategy-proofness."""
@@ -100,7 +100,7 @@ def test_a_lie_about_ones_demands_or_limit_does_not_pay(instance, data):
     assert useful <= work[liar] * (1 + CLOSE) + CLOSE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(instances())
 def test_it_is_what_a_row_of_linear_programmes_finds(instance):
     """Max-min fairness by another way: raise the level, fix who cannot rise, go on."""

@@ -64,7 +64,7 @@ def packets(draw):
 
 
 @pytest.mark.parametrize("name", list(NODES))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(sent=st.lists(packets(), max_size=25))
 def test_a_node_answers_or_refuses(name, sent):
     node = NODES[name]()
@@ -79,7 +79,7 @@ def test_a_node_answers_or_refuses(name, sent):
 
 
 @pytest.mark.parametrize("name", list(FLOWS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(sent=st.lists(packets(), max_size=25))
 def test_the_home_takes_or_refuses(name, sent):
     flow: RingFlow = FLOWS[name]()

@@ -51,7 +51,7 @@ def test_every_split_gives_the_models_scores(model, splits, nodes):
     assert np.array_equal(ring.run(words[::-1]), model.scores(words[::-1]))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     loss=st.floats(0, 0.3),
