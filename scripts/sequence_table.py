@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
+from n3ic.training.recipe import recipe_values
 from n3ic.usecases.base import use_case
 from n3ic.usecases.request import TrainRequest
 
@@ -44,7 +46,7 @@ def figures(right: NDArray[np.int64], said: NDArray[np.int64]) -> tuple[float, f
 
 
 def of_model(
-    table: FlowTable, packets: str, family: str, size: int, seed: int, overrides: Mapping[str, str]
+    table: FlowTable, packets: str, family: str, size: int, seed: int, overrides: Mapping[str, Any]
 ) -> tuple[float, float, int]:
     """Accuracy, macro F1 and bytes of a network on its test rows."""
     case = use_case("classification")
@@ -80,7 +82,8 @@ def lines(asked: argparse.Namespace) -> Iterator[str]:
     """The table in Markdown, a line as soon as it is known."""
     case = use_case("classification")
     seeds = range(asked.seed, asked.seed + asked.seeds)
-    overrides = dict(one.split("=", 1) for one in asked.set)
+    texts = dict(one.split("=", 1) for one in asked.set)
+    overrides = {name: recipe_values()[name].parse(text) for name, text in texts.items()}
     families = asked.family.split(",")
     yield f"| packets | bytes | {' | '.join((*families, *TREES))} |"
     yield "|---:|---:|" + "---:|" * (len(families) + len(TREES))
@@ -105,7 +108,9 @@ def _options(packets: str) -> dict[str, str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--data", default=None, help="a file of packet sequences")
     parser.add_argument("--dataset", default="doh-tunnels")
     parser.add_argument("--packets", default="4,8,16,30")

@@ -88,9 +88,7 @@ class UpcAau(DataSet):
             "problems": list(loaded.table.notes),
         }
 
-    def _loaded(
-        self, path: str | Path | None, packets: Sequence[int] | None = None
-    ) -> LoadedTable:
+    def _loaded(self, path: str | Path | None, packets: Sequence[int] | None = None) -> LoadedTable:
         from n3ic.datasets.upc_aau.loader import load
 
         if path is None:
@@ -180,9 +178,7 @@ class UpcAauSynthetic(UpcAau):
         made = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)
         return replace(table, sources=tuple(made))
 
-    def _loaded(
-        self, path: str | Path | None, packets: Sequence[int] | None = None
-    ) -> LoadedTable:
+    def _loaded(self, path: str | Path | None, packets: Sequence[int] | None = None) -> LoadedTable:
         from n3ic.datasets.upc_aau import synthetic
         from n3ic.datasets.upc_aau.loader import load
 

@@ -214,9 +214,7 @@ BEHAVIOURS = (
         ports=(80, 80, 443),
         # IEEE 802.16m Evaluation Methodology, web browsing: main objects of log-normal size (mu
         # 8.37, sigma 1.37), then embedded ones (6.17, 2.36), both up to 2 MB.
-        opening=(
-            Exchange(SizeDistribution(480, 0.5, 80), SizeDistribution(4316, 1.37, 100, 2e6)),
-        ),
+        opening=(Exchange(SizeDistribution(480, 0.5, 80), SizeDistribution(4316, 1.37, 100, 2e6)),),
         request=SizeDistribution(480, 0.5, 80),
         answer=SizeDistribution(478, 2.36, 50, 2e6),
         exchanges=16.0,

@@ -101,6 +101,20 @@ def test_the_fingerprint_is_the_published_one_of_its_example():
     assert (found.server_name, found.protocol) == ("a.b", "h2")
 
 
+@pytest.mark.parametrize(
+    ("protocol", "ends"),
+    [
+        (b"h2", "h2"), (b"http/1.1", "h1"), (b"h", "hh"), (b"\xab", "ab"), (b"\xab\xcd", "ad"),
+        (b"\x20\x61", "21"), (b"\x30\xab", "3b"), (b"\x30\x31\xab\xcd", "3d"),
+        (b"\x30\xab\xcd\x31", "01"),
+    ],
+)  # fmt: skip
+def test_protocols_are_written_as_the_published_examples(protocol, ends):
+    """FoxIO, technical details of JA4, "ALPN Extension Value"."""
+    listed = struct.pack(">HB", len(protocol) + 1, len(protocol)) + protocol
+    assert read_hello(hello_bytes([0x1301], [extension(16, listed)])).ja4[8:10] == ends
+
+
 def test_a_hello_without_extensions_has_a_fingerprint():
     assert read_hello(hello_bytes([], [])).ja4 == "t12i000000_000000000000_000000000000"
 
