@@ -135,6 +135,15 @@ def test_a_tls_client_is_named_however_its_hello_comes(tmp_path, pieces, shuffle
     assert flow.hello.ja4.startswith("t13d")
 
 
+def test_a_hello_behind_another_protocol_is_found(tmp_path):
+    """STARTTLS of mail, and RDP's and PostgreSQL's own ways."""
+    hello, ask = tls_hello("mail.example.org"), b"a1 STARTTLS\r\n"
+    sent = [tcp(b"a0 CAPABILITY\r\n", 1), tcp(ask, 16), tcp(hello[:90], 29), tcp(hello[90:], 119)]
+    frames = [tcp(b"", 0, flags=2), *sent, tcp(b"* OK\r\n", 1, out=False)]
+    (flow,) = flows_of(tmp_path, frames)
+    assert flow.name == "mail.example.org"
+
+
 @pytest.mark.parametrize("size", [1200, 1400])
 def test_a_quic_client_is_named(tmp_path, size):
     (flow,) = flows_of(tmp_path, [udp(data) for data in quic_datagrams(size=size)])

@@ -14,10 +14,10 @@ from scapy.utils import PcapReader  # noqa: E402
 from n3ic.systems.label.names import named_flows, text_of  # noqa: E402
 
 CAPTURES = (
-    "443-git.pcap", "443-safari.pcap", "imap-starttls.pcap", "ja3_lots_of_cipher_suites.pcap",
-    "ja3_lots_of_cipher_suites_2_anon.pcap", "quic-23.pcap", "quic-29.pcap",
-    "quic_frags_ch_in_multiple_packets.pcapng", "tls-rdn-extract.pcap",
-    "tls_1.3_unidirectional_client.pcapng", "tls_ech.pcapng", "tls_port_80.pcapng",
+    "443-git.pcap", "443-safari.pcap", "ftp-start-tls.pcap", "imap-starttls.pcap",
+    "ja3_lots_of_cipher_suites.pcap", "pop3_stls.pcap", "quic_frags_ch_in_multiple_packets.pcapng",
+    "rdp_over_tls.pcap", "tls-rdn-extract.pcap", "tls_1.3_unidirectional_client.pcapng",
+    "tls_ech.pcapng", "tls_port_80.pcapng",
 )  # fmt: skip
 
 
