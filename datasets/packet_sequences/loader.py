@@ -12,7 +12,7 @@ from n3ic.data.files import combined_sha256, first_bytes
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.packet_sequences.features import sequence_features
 from n3ic.datasets.packet_sequences.formats import FORMATS, format_of, read_sequences
-from n3ic.errors import DataError, UsageError
+from n3ic.errors import DataError
 from n3ic.meter.sequences import sequence_spec
 from n3ic.meter.table import catalogue_of
 from n3ic.model.metering import MAX_PACKET
@@ -33,8 +33,6 @@ def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowT
         DataError: a file is malformed, or files differ in what their lengths and times mean.
         UsageError: ``packets`` are not increasing, or not in 1..32.
     """
-    if list(packets) != sorted({*packets}) or not all(1 <= p <= MAX_PACKET for p in packets):
-        raise UsageError(f"packets: expected increasing numbers in 1..{MAX_PACKET}, got {packets}")
     read = read_sequences(path)
     kinds = list(dict.fromkeys(file.format for file in read))
     if len(kinds) > 1:

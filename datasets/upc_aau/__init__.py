@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,19 @@ class UpcAau(DataSet):
         """
         return self._loaded(path).table
 
+    def load_at(self, path: str | Path | None, packets: Sequence[int]) -> FlowTable:
+        """Flows as the sequence of their first packets, decided at some packets or at their ends.
+
+        Args:
+            path: see :meth:`load`.
+            packets: packets that decide, increasing, 1 to 32; with several also the flow's end.
+
+        Raises:
+            DataError: files are missing or unreadable, or no flow has one of the classes.
+            UsageError: ``path`` is None and no sample is embedded, or the packets are invalid.
+        """
+        return self._loaded(path, packets).table
+
     def recognises(self, path: Path) -> bool:
         """Whether a folder has an ``.info`` and a capture."""
         from n3ic.datasets.upc_aau.loader import find_files
@@ -75,7 +88,7 @@ class UpcAau(DataSet):
             "problems": list(loaded.table.notes),
         }
 
-    def _loaded(self, path: str | Path | None) -> LoadedTable:
+    def _loaded(self, path: str | Path | None, packets: Sequence[int] | None = None) -> LoadedTable:
         from n3ic.datasets.upc_aau.loader import load
 
         if path is None:
@@ -83,7 +96,7 @@ class UpcAau(DataSet):
                 f"{self.name} has no embedded sample (its authors give it out on request): name "
                 "a folder with --data, or take upc-aau-synthetic"
             )
-        return load(path)
+        return load(path, packets=packets)
 
     @property
     def generator_options(self) -> tuple[Option, ...]:
@@ -147,26 +160,36 @@ class UpcAauSynthetic(UpcAau):
         Raises:
             DataError: files are missing or cannot be read, or their flows are not synthetic.
         """
-        if path is not None:
-            return super().load(path)
-        loaded = self._loaded(None)
-        made = (
-            replace(s, path=Path(s.path).name, identity="made up") for s in loaded.table.sources
-        )
-        return replace(loaded.table, sources=tuple(made))
+        return self._named(path, self._loaded(path).table)
 
-    def _loaded(self, path: str | Path | None) -> LoadedTable:
+    def load_at(self, path: str | Path | None, packets: Sequence[int]) -> FlowTable:
+        """Make captures and read them, or read a folder, as sequences of the first packets.
+
+        Raises:
+            DataError: files are missing or cannot be read, or their flows are not synthetic.
+            UsageError: the packets are invalid.
+        """
+        return self._named(path, super().load_at(path, packets))
+
+    def _named(self, path: str | Path | None, table: FlowTable) -> FlowTable:
+        """The table, whose sources are no files of the user if it was made for this call."""
+        if path is not None:
+            return table
+        made = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)
+        return replace(table, sources=tuple(made))
+
+    def _loaded(self, path: str | Path | None, packets: Sequence[int] | None = None) -> LoadedTable:
         from n3ic.datasets.upc_aau import synthetic
         from n3ic.datasets.upc_aau.loader import load
 
         if path is not None:
-            loaded = super()._loaded(path)
+            loaded = super()._loaded(path, packets)
             if not loaded.table.synthetic:
                 raise DataError(f"{path}: these flows are not synthetic; read them as upc-aau")
             return loaded
         with tempfile.TemporaryDirectory(prefix="n3ic-upc-aau-") as scratch:
             folder = synthetic.write_data(Path(scratch) / "data", synthetic.FLOWS, synthetic.SEED)
-            return load(folder, cache=False)
+            return load(folder, cache=False, packets=packets)
 
 
 DATASET = UpcAau()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from n3ic.meter.capture import is_capture
 from n3ic.meter.flow_keys import packed_address
 from n3ic.meter.labels import SLACK_US, Labels
 from n3ic.meter.records import left_out
+from n3ic.meter.sequences import sequence_spec
 from n3ic.meter.specification import read_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import flow_table, read_table
@@ -106,12 +107,16 @@ def find_files(path: str | Path) -> Files:
     return Files(infos[0], tuple(captures), spec, Settings.read(folder))
 
 
-def load(path: str | Path, *, cache: bool = True) -> LoadedTable:
+def load(
+    path: str | Path, *, cache: bool = True, packets: Sequence[int] | None = None
+) -> LoadedTable:
     """Meter captures, or take their flows from the cache, and join the labels to them.
 
     Args:
         path: a folder, or one of its files.
         cache: whether metered flows are kept in the user's cache folder.
+        packets: packets at which flows are decided on the sequence of their first packets; None
+            for the features of the folder's meter.
 
     Raises:
         DataError: a file is missing or cannot be read, or no flow has one of the classes.
@@ -119,6 +124,8 @@ def load(path: str | Path, *, cache: bool = True) -> LoadedTable:
         MissingDependencyError: libpcap or a C compiler is missing.
     """
     files = find_files(path)
+    if packets is not None:
+        files = replace(files, spec=sequence_spec(packets))
     info = read_info(files.info, files.settings)
     with metered(files.captures, files.spec, cache=cache) as flows:
         rows = read_table(flows.table).sort_by("first_us")
@@ -219,6 +226,8 @@ def _notes(files: Files, loaded: LoadedTable) -> Iterator[str]:
     if missing := [c for c, n in info.classes.items() if not n]:
         yield f"no line has the class {', '.join(missing)}"
     meter = METER if (files.info.parent / METER).is_file() else "the standard meter"
+    if files.spec.registers[0].update == "nth":
+        meter = "a meter of sequences"
     packets = found.counters["packets"]
     yield (
         f"flows metered by {meter} ({files.spec}) from {packets:,} packets; joined by "

@@ -128,13 +128,13 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
     trip = (_draw(rng, kind, lambda b: b.round_trip) * 1e6).astype(np.int64)
     to_server = np.where(client_out, trip, _REACT_US)  # until the server's answer is seen
     to_client = np.where(client_out, _REACT_US, trip)
-    exchanges = rng.geometric(1 / np.array([b.exchanges for b in BEHAVIOURS])[kind])
+    means = np.array([[b.exchanges, (b.datagrams or b).exchanges] for b in BEHAVIOURS])
+    exchanges = rng.geometric(1 / means[kind, flows.udp.astype(int)])
     exchanges = np.minimum(exchanges, np.where(silent, 3, _MAX_EXCHANGES))
     exchanges[silent & tcp] = 0
 
     of = np.repeat(np.arange(count), exchanges)  # the flow of each exchange
-    request = _draw(rng, kind[of], lambda b: b.request).astype(np.int64)
-    answer = _draw(rng, kind[of], lambda b: b.answer).astype(np.int64)
+    request, answer = _messages(rng, kind, of, flows.udp)
     request, answer = np.maximum(request, 1), np.maximum(answer, flows.udp[of].astype(np.int64))
     answer[silent[of]] = 0
     pause = (_draw(rng, kind[of], lambda b: b.pause) * 1e6).astype(np.int64)
@@ -170,6 +170,28 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
     closing = np.flatnonzero(ends & ~reset & ~unended)
     parts += _closes(closing, over, to_server, to_client, client_out, totals)
     return _in_order(parts, flows)
+
+
+def _messages(rng: np.random.Generator, kind: Ints, of: Ints, udp: Bools) -> tuple[Ints, Ints]:
+    """Payloads of the requests and answers of all exchanges, which lie together by flow."""
+    nth = _running_sum(of, np.ones(len(of), dtype=np.int64)) - 1
+    request, answer = np.zeros((2, len(of)), dtype=np.int64)
+    for i, b in enumerate(BEHAVIOURS):
+        own, datagram = kind[of] == i, udp[of]
+        rows = {n: own & ~datagram & (nth == n) for n in range(len(b.opening))}
+        plan = [(rows[n], exchange) for n, exchange in enumerate(b.opening)]
+        plan += [(own & datagram, b.datagrams or b), (own & ~datagram & (nth >= len(b.opening)), b)]
+        for chosen, sizes in plan:
+            request[chosen] = _values(rng, sizes.request, int(chosen.sum()))
+            answer[chosen] = _values(rng, sizes.answer, int(chosen.sum()))
+    return request, answer
+
+
+def _values(rng: np.random.Generator, of: SizeDistribution, count: int) -> Ints:
+    """Whole numbers of a distribution."""
+    drawn = np.clip(of.median * np.exp(of.spread * rng.standard_normal(count)), of.least, of.most)
+    whole: Ints = (drawn + rng.uniform(0, of.padding, count)).astype(np.int64)
+    return whole
 
 
 def _handshakes(
@@ -302,14 +324,13 @@ def _draw(
 ) -> NDArray[np.float64]:
     """A value for each."""
     every = [sizes(b) for b in BEHAVIOURS]
-    median, spread, least, most = (
+    median, spread, least, most, padding = (
         np.array([getattr(s, name) for s in every])[kind]
         for name in SizeDistribution.__dataclass_fields__
     )
-    drawn: NDArray[np.float64] = np.clip(
-        median * np.exp(spread * rng.standard_normal(len(kind))), least, most
-    )
-    return drawn
+    drawn = np.clip(median * np.exp(spread * rng.standard_normal(len(kind))), least, most)
+    padded: NDArray[np.float64] = drawn + rng.uniform(0, padding)
+    return padded
 
 
 def _info_lines(flows: Conversations, packets: Packets, labels: list[str]) -> list[str]:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from n3ic.errors import UsageError
 from n3ic.model.metering import (
+    MAX_PACKET,
     Decision,
     Guard,
     MeteredFeature,
@@ -78,7 +80,12 @@ def sequence_spec(
         length: what counts as a packet's length.
         payload: whether packets without payload (``some``), or with it (``none``), are left out.
         tick_ns: unit of gaps in nanoseconds.
+
+    Raises:
+        UsageError: the packets do not increase, or one is not in 1..32.
     """
+    if list(decided) != sorted({*decided}) or not all(1 <= p <= MAX_PACKET for p in decided):
+        raise UsageError(f"packets: expected increasing numbers in 1..{MAX_PACKET}, got {decided}")
     added = sequence_registers(decided[-1], length, payload)
     rule = Decision(schedule=tuple(decided)) if len(decided) > 1 else Decision(decided[0])
     return MeterSpec(

@@ -85,8 +85,9 @@ class NamedFlow:
             return
         self._pieces[offset] = max(self._pieces.get(offset, b""), payload, key=len)
         handshake = records_to_hello(joined(self._pieces))
-        if handshake is None:
-            self._left = 0
+        if handshake is None:  # no TLS so far; STARTTLS may begin it with a later packet
+            self._pieces.clear()
+            self._start = None
         else:
             self.hello = read_hello(handshake)
         if self.hello or not self._left:

@@ -17,6 +17,7 @@ from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
+from n3ic.meter.packet import SYN
 from n3ic.meter.specification import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.runs.experiment import train
@@ -58,6 +59,33 @@ def rewrite(folder, change):
 
 
 # --- what is read ----------------------------------------------------------------------------
+
+
+def test_flows_are_also_read_as_sequences_of_their_first_packets(made):
+    flows, packets, labels = generate(FLOWS, 3)
+    table = SYNTHETIC.load_at(made, (4,))
+    assert table.meter.decision.packets == 4
+    start = np.full(FLOWS, 2**62)
+    np.minimum.at(start, packets.flow, packets.time)
+    order = [i for i in np.argsort(start, kind="stable") if labels[i] in CLASSES]
+    assert [table.classes[i] for i in table.label] == [labels[i] for i in order]
+    headers = np.where(flows.udp, 28, 40) + 20 * flows.version_6
+    for row, flow in enumerate(order):
+        own = np.flatnonzero(packets.flow == flow)[:4]
+        turned = packets.outbound[own] != packets.outbound[own[0]]
+        # A SYN has an option of four bytes.
+        size = packets.payload[own] + headers[flow] + 4 * ((packets.flags[own] & SYN) > 0)
+        want = [2048 + int(-n if back else n) for n, back in zip(size, turned, strict=True)]
+        got = [int(table.features[f"len_{k}"][row]) for k in range(1, 5)]
+        assert got == want + [0] * (4 - len(want))
+
+
+def test_a_schedule_of_packets_has_a_row_for_each(made):
+    table = SYNTHETIC.load_at(made, (2, 8))
+    assert {*table.point.tolist()} == {0, 2, 8}
+    assert len(np.unique(table.flow)) < len(table)
+    with pytest.raises(UsageError, match=r"1\.\.32"):
+        SYNTHETIC.load_at(made, (8, 2))
 
 
 def test_every_flow_gets_its_line(made):

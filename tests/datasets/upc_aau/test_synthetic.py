@@ -4,7 +4,9 @@
 import struct
 
 import numpy as np
+import pytest
 
+from n3ic.datasets.upc_aau.behaviours import PUBLISHED_BYTES
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
@@ -86,11 +88,56 @@ def test_tcp_flows_have_handshakes_sequence_numbers_and_retransmissions():
     assert 0.02 < flows.version_6.mean() < 0.2
 
 
-def test_hundred_thousand_packets_of_every_class():
-    _, packets, labels = generate(6000, 1)
+@pytest.fixture(scope="module")
+def generated():
+    return generate(6000, 1)
+
+
+def test_hundred_thousand_packets_of_every_class(generated):
+    _, packets, labels = generated
     assert len(packets.time) > 100_000
     assert (np.diff(packets.time) >= 0).all()
     assert {*labels} == {*CLASSES, OTHER, ""}
+
+
+@pytest.mark.parametrize("application", PUBLISHED_BYTES)
+def test_flows_have_as_many_bytes_as_published(generated, application):
+    flows, packets, labels = generated
+    headers = np.where(flows.udp, 28, 40)[packets.flow] + 20 * flows.version_6[packets.flow]
+    size = np.bincount(packets.flow, packets.payload + headers, len(labels))
+    own = [label.startswith(application) for label in labels]
+    assert size[own].mean() == pytest.approx(PUBLISHED_BYTES[application], rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("label", "udp", "sizes"),
+    [
+        ("bittorrent-all-encrypted", False, [(96, 608), (96, 608), (124, 636), (82, 594)]),
+        ("bittorrent-outgoing-non-encrypted", False, [(68, 68), (68, 68), (17, 17), (1448, 1448)]),
+        ("bittorrent-outgoing-non-encrypted", True, [(95, 95), (47, 400)]),
+        ("emule-outgoing-non-obfuscated", True, [(35, 35)]),
+        ("rdp", False, [(19, 80), (19, 19), (416, 416), (337, 337)]),
+        ("ntp", True, [(48, 48)] * 2),
+        ("ssh", False, [(9, 255)] * 2),
+    ],
+)
+def test_flows_begin_as_their_protocols_are_specified(generated, label, udp, sizes):
+    flows, packets, labels = generated
+    of = np.array(labels)[packets.flow] == label
+    rows = np.flatnonzero(of & (packets.payload > 0) & (flows.udp[packets.flow] == udp))
+    rows = rows[np.argsort(packets.flow[rows], kind="stable")]
+    seen = 0
+    for own in np.split(rows, np.flatnonzero(np.diff(packets.flow[rows])) + 1):
+        # Segments that are sent again, and requests that nobody answers, are left out.
+        _, once = np.unique(packets.sequence[own], return_index=True)
+        own = own if udp else own[np.sort(once)]
+        ways = packets.outbound[own]
+        if len(own) < len(sizes) or (len(sizes) > 1 and (ways[1:2] == ways[:1]).all()):
+            continue
+        found = packets.payload[own][: len(sizes)]
+        assert all(low <= n <= high for n, (low, high) in zip(found, sizes, strict=True)), found
+        seen += 1
+    assert seen > 20
 
 
 def test_one_flow_is_enough_to_make_a_capture(tmp_path):

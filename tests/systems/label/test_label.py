@@ -101,6 +101,20 @@ def test_the_fingerprint_is_the_published_one_of_its_example():
     assert (found.server_name, found.protocol) == ("a.b", "h2")
 
 
+@pytest.mark.parametrize(
+    ("protocol", "ends"),
+    [
+        (b"h2", "h2"), (b"http/1.1", "h1"), (b"h", "hh"), (b"\xab", "ab"), (b"\xab\xcd", "ad"),
+        (b"\x20\x61", "21"), (b"\x30\xab", "3b"), (b"\x30\x31\xab\xcd", "3d"),
+        (b"\x30\xab\xcd\x31", "01"),
+    ],
+)  # fmt: skip
+def test_protocols_are_written_as_the_published_examples(protocol, ends):
+    """FoxIO, technical details of JA4, "ALPN Extension Value"."""
+    listed = struct.pack(">HB", len(protocol) + 1, len(protocol)) + protocol
+    assert read_hello(hello_bytes([0x1301], [extension(16, listed)])).ja4[8:10] == ends
+
+
 def test_a_hello_without_extensions_has_a_fingerprint():
     assert read_hello(hello_bytes([], [])).ja4 == "t12i000000_000000000000_000000000000"
 
@@ -119,6 +133,15 @@ def test_a_tls_client_is_named_however_its_hello_comes(tmp_path, pieces, shuffle
     assert flow.name == "www.example.org"
     assert flow.hello.protocol == "h2"
     assert flow.hello.ja4.startswith("t13d")
+
+
+def test_a_hello_behind_another_protocol_is_found(tmp_path):
+    """STARTTLS of mail, and RDP's and PostgreSQL's own ways."""
+    hello, ask = tls_hello("mail.example.org"), b"a1 STARTTLS\r\n"
+    sent = [tcp(b"a0 CAPABILITY\r\n", 1), tcp(ask, 16), tcp(hello[:90], 29), tcp(hello[90:], 119)]
+    frames = [tcp(b"", 0, flags=2), *sent, tcp(b"* OK\r\n", 1, out=False)]
+    (flow,) = flows_of(tmp_path, frames)
+    assert flow.name == "mail.example.org"
 
 
 @pytest.mark.parametrize("size", [1200, 1400])
