@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.kernel.prediction import predict
-from n3ic.meter.compiled import KEY, Records
+from n3ic.meter.compiled import KEY, Records, record_type
 from n3ic.meter.rows import key_table
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import FLOW_COLUMNS
@@ -39,10 +39,29 @@ class StreamModel:
         """The meter of the flows' keys and times, in microseconds where the model has none."""
         return self.model.meter or standard_spec()
 
+    @property
+    def metered(self) -> bool:
+        """Whether the model carries a meter, so that packets can be given."""
+        return self.model.meter is not None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the model's features."""
+        return tuple(self.model.input.features)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of :meth:`table`."""
+        none = np.empty(0, dtype=record_type(self.spec))
+        features = np.empty((0, len(self.features)), dtype=np.uint32)
+        scores = np.empty((0, len(self.model.classes)), dtype=np.int32)
+        numbers, margins = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return self.table(FlowBatch(none, features, scores, numbers, margins, numbers), 0).schema
+
     def of_records(self, records: Records) -> FlowBatch:
         """Decide flows of the model's meter."""
         index = {name: i for i, name in enumerate(self.spec.feature_names)}
-        columns = [index[name] for name in self.model.input.features]
+        columns = [index[name] for name in self.features]
         return self.of_rows(records, np.ascontiguousarray(records["features"][:, columns]))
 
     def of_rows(
@@ -53,7 +72,7 @@ class StreamModel:
     ) -> FlowBatch:
         """Decide rows of the model's features, shape ``(rows, features)``, or of packed bits."""
         if words is None:
-            columns = dict(zip(self.model.input.features, features.T, strict=True))
+            columns = dict(zip(self.features, features.T, strict=True))
             words = self.model.encode(columns)
         found = predict(self.model, words)
         verdicts = self.model.verdicts(found.scores)
@@ -77,7 +96,7 @@ class StreamModel:
         columns["margin"] = pa.array(batch.margins)
         for i, name in enumerate(self.model.classes):
             columns[f"score_{name}"] = pa.array(np.ascontiguousarray(batch.scores[:, i]))
-        for i, name in enumerate(self.model.input.features if self.with_features else ()):
+        for i, name in enumerate(self.features if self.with_features else ()):
             columns[f"feature_{name}"] = pa.array(np.ascontiguousarray(batch.features[:, i]))
         return pa.table(columns)
 

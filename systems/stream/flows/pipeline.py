@@ -9,6 +9,7 @@ them durable, and replaces the state as a whole. So the state is always one poin
 from __future__ import annotations
 
 import ctypes
+import secrets
 import threading
 import time
 from collections import Counter
@@ -113,6 +114,7 @@ class FlowStream:
         self._frames: Channel[FrameBatch] = Channel(QUEUE)
         self._flows: Channel[_Decided | _Commit] = Channel(QUEUE)
         self._folder: Path | None = None
+        self._offsets: dict[StreamSink, Offset] = {}
         self._ended = self._stopped = False  # the source: by itself, or not
         self._errors: list[BaseException] = []
 
@@ -154,7 +156,7 @@ class FlowStream:
         found = StreamState.read(self._folder) if self._folder else None
         if found is None:
             offsets = tuple(sink.begin(self._settings.replace) for sink in self._sinks)
-            found = StreamState(StreamPoint(self._of, offsets=offsets))
+            found = StreamState(StreamPoint(self._of, secrets.token_hex(8), offsets=offsets))
             if self._folder:
                 found.write(self._folder)  # before any output, which is then this stream's
         elif difference := found.point.of.difference(self._of):
@@ -165,11 +167,14 @@ class FlowStream:
         pending = np.frombuffer(found.pending, dtype=self._type)
         flows = found.point.flows
         for sink, offset in zip(self._sinks, found.point.offsets, strict=True):
+            self._offsets[sink] = offset
             again = 0 if sink.cuts else len(pending)
-            sink.open(offset, flows - again)
+            sink.open(offset, flows - again, found.point.id if self._folder else "")
             if again:
                 sink.write(self._decide_records(pending), flows - again)
-                sink.flush()
+                self._offsets[sink] = sink.flush()
+            if found.point.finished:  # it may have been killed before that
+                sink.finish(more=False)
         return found
 
     def _count(self, point: StreamPoint) -> None:
@@ -237,6 +242,10 @@ class FlowStream:
             self.figures.tick()
             watch(self.figures)
 
+    def _lost(self) -> dict[str, int]:
+        refused = {f"sink {sink.name}: not taken": sink.lost for sink in self._sinks if sink.lost}
+        return {**self._source.lost(), **refused}
+
     def _stop_source(self) -> None:
         self._stopped = True
         self._source.stop()
@@ -275,7 +284,7 @@ class FlowStream:
 
         def commit(finished: bool) -> None:
             nonlocal point, committed, flows
-            f.lost = before + Counter(self._source.lost())
+            f.lost = before + Counter(self._lost())
             point = replace(
                 point, finished=finished, commits=point.commits + 1, flows=f.flows,
                 classes=dict(f.classes), packets=f.packets, lost=dict(f.lost),
@@ -342,28 +351,23 @@ class FlowStream:
                 else:
                     f.written.add(time.monotonic_ns() - item.came_ns, len(item.batch))
                 continue
-            offsets = {sink: sink.flush() for sink in now}
+            self._offsets.update((sink, sink.flush()) for sink in now)
             if self._folder:
-                self._committed(item.state, offsets, pending)
+                self._committed(item.state, pending)
             for one in pending:
                 give(later, one)
                 f.written.add(time.monotonic_ns() - one.came_ns, len(one.batch))
-            for sink in later:
-                sink.flush()
+            self._offsets.update((sink, sink.flush()) for sink in later)
             pending.clear()
             f.commits = item.state.point.commits
         for sink in self._sinks:
-            sink.finish()
+            sink.finish(more=self._folder is not None and not self._ended)
 
-    def _committed(
-        self, state: StreamState, offsets: dict[StreamSink, Offset], pending: list[_Decided]
-    ) -> None:
+    def _committed(self, state: StreamState, pending: list[_Decided]) -> None:
         assert self._folder is not None  # noqa: S101 - the caller asked
-        said = tuple(offsets.get(sink, {}) for sink in self._sinks)
+        point = replace(state.point, offsets=tuple(self._offsets[s] for s in self._sinks))
         records = b"".join(item.batch.records.tobytes() for item in pending)
-        replace(state, point=replace(state.point, offsets=said), pending=records).write(
-            self._folder
-        )
+        replace(state, point=point, pending=records).write(self._folder)
 
     def _decide_records(self, records: Records) -> FlowBatch:
         if self._source.link is None:

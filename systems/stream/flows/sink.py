@@ -17,7 +17,12 @@ from n3ic.systems.stream.flows.decide import StreamModel
 
 GROUP = "n3ic.stream_sinks"  # entry points of further sinks: NAME://REST
 SCHEMES = ("ipfix", "kafka", "nats")
-SUFFIXES = {".jsonl": "json_lines", ".ndjson": "json_lines", ".parquet": "parquet"}
+SUFFIXES = {
+    ".jsonl": "json_lines",
+    ".ndjson": "json_lines",
+    ".parquet": "parquet",
+    ".ipfix": "ipfix",
+}
 STANDARD_OUTPUT = "-"
 
 Offset = Mapping[str, Any]
@@ -35,9 +40,11 @@ class StreamSink:
     Attributes:
         name: what to call it in messages and in the state.
         cuts: whether :meth:`open` removes what lies behind an offset.
+        lost: flows that it knows not to have been taken, where that ends no stream.
     """
 
     name: str
+    lost: int = 0
     cuts: ClassVar[bool] = False
 
     def begin(self, replace: bool) -> Offset:
@@ -51,12 +58,13 @@ class StreamSink:
         """
         return {}
 
-    def open(self, offset: Offset, first: int) -> None:
+    def open(self, offset: Offset, first: int, stream: str) -> None:
         """Make ready to write behind an offset.
 
         Args:
             offset: as :meth:`begin` or :meth:`flush` gave it.
             first: number of the flow that may come next.
+            stream: identifier of the stream, the same when it goes on; empty without a state.
 
         Raises:
             N3icError: the output cannot be opened, or ends before the offset.
@@ -78,8 +86,8 @@ class StreamSink:
         """
         return {}
 
-    def finish(self) -> None:
-        """The stream ends here, though it may go on later."""
+    def finish(self, more: bool) -> None:
+        """The stream ends here; ``more``: it may go on later."""
 
     def close(self) -> None:
         """Free what it holds, also after an error."""

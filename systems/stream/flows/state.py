@@ -65,6 +65,7 @@ class StreamPoint:
 
     Attributes:
         of: which stream it is.
+        id: a random identifier of the stream.
         position: where the source stands.
         ending: whether the source had ended; the meter holds the flows that are left.
         finished: whether all of these are decided, too.
@@ -77,6 +78,7 @@ class StreamPoint:
     """
 
     of: StreamId
+    id: str
     position: Mapping[str, Any] = field(default_factory=dict)
     ending: bool = False
     finished: bool = False

@@ -21,7 +21,7 @@ struct gather {
     uint64_t packets; /* entries of the other arrays */
 };
 
-/* What is earlier than 1970 is 0, what does not fit 63 bits (the year 2262) is the last that does. */
+/* What is earlier than 1970 is 0; what does not fit 63 bits (the year 2262), the last that does. */
 static uint64_t nanoseconds_of(int64_t seconds, int64_t nanoseconds) {
     const int64_t second = 1000000000, far = INT64_MAX / 2;
     uint64_t ns;

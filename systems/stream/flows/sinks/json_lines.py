@@ -35,7 +35,7 @@ class JsonLinesFile(StreamSink):
         """See :meth:`StreamSink.begin`."""
         return self._file.begin(replace)
 
-    def open(self, offset: Offset, first: int) -> None:
+    def open(self, offset: Offset, first: int, stream: str) -> None:
         """See :meth:`StreamSink.open`."""
         self._file.open(offset)
 

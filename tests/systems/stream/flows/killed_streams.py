@@ -17,7 +17,7 @@ from stream_models import stream
 
 from n3ic.model.families import load_model
 from n3ic.systems.stream.flows import sink as sinks
-from n3ic.systems.stream.flows.sinks import callback
+from n3ic.systems.stream.flows.sinks import callback, kafka, nats
 from n3ic.systems.stream.flows.sources import capture
 
 steps = 0
@@ -88,7 +88,7 @@ class Journal:
 def sink_of(folder, name):
     if name == "callback":
         return callback.CallbackSink(Journal(folder / "journal"), "journal")
-    return folder / name
+    return name.replace("NUMBER", folder.name) if "://" in name else folder / name
 
 
 def main(folder, model, path, name):
@@ -96,6 +96,10 @@ def main(folder, model, path, name):
     for owner, function in ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (os, "rename")):
         stepping(owner, function)
     sinks.CutFile.write = half_written
+    for owner in (kafka.KafkaTopic, nats.NatsSubject):
+        for function in ("_send", "_publish", "flush"):
+            if hasattr(owner, function):
+                stepping(owner, function)
     capture.PACKETS = 40
     model = load_model(model)
     # Loads in this process what the forks need.
