@@ -62,18 +62,17 @@ class StreamModel:
         """Decide flows of the model's meter."""
         index = {name: i for i, name in enumerate(self.spec.feature_names)}
         columns = [index[name] for name in self.features]
-        return self.of_rows(records, np.ascontiguousarray(records["features"][:, columns]))
+        features = np.ascontiguousarray(records["features"][:, columns])
+        return self._decide(records, features, encoded(self.model, features))
 
-    def of_rows(
-        self,
-        records: Records,
-        features: NDArray[np.uint32],
-        words: NDArray[np.uint32] | None = None,
+    def of_rows(self, records: Records) -> FlowBatch:
+        """Decide rows of :func:`rows_type`."""
+        words = np.ascontiguousarray(records["words"])
+        return self._decide(records, np.ascontiguousarray(records["features"]), words)
+
+    def _decide(
+        self, records: Records, features: NDArray[np.uint32], words: NDArray[np.uint32]
     ) -> FlowBatch:
-        """Decide rows of the model's features, shape ``(rows, features)``, or of packed bits."""
-        if words is None:
-            columns = dict(zip(self.features, features.T, strict=True))
-            words = self.model.encode(columns)
         found = predict(self.model, words)
         verdicts = self.model.verdicts(found.scores)
         return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
@@ -101,14 +100,44 @@ class StreamModel:
         return pa.table(columns)
 
 
-def rows_type(features: int) -> np.dtype[np.void]:
-    """The type of records of rows that carry no registers; see :class:`FlowBatch`."""
+def encoded(model: Classifier, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Packed input bits of features, shape ``(rows, features)``."""
+    return model.encode(dict(zip(model.input.features, features.T, strict=True)))
+
+
+def rows_type(model: Classifier) -> np.dtype[np.void]:
+    """The type of records of flows that somebody else metered.
+
+    Its fields are those of :func:`~n3ic.meter.compiled.record_type` without registers. ``features``
+    are the model's, zeros where only its bits are known; ``words`` its packed input bits.
+    """
     return np.dtype(
         [
             *KEY,
             ("why", np.uint32),
             *((name, np.uint64) for name in ("number", "first", "last", "packets")),
-            ("features", np.uint32, features),
+            ("features", np.uint32, (len(model.input.features),)),
+            ("words", np.uint32, (model.input.n_words,)),
         ],
         align=True,
     )
+
+
+def row_records(
+    model: Classifier, features: NDArray[np.uint32] | None, words: NDArray[np.uint32] | None = None
+) -> Records:
+    """Records of rows of features or of packed input bits, without keys and times.
+
+    Args:
+        model: the model.
+        features: shape ``(rows, features)``; None where only the bits are known.
+        words: shape ``(rows, n_words)``; None to encode the features.
+    """
+    if words is None:
+        assert features is not None  # noqa: S101 - one of them is given
+        words = encoded(model, features)
+    records = np.zeros(len(words), dtype=rows_type(model))
+    records["words"] = words
+    if features is not None:
+        records["features"] = features
+    return records

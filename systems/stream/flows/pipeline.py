@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.errors import DataError, UsageError
+from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.meter.compiled import CompiledMeter, Records, record_type
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
@@ -106,11 +106,7 @@ class FlowStream:
             tuple(sink.name for sink in sinks),
             model.with_features,
         )
-        self._type = (
-            rows_type(len(model.model.input.features))
-            if source.link is None
-            else record_type(model.spec)
-        )
+        self._type = rows_type(model.model) if source.link is None else record_type(model.spec)
         self._frames: Channel[FrameBatch] = Channel(QUEUE)
         self._flows: Channel[_Decided | _Commit] = Channel(QUEUE)
         self._folder: Path | None = None
@@ -128,7 +124,8 @@ class FlowStream:
             watch: called with the figures a few times a second.
 
         Raises:
-            N3icError: the source, the model or a sink failed; the last state holds.
+            N3icError: a sink failed, and the last state holds; or the source did, and what came
+                before it is committed.
         """
         with ExitStack() as stack:
             stack.callback(self._source.close)
@@ -263,9 +260,13 @@ class FlowStream:
             self._flows.stop()
 
     def _read(self, point: StreamPoint) -> None:
-        if not point.ending:
-            for batch in self._source.batches(point.position):
+        try:
+            for batch in () if point.ending else self._source.batches(point.position):
                 self._frames.put(batch)
+        except N3icError as error:
+            # What came before it is decided, written and committed like at Ctrl-C.
+            self._errors.append(error)
+            self._stopped = True
         self._ended = not self._source.live and not self._stopped
         self._frames.close()
 
@@ -274,8 +275,9 @@ class FlowStream:
         committed, flows = time.monotonic(), point.flows
         waits = any(not sink.cuts for sink in self._sinks)
 
-        def give(batch: FlowBatch, came_ns: int) -> None:
-            if len(batch):
+        def give(records: Records, came_ns: int) -> None:
+            if len(records):
+                batch = self._decide_records(records)
                 f.decided.add(time.monotonic_ns() - came_ns, len(batch))
                 names = self._model.model.verdict_names
                 f.classes.update(names[v] for v in batch.verdicts.tolist())
@@ -299,7 +301,7 @@ class FlowStream:
                 commit(finished=False)
 
         for batch in self._frames:
-            give(self._decided(meter, batch), batch.came_ns)
+            give(self._records(meter, batch), batch.came_ns)
             point = replace(point, position=batch.position)
             commit_in_time()
         if meter and (self._ended or not self._folder):
@@ -308,19 +310,19 @@ class FlowStream:
             while left:
                 came_ns = time.monotonic_ns()
                 left = meter.end(END_FLOWS)
-                give(self._model.of_records(meter.records()), came_ns)
+                give(meter.records(), came_ns)
                 commit_in_time()
             f.meter = meter.counters()
         commit(finished=self._ended)
         self._flows.close()
 
-    def _decided(self, meter: CompiledMeter | None, batch: FrameBatch) -> FlowBatch:
+    def _records(self, meter: CompiledMeter | None, batch: FrameBatch) -> Records:
+        """The flows that are to be decided behind a batch."""
         f, tick_ns = self.figures, self._model.spec.tick_ns
         if batch.rows is not None:
-            rows = batch.rows
-            f.read += len(rows.records)
-            f.packets += len(rows.records)
-            return self._model.of_rows(rows.records, rows.features, rows.words)
+            f.read += len(batch.rows)
+            f.packets += len(batch.rows)
+            return batch.rows
         assert meter is not None  # noqa: S101 - the source gives packets
         if (frames := batch.frames) is not None:
             f.read += len(frames.time)
@@ -329,9 +331,8 @@ class FlowStream:
             meter.count_frames(replace(frames, time=frames.time // tick_ns))
         if batch.quiet_ns:
             _expire(meter, batch.quiet_ns // tick_ns)
-        found = self._model.of_records(meter.records())
         f.meter = meter.counters()
-        return found
+        return meter.records()
 
     def _write(self) -> None:
         f, pending = self.figures, list[_Decided]()
@@ -371,7 +372,7 @@ class FlowStream:
 
     def _decide_records(self, records: Records) -> FlowBatch:
         if self._source.link is None:
-            return self._model.of_rows(records, np.ascontiguousarray(records["features"]))
+            return self._model.of_rows(records)
         return self._model.of_records(records)
 
 

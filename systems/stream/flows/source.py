@@ -11,9 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from n3ic import plugins
 from n3ic.errors import UsageError, nearest
 from n3ic.meter.capture import STANDARD_INPUT
@@ -26,6 +23,7 @@ OWN = {
     for name, module in (
         ("capture", "capture"),
         ("interface", "interface"),
+        ("kafka", "kafka"),
         ("shunted", "shunted"),
         ("udp", "datagrams"),
         ("xdp", "xdp_events"),
@@ -37,29 +35,13 @@ Position = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class MeteredRows:
-    """Flows that somebody else metered.
-
-    Attributes:
-        records: their keys, times and packets; fields as of
-            :func:`~n3ic.meter.compiled.record_type`, shape ``(rows,)``.
-        words: packed input bits, uint32, shape ``(rows, n_words)``; None to encode ``features``.
-        features: the model's features, uint32, shape ``(rows, features)``.
-    """
-
-    records: Records
-    features: NDArray[np.uint32]
-    words: NDArray[np.uint32] | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class FrameBatch:
     """What a source gives: packets for the meter, or rows that are metered already.
 
     Attributes:
         position: where the source stands behind it.
         frames: packets, with times in nanoseconds since 1970.
-        rows: flows of another meter.
+        rows: flows of another meter, of :func:`.decide.rows_type`.
         quiet_ns: no packet before that time (nanoseconds since 1970) will come any more, so idle
             flows may end; 0: unknown.
         came_ns: when it came, on the monotonic clock.
@@ -67,7 +49,7 @@ class FrameBatch:
 
     position: Position
     frames: Frames | None = None
-    rows: MeteredRows | None = None
+    rows: Records | None = None
     quiet_ns: int = 0
     came_ns: int = field(default_factory=time.monotonic_ns)
 

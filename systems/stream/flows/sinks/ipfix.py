@@ -196,8 +196,9 @@ class IpfixFile(StreamSink):
 class IpfixCollector(StreamSink):
     """Messages of IPFIX to a collector over UDP, which does not say what it took."""
 
-    def __init__(self, name: str, address: tuple[str, int], messages: IpfixMessages) -> None:
-        self.name = name
+    name = "ipfix collector"
+
+    def __init__(self, address: tuple[str, int], messages: IpfixMessages) -> None:
         self._messages = messages
         self._told_s: float | None = None
         try:
@@ -205,7 +206,7 @@ class IpfixCollector(StreamSink):
             self._socket = socket.socket(family, kind)
             self._socket.connect(place)
         except OSError as error:
-            raise N3icError(f"{name}: {error.strerror or error}") from error
+            raise N3icError(f"ipfix://{address[0]}: {error.strerror or error}") from error
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
         """A transport session begins; its sequence begins at the flow's number."""
@@ -254,4 +255,4 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
         return IpfixFile(Path(text), messages)
     if not host or not port:
         raise UsageError(f"sink {text!r}: expected ipfix://HOST:PORT")
-    return IpfixCollector(text, (host, port), messages)
+    return IpfixCollector((host, port), messages)

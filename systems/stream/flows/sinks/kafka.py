@@ -34,14 +34,13 @@ class KafkaTopic(StreamSink):
     """A topic of Kafka.
 
     Args:
-        name: the URL without its settings.
         topic: the topic.
         settings: settings of librdkafka.
         model: the model.
     """
 
-    def __init__(self, name: str, topic: str, settings: dict[str, str], model: StreamModel) -> None:
-        self.name = name
+    def __init__(self, topic: str, settings: dict[str, str], model: StreamModel) -> None:
+        self.name = f"kafka topic {topic}"
         self._topic, self._model = topic, model
         self._settings: dict[str, Any] = {"log_level": 0, **settings}
         self._stream = ""
@@ -210,4 +209,4 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
     if not url.netloc or not topic or "/" in topic:
         raise UsageError(f"sink {text!r}: expected kafka://HOST:PORT/TOPIC")
     settings = {"bootstrap.servers": url.netloc, **dict(parse_qsl(url.query))}
-    return KafkaTopic(f"kafka://{url.netloc}/{topic}", topic, settings, model)
+    return KafkaTopic(topic, settings, model)

@@ -40,7 +40,7 @@ class NatsSubject(StreamSink):
     """
 
     def __init__(self, server: str, subject: str, model: StreamModel) -> None:
-        self.name = f"{server}/{subject}"
+        self.name = f"nats subject {subject}"
         self._server, self._subject, self._model = server, subject, model
         self._stream = ""
         self._sequence = 0  # of the last flow in the server's stream
@@ -100,7 +100,12 @@ class NatsSubject(StreamSink):
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._client = self._done(
             nats.connect(
-                self._server, allow_reconnect=False, connect_timeout=SECONDS, error_cb=_quiet
+                self._server,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # of the first connection
+                reconnect_time_wait=0,
+                connect_timeout=SECONDS,
+                error_cb=_quiet,
             )
         )
         self._jetstream = self._client.jetstream(timeout=SECONDS)

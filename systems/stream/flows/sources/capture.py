@@ -16,7 +16,7 @@ from n3ic.systems.stream.flows.source import FrameBatch, Position
 
 
 class CaptureSource:
-    """A capture; its position is a number of packets and their checksum.
+    """A capture; its position is a number of packets and their checksums.
 
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
@@ -37,20 +37,21 @@ class CaptureSource:
             DataError: the packets before the position are not those that were read before.
         """
         gatherer = PacketGatherer()
-        target, packets, checksum, ended = int(position.get("packets", 0)), 0, 0, False
+        target, packets, ended = int(position.get("packets", 0)), 0, False
+        checksums = [0, 0, 0]
         while not ended and not self._stopped:
             left = target - packets
             frames, ended = gatherer.read(
                 self._capture.dispatch, min(left, PACKETS) if left > 0 else PACKETS
             )
             packets += len(frames.time)
-            checksum = _added(frames, checksum)
+            checksums = _added(frames, checksums)
             if left > 0:
-                if packets == target and checksum != position["checksum"]:
+                if packets == target and checksums != [*position["checksums"]]:
                     raise DataError(f"{self.name}: {_OTHER}")
                 continue
             if len(frames.time):
-                yield FrameBatch({"packets": packets, "checksum": checksum}, frames)
+                yield FrameBatch({"packets": packets, "checksums": checksums}, frames)
         if packets < target and not self._stopped:
             raise DataError(f"{self.name}: {packets:,} packets, the state has {target:,}; {_OTHER}")
 
@@ -70,10 +71,13 @@ class CaptureSource:
 _OTHER = "this is not the capture that the state is of; give that one, or another --state"
 
 
-def _added(frames: Frames, checksum: int) -> int:
-    for part in (frames.data[: int(frames.captured.sum())], frames.length, frames.time):
-        checksum = zlib.crc32(part, checksum)
-    return checksum
+def _added(frames: Frames, checksums: list[int]) -> list[int]:
+    """Checksums of all bytes, lengths and times, which do not depend on batches."""
+    parts = frames.data[: int(frames.captured.sum())], frames.length, frames.time
+    return [
+        zlib.crc32(part.tobytes(), checksum)
+        for part, checksum in zip(parts, checksums, strict=True)
+    ]
 
 
 def open_source(rest: str, model: Classifier) -> CaptureSource:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams that kill themselves (SIGKILL) at the N-th step that touches a file or a peer.
 
-usage: killed_streams.py FOLDER MODEL CAPTURE SINK_NAME
+usage: killed_streams.py FOLDER MODEL CAPTURE SINK_NAME STRIDE
 
 Each is a fork of this process: a stream of the capture into a sink of its own folder FOLDER/N.
 It is begun with a kill at its N-th step, again with a kill at its (N + 3)-th, and then without.
-N counts up until a stream gets through; prints how many were killed.
+N counts up by STRIDE until a stream gets through; prints how many were killed.
 """
 
 import os
@@ -76,10 +76,7 @@ class Journal:
         self.path = path
 
     def write(self, batch):
-        text = "".join(
-            f"{r['number']} {s.tolist()}\n"
-            for r, s in zip(batch.records, batch.scores, strict=True)
-        )
+        text = "".join(f"{number}\n" for number in batch.records["number"])
         with self.path.open("a") as out:
             out.write(text)
         step()
@@ -91,7 +88,7 @@ def sink_of(folder, name):
     return name.replace("NUMBER", folder.name) if "://" in name else folder / name
 
 
-def main(folder, model, path, name):
+def main(folder, model, path, name, stride):
     os.fsync = lambda handle: None
     for owner, function in ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (os, "rename")):
         stepping(owner, function)
@@ -105,14 +102,14 @@ def main(folder, model, path, name):
     # Loads in this process what the forks need.
     stream(path, model, Path(folder) / "first.jsonl", commit_s=0)
     (Path(folder) / "first.jsonl").unlink()
-    for kill in range(1, 1000):
+    for number, kill in enumerate(range(1, 1000, int(stride))):
         own = Path(folder) / str(kill)
         own.mkdir()
         killed = once(kill, own, model, path, name)
         if killed and once(kill + 3, own, model, path, name):
             once(None, own, model, path, name)
         if not killed:
-            sys.stdout.write(str(kill - 1))
+            sys.stdout.write(str(number))
             return
     raise AssertionError("no stream got through")
 

@@ -15,14 +15,14 @@ from traffic import labelled_capture
 HERE = Path(__file__).parent
 
 
-def killed(folder, name, flows=8):
+def killed(folder, name, flows=8, stride=1):
     """Streams killed at every step: their folders, the capture and the model."""
     (folder / "c.pcap").write_bytes(labelled_capture(flows)[0])
     model = MODELS["binary"]()
     model.save(folder / "m.n3ic")
     (folder / "runs").mkdir()
     done = subprocess.run(
-        [sys.executable, HERE / "killed_streams.py", "runs", "m.n3ic", "c.pcap", name],
+        [sys.executable, HERE / "killed_streams.py", "runs", "m.n3ic", "c.pcap", name, str(stride)],
         cwd=folder,
         env={"PYTHONPATH": f"{HERE}:{HERE.parents[2] / 'meter'}", "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -31,7 +31,7 @@ def killed(folder, name, flows=8):
     )
     assert done.returncode == 0, done.stderr
     runs = sorted((folder / "runs").iterdir())
-    assert int(done.stdout) == len(runs) - 1 > 15
+    assert int(done.stdout) == len(runs) - 1 > 15 / stride
     stream(folder / "c.pcap", model, folder / "want.jsonl")
     assert len(lines(folder / "want.jsonl")) == flows
     return runs, model
@@ -46,7 +46,7 @@ def test_a_file_is_the_same_after_a_kill_at_any_step(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.parquet", "out.ipfix"])
 def test_so_is_a_file_of_another_kind(tmp_path, name):
-    runs, model = killed(tmp_path, name)
+    runs, model = killed(tmp_path, name, stride=2)
     stream(tmp_path / "c.pcap", model, tmp_path / name)
     if name == "out.parquet":
         want = pq.read_table(tmp_path / name)
@@ -66,7 +66,7 @@ def test_so_is_a_file_of_another_kind(tmp_path, name):
 
 @pytest.mark.slow
 def test_a_consumer_in_python_gets_every_flow_and_again_at_most_those_of_one_state(tmp_path):
-    runs, _ = killed(tmp_path, "callback")
+    runs, _ = killed(tmp_path, "callback", stride=2)
     want = [row["row"] for row in lines(tmp_path / "want.jsonl")]
     doubled = 0
     for run in runs:
@@ -79,7 +79,7 @@ def test_a_consumer_in_python_gets_every_flow_and_again_at_most_those_of_one_sta
 
 @pytest.mark.slow
 def test_a_topic_of_kafka_has_every_flow_once_after_a_kill_at_any_step(tmp_path, broker):
-    runs, _ = killed(tmp_path, f"kafka://{broker}/flowsNUMBER", flows=4)
+    runs, _ = killed(tmp_path, f"kafka://{broker}/flowsNUMBER", flows=4, stride=3)
     want = sorted((tmp_path / "want.jsonl").read_bytes().splitlines())
     for run in runs:
         assert sorted(topic_rows(broker, f"flows{run.name}")) == want, run
