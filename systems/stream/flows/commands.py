@@ -17,7 +17,7 @@ def run(
         str,
         typer.Argument(
             help="A capture, - for standard input, a network interface, shunted:SOCKET, "
-            "xdp:INTERFACE or udp:ADDRESS:PORT."
+            "xdp:INTERFACE, udp:ADDRESS:PORT or kafka://HOST:PORT/TOPIC."
         ),
     ],
     model: Annotated[

@@ -17,6 +17,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -87,9 +88,8 @@ class TopicSource:
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
         }
-        self._reader: Consumer = Consumer(
-            {"log_level": 0, **settings, **own}, error_cb=lambda error: None
-        )
+        given = {"log_level": 0, **settings, **own}
+        self._reader: Consumer = self._answer(partial(Consumer, given, error_cb=_quiet))
         try:
             there = sorted(self._answer(self._list_partitions))
             if missing := sorted({*partitions} - {*there}):
@@ -209,7 +209,9 @@ class TopicSource:
         told: dict[str, Any] = {
             name: np.frombuffer(packed.ljust(16, b"\0"), np.uint8) for name, packed in ends.items()
         }
-        told["address_bytes"] = max(map(len, ends.values()))
+        if len(sizes := {len(packed) for packed in ends.values() if packed}) > 1:
+            raise _NotAFlowError("an address is wrong")
+        told["address_bytes"] = max(sizes, default=4)
         for name, most in _MOST.items():
             value = _number(row.get(name, 0), most)
             told[name.removesuffix("_us")] = round(value * self._ticks) if "_us" in name else value
@@ -237,6 +239,10 @@ def _packed(text: object) -> bytes:
         return socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
     except (OSError, ValueError) as error:
         raise _NotAFlowError("an address is wrong") from error
+
+
+def _quiet(error: object) -> None:
+    """An error of a connection, which librdkafka makes again."""
 
 
 def open_source(rest: str, model: Classifier) -> TopicSource:
