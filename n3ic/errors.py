@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from importlib.metadata import requires
 from itertools import chain
 
-_DISTRIBUTIONS = {"sklearn": "scikit-learn", "dask": "distributed"}
+_DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "dask": "distributed", "hdrh": "hdrhistogram", "nats": "nats-py"
+}  # fmt: skip
 """What installs a library, where that has another name."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
+from n3ic.systems.stream.flows.commands import run
 from n3ic.systems.stream.site.commands import site
 
 
@@ -28,4 +29,5 @@ COMMANDS = typer.Typer(
     no_args_is_help=True,
     rich_help_panel="Deploy",
 )
+COMMANDS.command("run")(run)
 COMMANDS.command("site")(site)

@@ -11,7 +11,7 @@ import pytest
 
 from n3ic.errors import DataError, UsageError
 from n3ic.systems.stream.site.arithmetic import bottleneck, loads
-from n3ic.systems.stream.site.description import DEFAULT, Site, SiteTraffic, SiteStage, read_site
+from n3ic.systems.stream.site.description import DEFAULT, Site, SiteStage, SiteTraffic, read_site
 from n3ic.systems.stream.site.simulation import Outage, SiteRun, Surge, simulate
 
 TRAFFIC = SiteTraffic(

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A pcap_handler that copies packets to arrays, so that they can be handed from one thread to
+ * another. The caller asks libpcap for no more packets than surely fit.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#define LARGEST 262144 /* bytes of a packet that are kept */
+
+struct pcap_header { /* struct pcap_pkthdr of libpcap, opened for nanoseconds */
+    long seconds, nanoseconds;
+    uint32_t captured, length;
+};
+
+struct gather {
+    uint8_t *data;
+    uint64_t *offset, *time; /* nanoseconds since 1970 */
+    uint32_t *captured, *length;
+    uint64_t used;    /* bytes of data */
+    uint64_t packets; /* entries of the other arrays */
+};
+
+/* What is earlier than 1970 is 0; what does not fit 63 bits (the year 2262), the last that does. */
+static uint64_t nanoseconds_of(int64_t seconds, int64_t nanoseconds) {
+    const int64_t second = 1000000000, far = INT64_MAX / 2;
+    uint64_t ns;
+
+    seconds = seconds > far ? far : seconds < -far ? -far : seconds;
+    seconds += nanoseconds / second;
+    nanoseconds %= second;
+    if (nanoseconds < 0) {
+        nanoseconds += second;
+        seconds--;
+    }
+    if (seconds < 0)
+        return 0;
+    if (seconds > INT64_MAX / second)
+        return INT64_MAX;
+    ns = (uint64_t)(seconds * second) + (uint64_t)nanoseconds;
+    return ns > INT64_MAX ? INT64_MAX : ns;
+}
+
+void gather_packet(uint8_t *to, const struct pcap_header *h, const uint8_t *frame) {
+    struct gather *g = (struct gather *)(void *)to;
+    const uint32_t captured = h->captured < LARGEST ? h->captured : LARGEST;
+    const uint64_t at = g->packets++;
+
+    memcpy(g->data + g->used, frame, captured);
+    g->offset[at] = g->used;
+    g->time[at] = nanoseconds_of(h->seconds, h->nanoseconds);
+    g->captured[at] = captured;
+    g->length[at] = h->length;
+    g->used += captured;
+}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``n3ic stream SOURCE``.
+
+This module must import quickly: a command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A capture, - for standard input, a network interface, shunted:SOCKET, "
+            "xdp:INTERFACE, udp:ADDRESS:PORT or kafka://HOST:PORT/TOPIC."
+        ),
+    ],
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; default: the newest run.")
+    ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where decided flows go (repeatable): FILE.jsonl, FILE.parquet, - for standard "
+            "output, ipfix://HOST:PORT, kafka://HOST:PORT/TOPIC, nats://HOST:PORT/SUBJECT.",
+            show_default="-",
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps what is needed to go on; the same command goes on."),
+    ] = None,
+    commit: Annotated[
+        float, typer.Option(help="Seconds between two states.", min=0.0, max=3600.0)
+    ] = 5.0,
+    features: Annotated[
+        bool, typer.Option("--features", help="Write the model's features as well.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace existing files of the sinks.")
+    ] = False,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds.", min=0.0)
+    ] = None,
+    metrics: Annotated[
+        str, typer.Option(help="Serve the figures for Prometheus there, such as 127.0.0.1:9109.")
+    ] = "",
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Meter packets, decide flows and write them to sinks, until the source ends or Ctrl-C."""
+    from contextlib import ExitStack
+
+    from n3ic.cli.console import print_json, print_note
+    from n3ic.errors import UsageError
+    from n3ic.meter.records import left_out
+    from n3ic.runs.folder import open_models
+    from n3ic.systems.stream.flows.decide import StreamModel
+    from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
+    from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, open_sink
+    from n3ic.systems.stream.flows.source import open_source
+    from n3ic.systems.stream.flows.terminal import lines, live_view
+
+    places = sink or [STANDARD_OUTPUT]
+    if json and STANDARD_OUTPUT in places:
+        raise UsageError("--json and the flows share standard output: name a file with --sink")
+    if len({*places}) < len(places):
+        raise UsageError("--sink: the same place is named twice")
+    path, models, _ = open_models(model)
+    if len(models) > 1:
+        raise UsageError(f"{path} holds {len(models)} models; name one with --model")
+    chosen = StreamModel(next(iter(models.values())), features)
+    with ExitStack() as stack:
+        found = open_source(source, chosen.model)
+        stack.callback(found.close)
+        stream = FlowStream(
+            found,
+            chosen,
+            [open_sink(place, chosen) for place in places],
+            StreamSettings(state, commit, replace, seconds),
+        )
+        if metrics:
+            from n3ic.systems.stream.flows.metrics import serving
+
+            stack.enter_context(serving(metrics, stream.figures))
+        with live_view(not json and STANDARD_OUTPUT not in places) as watch:
+            figures = stream.run(watch)
+    if json:
+        print_json(figures.to_dict())
+        return
+    for line in (*lines(figures), *left_out(figures.meter)):
+        print_note(line)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From flow records to decided flows, and from these to rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.kernel.prediction import predict
+from n3ic.meter.compiled import KEY, Records, record_type
+from n3ic.meter.rows import key_table
+from n3ic.meter.standard import standard_spec
+from n3ic.meter.verdicts import FLOW_COLUMNS
+from n3ic.model.classifier import Classifier
+from n3ic.model.metering import MeterSpec
+from n3ic.systems.stream.batch import FlowBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class StreamModel:
+    """A model and how its flows are written.
+
+    Attributes:
+        model: the model.
+        with_features: whether rows have the model's features, too.
+    """
+
+    model: Classifier
+    with_features: bool = False
+
+    @property
+    def spec(self) -> MeterSpec:
+        """The meter of the flows' keys and times, in microseconds where the model has none."""
+        return self.model.meter or standard_spec()
+
+    @property
+    def metered(self) -> bool:
+        """Whether the model carries a meter, so that packets can be given."""
+        return self.model.meter is not None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the model's features."""
+        return tuple(self.model.input.features)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of :meth:`table`."""
+        none = np.empty(0, dtype=record_type(self.spec))
+        features = np.empty((0, len(self.features)), dtype=np.uint32)
+        scores = np.empty((0, len(self.model.classes)), dtype=np.int32)
+        numbers, margins = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return self.table(FlowBatch(none, features, scores, numbers, margins, numbers), 0).schema
+
+    def of_records(self, records: Records) -> FlowBatch:
+        """Decide flows of the model's meter."""
+        index = {name: i for i, name in enumerate(self.spec.feature_names)}
+        columns = [index[name] for name in self.features]
+        features = np.ascontiguousarray(records["features"][:, columns])
+        return self._decide(records, features, encoded(self.model, features))
+
+    def of_rows(self, records: Records) -> FlowBatch:
+        """Decide rows of :func:`rows_type`."""
+        words = np.ascontiguousarray(records["words"])
+        return self._decide(records, np.ascontiguousarray(records["features"]), words)
+
+    def _decide(
+        self, records: Records, features: NDArray[np.uint32], words: NDArray[np.uint32]
+    ) -> FlowBatch:
+        found = predict(self.model, words)
+        verdicts = self.model.verdicts(found.scores)
+        return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
+
+    def table(self, batch: FlowBatch, first: int) -> pa.Table:
+        """Rows as ``n3ic predict`` names them: key, times, class, margin and scores.
+
+        Args:
+            batch: the flows.
+            first: number of the first of them.
+        """
+        import pyarrow as pa
+
+        keys = key_table(batch.records, self.spec, "").select(FLOW_COLUMNS)
+        columns: dict[str, pa.Array] = {"row": pa.array(np.arange(first, first + len(batch)))}
+        columns |= dict(zip(keys.column_names, keys.columns, strict=True))
+        names = self.model.verdict_names
+        verdicts = pa.array((batch.verdicts % len(names)).astype(np.int32))  # SHUNT is -1
+        columns["class"] = pa.DictionaryArray.from_arrays(verdicts, pa.array(names)).cast("string")
+        columns["margin"] = pa.array(batch.margins)
+        for i, name in enumerate(self.model.classes):
+            columns[f"score_{name}"] = pa.array(np.ascontiguousarray(batch.scores[:, i]))
+        for i, name in enumerate(self.features if self.with_features else ()):
+            columns[f"feature_{name}"] = pa.array(np.ascontiguousarray(batch.features[:, i]))
+        return pa.table(columns)
+
+
+def encoded(model: Classifier, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Packed input bits of features, shape ``(rows, features)``."""
+    return model.encode(dict(zip(model.input.features, features.T, strict=True)))
+
+
+def rows_type(model: Classifier) -> np.dtype[np.void]:
+    """The type of records of flows that somebody else metered.
+
+    Its fields are those of :func:`~n3ic.meter.compiled.record_type` without registers. ``features``
+    are the model's, zeros where only its bits are known; ``words`` its packed input bits.
+    """
+    return np.dtype(
+        [
+            *KEY,
+            ("why", np.uint32),
+            *((name, np.uint64) for name in ("number", "first", "last", "packets")),
+            ("features", np.uint32, (len(model.input.features),)),
+            ("words", np.uint32, (model.input.n_words,)),
+        ],
+        align=True,
+    )
+
+
+def row_records(
+    model: Classifier, features: NDArray[np.uint32] | None, words: NDArray[np.uint32] | None = None
+) -> Records:
+    """Records of rows of features or of packed input bits, without keys and times.
+
+    Args:
+        model: the model.
+        features: shape ``(rows, features)``; None where only the bits are known.
+        words: shape ``(rows, n_words)``; None to encode the features.
+    """
+    if words is None:
+        assert features is not None  # noqa: S101 - one of them is given
+        words = encoded(model, features)
+    records = np.zeros(len(words), dtype=rows_type(model))
+    records["words"] = words
+    if features is not None:
+        records["features"] = features
+    return records

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sink in Python: any object with ``write(batch)``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from n3ic.errors import N3icError
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.flows.sink import StreamSink
+
+
+class TakesFlows(Protocol):
+    """What takes decided flows."""
+
+    def write(self, batch: FlowBatch) -> object:
+        """Take flows; an exception ends the stream, which may go on from its state."""
+        ...
+
+
+class CallbackSink(StreamSink):
+    """Flows for an object of yours.
+
+    With a state, flows come when a state that holds them is written. After a kill, the flows of the
+    last state come once more (at least once); :attr:`first` tells which they are.
+
+    Args:
+        taker: takes the flows.
+        name: what to call it in the state; the same when the stream goes on.
+
+    Attributes:
+        first: number of the first flow of the batch that is being written, since the stream began.
+    """
+
+    def __init__(self, taker: TakesFlows, name: str = "callback") -> None:
+        self.name = name
+        self.first = 0
+        self._taker = taker
+
+    def write(self, batch: FlowBatch, first: int) -> None:
+        """See :meth:`StreamSink.write`.
+
+        Raises:
+            N3icError: the object raised an exception.
+        """
+        self.first = first
+        try:
+            self._taker.write(batch)
+        except N3icError:
+            raise
+        except Exception as error:
+            raise N3icError(f"sink {self.name}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``FILE.jsonl`` or ``-``: a line of JSON for each flow."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.flows.decide import StreamModel
+from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, CutFile, Offset, StreamSink
+
+
+def json_rows(model: StreamModel, batch: FlowBatch, first: int) -> list[bytes]:
+    """A JSON object for each flow, without a line feed; keys as in ``n3ic predict``'s header."""
+    return [
+        json.dumps(row, separators=(",", ":")).encode()
+        for row in model.table(batch, first).to_pylist()
+    ]
+
+
+class JsonLinesFile(StreamSink):
+    """Lines of JSON in a file, which is cut at the state's offset when the stream goes on."""
+
+    cuts: ClassVar[bool] = True
+
+    def __init__(self, path: Path, model: StreamModel) -> None:
+        self.name = str(path.absolute())
+        self._model = model
+        self._file = CutFile(path)
+
+    def begin(self, replace: bool) -> Offset:
+        """See :meth:`StreamSink.begin`."""
+        return self._file.begin(replace)
+
+    def open(self, offset: Offset, first: int, stream: str) -> None:
+        """See :meth:`StreamSink.open`."""
+        self._file.open(offset)
+
+    def write(self, batch: FlowBatch, first: int) -> None:
+        """See :meth:`StreamSink.write`."""
+        self._file.write(b"".join(row + b"\n" for row in json_rows(self._model, batch, first)))
+
+    def flush(self) -> Offset:
+        """See :meth:`StreamSink.flush`."""
+        return self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class JsonLinesOutput(StreamSink):
+    """Lines of JSON on standard output."""
+
+    name = STANDARD_OUTPUT
+
+    def __init__(self, model: StreamModel) -> None:
+        self._model = model
+
+    def write(self, batch: FlowBatch, first: int) -> None:
+        """See :meth:`StreamSink.write`."""
+        out = getattr(sys.stdout, "buffer", None)
+        for row in json_rows(self._model, batch, first):
+            out.write(row + b"\n") if out else sys.stdout.write(row.decode() + "\n")
+
+    def flush(self) -> Offset:
+        """See :meth:`StreamSink.flush`."""
+        sys.stdout.flush()
+        return {}
+
+
+def open_sink(text: str, model: StreamModel) -> StreamSink:
+    """A file, or standard output."""
+    if text == STANDARD_OUTPUT:
+        return JsonLinesOutput(model)
+    return JsonLinesFile(Path(text), model)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``kafka://HOST:PORT[,HOST:PORT]/TOPIC``: flows as JSON in a topic of Kafka.
+
+``?NAME=VALUE&...`` are settings of librdkafka, such as ``?security.protocol=SSL``. A message's key
+is the stream's identifier and the flow's number in it.
+
+With a state, the flows of a state are one transaction, so a consumer that reads committed messages
+sees all of them or none. A stream that goes on first ends the transaction of the killed process,
+then reads the topic behind the last offsets that the state knows: flows that are there are not
+sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from n3ic.errors import N3icError, UsageError, needed
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.flows.decide import StreamModel
+from n3ic.systems.stream.flows.sink import Offset, StreamSink
+from n3ic.systems.stream.flows.sinks.json_lines import json_rows
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+SECONDS = 60.0  # without an answer of a broker, then the stream ends
+_AGAIN = "with --state, the same command goes on when the broker is back"
+
+
+class KafkaTopic(StreamSink):
+    """A topic of Kafka.
+
+    Args:
+        topic: the topic.
+        settings: settings of librdkafka.
+        model: the model.
+    """
+
+    def __init__(self, topic: str, settings: dict[str, str], model: StreamModel) -> None:
+        self.name = f"kafka topic {topic}"
+        self._topic, self._model = topic, model
+        self._settings: dict[str, Any] = {"log_level": 0, **settings}
+        self._stream = ""
+        self._behind: dict[str, int] = {}  # offset behind the last flow, by partition
+        self._there: frozenset[int] = frozenset()  # flows behind that, which a killed process sent
+        self._sending = False  # within a transaction
+        self._refused: list[str] = []
+        self._producer: Producer | None = None
+
+    def begin(self, replace: bool) -> Offset:
+        """The ends of the topic's partitions.
+
+        Raises:
+            N3icError: no broker answers.
+            MissingDependencyError: confluent-kafka is not installed.
+        """
+        with self._consumer() as reader:
+            for where in self._partitions(reader):
+                _, end = reader.get_watermark_offsets(where, SECONDS)
+                self._behind[str(where.partition)] = end
+        return dict(self._behind)
+
+    def open(self, offset: Offset, first: int, stream: str) -> None:
+        """Connect, and find what the topic has behind the offset.
+
+        Raises:
+            N3icError: no broker answers.
+            MissingDependencyError: confluent-kafka is not installed.
+        """
+        from confluent_kafka import Producer
+
+        self._stream, self._behind = stream, {name: int(end) for name, end in offset.items()}
+        own = {
+            "enable.idempotence": True,
+            "message.timeout.ms": int(SECONDS * 500),
+            **({"transactional.id": f"n3ic-{stream}"} if stream else {}),
+        }
+        with self._errors():
+            self._producer = Producer({**self._settings, **own}, error_cb=_quiet)
+            if not stream:
+                return
+            self._producer.init_transactions(SECONDS)  # the killed process can send no more
+        with self._consumer() as reader:
+            self._there = frozenset(self._rows(reader))
+
+    def write(self, batch: FlowBatch, first: int) -> None:
+        """See :meth:`StreamSink.write`; flows that the topic has already are left out."""
+        assert self._producer is not None  # noqa: S101 - it is open
+        with self._errors():
+            for number, row in enumerate(json_rows(self._model, batch, first), first):
+                if number in self._there:
+                    continue
+                if self._stream and not self._sending:
+                    self._producer.begin_transaction()
+                    self._sending = True
+                self._send(f"{self._stream or 'n3ic'}:{number}", row)
+
+    def flush(self) -> Offset:
+        """See :meth:`StreamSink.flush`."""
+        assert self._producer is not None  # noqa: S101 - it is open
+        with self._errors():
+            left = self._producer.flush(SECONDS)
+            if left or self._refused:
+                said = [*self._refused, f"{left:,} flows without an answer within {SECONDS:g} s"]
+                raise N3icError(f"sink {self.name}: {said[0]}; {_AGAIN}")
+            if self._sending:
+                self._producer.commit_transaction(SECONDS)
+                self._sending = False
+        return dict(self._behind)
+
+    def close(self) -> None:
+        """Drop what waits; a transaction that is open does not count."""
+        if self._producer is not None:
+            self._producer.purge()
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        with needed("a sink in Kafka"):
+            from confluent_kafka import Consumer
+
+        own = {
+            "group.id": "n3ic",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+        with self._errors():
+            reader = Consumer({**self._settings, **own}, error_cb=_quiet)
+            try:
+                yield reader
+            finally:
+                reader.close()
+
+    def _partitions(self, reader: Consumer) -> list[TopicPartition]:
+        """The topic's partitions, at the offsets that are known; none where it is still to come."""
+        from confluent_kafka import TopicPartition
+
+        found = reader.list_topics(self._topic, SECONDS).topics[self._topic].partitions
+        return [TopicPartition(self._topic, n, self._behind.get(str(n), 0)) for n in found]
+
+    def _rows(self, reader: Consumer) -> Iterator[int]:
+        """Numbers of this stream's flows behind the known offsets."""
+        where = self._partitions(reader)
+        reader.assign(where)
+        ended: set[int] = set()
+        while len(ended) < len(where):
+            found = reader.poll(SECONDS)
+            if found is None:
+                raise N3icError(f"sink {self.name}: no answer within {SECONDS:g} s; {_AGAIN}")
+            if found.error() is not None:
+                ended.add(self._end_of(found))
+                continue
+            stream, _, number = (found.key() or b"").decode(errors="replace").partition(":")
+            if stream == self._stream:
+                yield int(number)
+
+    def _end_of(self, found: Message) -> int:
+        from confluent_kafka import KafkaError, KafkaException
+
+        error = found.error()
+        if error is None or error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        return found.partition() or 0
+
+    def _send(self, key: str, row: bytes) -> None:
+        assert self._producer is not None  # noqa: S101 - it is open
+        while True:
+            try:
+                self._producer.produce(self._topic, row, key, on_delivery=self._delivered)
+                self._producer.poll(0)
+                return
+            except BufferError:  # as many flows wait as the producer holds
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: object, message: Message) -> None:
+        if error is not None:
+            self._refused.append(str(error))
+            return
+        partition, offset = str(message.partition()), message.offset() or 0
+        self._behind[partition] = max(self._behind.get(partition, 0), offset + 1)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            said = error.args[0] if error.args else None
+            text = said.str() if said is not None and hasattr(said, "str") else str(error)
+            raise N3icError(f"sink {self.name}: {text}; {_AGAIN}") from error
+
+
+def _quiet(error: object) -> None:
+    """An error of a connection, which librdkafka makes again until the time is over."""
+
+
+def open_sink(text: str, model: StreamModel) -> StreamSink:
+    """A topic by its URL.
+
+    Raises:
+        UsageError: the URL names no broker or no topic.
+    """
+    url = urlsplit(text)
+    topic = url.path.strip("/")
+    if not url.netloc or not topic or "/" in topic:
+        raise UsageError(f"sink {text!r}: expected kafka://HOST:PORT/TOPIC")
+    settings = {"bootstrap.servers": url.netloc, **dict(parse_qsl(url.query))}
+    return KafkaTopic(topic, settings, model)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stream needs to go on, in one file that is replaced as a whole.
+
+The file is a line of magic, a line of JSON, the meter's state (zstd), the records that sinks
+without a file of their own have still to be given (zstd), and the SHA-256 of all that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import DataError, N3icError
+from n3ic.meter.source import meter_source
+from n3ic.model.classifier import Classifier
+from n3ic.util.files import reserved_folder, write_atomic
+from n3ic.util.plain_data import from_plain
+
+NAME = "stream.state"
+_MAGIC = b"n3ic stream state 1\n"
+_DIGEST = 32
+_LARGEST = 1 << 34  # bytes of the parts, unpacked
+_OURS = re.compile(r"stream\.state$|stream\.state\.")
+
+
+@dataclass(frozen=True)
+class StreamId:
+    """What a state is of; another stream cannot go on from it.
+
+    Attributes:
+        model: the model's digest.
+        meter: digest of the meter's specification and code; empty without a meter.
+        source: name of the source.
+        link: link type of the source's packets; None for rows.
+        sinks: names of the sinks, in their order.
+        features: whether rows have the features.
+    """
+
+    model: str
+    meter: str
+    source: str
+    link: int | None
+    sinks: tuple[str, ...]
+    features: bool
+
+    def difference(self, other: StreamId) -> str:
+        """What differs, in words; empty where nothing does."""
+        return "; ".join(
+            f"its {name} is {getattr(self, name)!r}, not {getattr(other, name)!r}"
+            for name in asdict(self)
+            if getattr(self, name) != getattr(other, name)
+        )
+
+
+@dataclass(frozen=True)
+class StreamPoint:
+    """Where a stream stands.
+
+    Attributes:
+        of: which stream it is.
+        id: a random identifier of the stream.
+        position: where the source stands.
+        ending: whether the source had ended; the meter holds the flows that are left.
+        finished: whether all of these are decided, too.
+        commits: how many states were written before.
+        flows: number of flows decided so far.
+        classes: of them, by verdict.
+        packets: number of packets so far.
+        lost: packets lost so far, by place and reason.
+        offsets: of each sink, as its ``flush`` gave it.
+    """
+
+    of: StreamId
+    id: str
+    position: Mapping[str, Any] = field(default_factory=dict)
+    ending: bool = False
+    finished: bool = False
+    commits: int = 0
+    flows: int = 0
+    classes: Mapping[str, int] = field(default_factory=dict)
+    packets: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
+    offsets: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """A stream at one point: all of it belongs together.
+
+    Attributes:
+        point: where it stands.
+        meter: the meter's state; empty without a meter.
+        pending: bytes of the last records, up to ``point.flows``, for sinks that cannot be cut.
+    """
+
+    point: StreamPoint
+    meter: bytes = b""
+    pending: bytes = b""
+
+    def write(self, folder: Path) -> None:
+        """Replace the state of a folder.
+
+        Raises:
+            N3icError: the file cannot be written; the state before is untouched.
+        """
+        import pyarrow as pa
+
+        codec = pa.Codec("zstd", 1)
+        parts = self.meter, self.pending
+        packed = [codec.compress(part, asbytes=True) for part in parts]
+        sizes = [[len(a), len(b)] for a, b in zip(parts, packed, strict=True)]
+        head = json.dumps({"point": asdict(self.point), "sizes": sizes}, sort_keys=True)
+        data = b"".join((_MAGIC, head.encode(), b"\n", *packed))
+        write_atomic(folder / NAME, data + hashlib.sha256(data).digest())
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # so that the new name survives a loss of power
+        finally:
+            os.close(handle)
+
+    @classmethod
+    def read(cls, folder: Path) -> StreamState | None:
+        """The state of a folder; None where there is none.
+
+        Raises:
+            DataError: the file is damaged, or others could have written it.
+        """
+        path = folder / NAME
+        try:
+            data = path.read_bytes()
+            others = folder.stat().st_mode & 0o022 or path.stat().st_uid != os.geteuid()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if others:  # the meter's state is restored unchecked
+            raise DataError(
+                f"{path}: other users could have written it: chmod go-w {folder}, or name another "
+                "folder"
+            )
+        body, digest = data[:-_DIGEST], data[-_DIGEST:]
+        if not body.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
+            raise DataError(
+                f"{path}: damaged, or of another version of n3ic; remove it and the sinks' output "
+                "to begin again"
+            )
+        return cls._parsed(body, path)
+
+    @classmethod
+    def _parsed(cls, body: bytes, path: Path) -> StreamState:
+        import pyarrow as pa
+
+        head, _, rest = body.removeprefix(_MAGIC).partition(b"\n")
+        try:
+            said = json.loads(head)
+            parts = []
+            for size, packed in said["sizes"]:
+                if not 0 <= size <= _LARGEST:
+                    raise ValueError(f"a part of {size} bytes")
+                parts.append(pa.Codec("zstd").decompress(rest[:packed], size, asbytes=True))
+                rest = rest[packed:]
+            return cls(from_plain(StreamPoint, said["point"], strict=True), *parts)
+        except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            raise DataError(f"{path}: damaged: {error}") from error
+
+
+@contextmanager
+def state_folder(path: str | Path) -> Iterator[Path]:
+    """A folder of a stream's state, made where it does not exist; one process at a time has it.
+
+    Raises:
+        UsageError: the folder holds other files, or another process uses it.
+        N3icError: the folder cannot be made.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise N3icError(f"cannot make {folder}: {error.strerror or error}") from error
+    with reserved_folder(folder, _OURS) as reserved:
+        yield reserved
+
+
+def stream_id(
+    model: Classifier, source: str, link: int | None, sinks: tuple[str, ...], features: bool
+) -> StreamId:
+    """What the state of a stream is of."""
+    meter = ""
+    if link is not None and model.meter is not None:
+        said = [model.meter.to_json(), sorted(meter_source(model.meter).items())]
+        meter = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    return StreamId(model.digest, meter, source, link, sinks, features)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream is killed at every step, and what it decided is neither lost nor doubled."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from ipfix import Collector
+from stream_models import MODELS, lines, stream
+from stream_peers import messages, subject_rows, topic_rows
+from traffic import labelled_capture
+
+HERE = Path(__file__).parent
+
+
+def killed(folder, name, flows=8, stride=1):
+    """Streams killed at every step: their folders, the capture and the model."""
+    (folder / "c.pcap").write_bytes(labelled_capture(flows)[0])
+    model = MODELS["binary"]()
+    model.save(folder / "m.n3ic")
+    (folder / "runs").mkdir()
+    done = subprocess.run(
+        [sys.executable, HERE / "killed_streams.py", "runs", "m.n3ic", "c.pcap", name, str(stride)],
+        cwd=folder,
+        env={"PYTHONPATH": f"{HERE}:{HERE.parents[2] / 'meter'}", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    runs = sorted((folder / "runs").iterdir())
+    assert int(done.stdout) == len(runs) - 1 > 15 / stride
+    stream(folder / "c.pcap", model, folder / "want.jsonl")
+    assert len(lines(folder / "want.jsonl")) == flows
+    return runs, model
+
+
+def test_a_file_is_the_same_after_a_kill_at_any_step(tmp_path):
+    runs, _ = killed(tmp_path, "out.jsonl")
+    want = (tmp_path / "want.jsonl").read_bytes()
+    assert [run.name for run in runs if (run / "out.jsonl").read_bytes() != want] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["out.parquet", "out.ipfix"])
+def test_so_is_a_file_of_another_kind(tmp_path, name):
+    runs, model = killed(tmp_path, name, stride=2)
+    stream(tmp_path / "c.pcap", model, tmp_path / name)
+    if name == "out.parquet":
+        want = pq.read_table(tmp_path / name)
+        assert all(pq.read_table(run / name).equals(want) for run in runs)
+        assert not list(tmp_path.glob("runs/*/.*.rows"))
+        return
+    for run in runs:
+        found, want = Collector(), Collector()
+        for path, collector in ((run / name, found), (tmp_path / name, want)):
+            for message in messages(path.read_bytes()):
+                collector.take(message)
+        for record in (*found.records, *want.records):
+            del record[0, 258]  # when it was decided
+        assert (found.records, found.gaps) == (want.records, 0)
+        assert len(found.records) == 8
+
+
+@pytest.mark.slow
+def test_a_consumer_in_python_gets_every_flow_and_again_at_most_those_of_one_state(tmp_path):
+    runs, _ = killed(tmp_path, "callback", stride=2)
+    want = [row["row"] for row in lines(tmp_path / "want.jsonl")]
+    doubled = 0
+    for run in runs:
+        got = [int(line) for line in (run / "journal").read_text().splitlines()]
+        assert len({*got}) == len(want)
+        assert len(got) <= 3 * len(want)
+        doubled += len(got) > len(want)
+    assert doubled  # which is why the stream says which flows they are
+
+
+@pytest.mark.slow
+def test_a_topic_of_kafka_has_every_flow_once_after_a_kill_at_any_step(tmp_path, broker):
+    runs, _ = killed(tmp_path, f"kafka://{broker}/flowsNUMBER", flows=4, stride=3)
+    want = sorted((tmp_path / "want.jsonl").read_bytes().splitlines())
+    for run in runs:
+        assert sorted(topic_rows(broker, f"flows{run.name}")) == want, run
+
+
+@pytest.mark.slow
+def test_a_subject_of_nats_has_every_flow_once_after_a_kill_at_any_step(tmp_path, nats_server):
+    runs, _ = killed(tmp_path, f"nats://{nats_server}/flows.NUMBER", flows=4)
+    want = (tmp_path / "want.jsonl").read_bytes().splitlines()
+    for run in runs:
+        assert subject_rows(nats_server, f"flows.{run.name}") == want, run

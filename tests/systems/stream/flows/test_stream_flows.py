@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets to flows to verdicts to lines of JSON: those of ``n3ic predict``, by every way."""
+
+import csv
+import gzip
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from stream_models import MODELS, lines, stream
+from traffic import labelled_capture
+
+from n3ic.meter.verdicts import predict_capture
+from n3ic.systems.stream.flows import pipeline
+from n3ic.systems.stream.flows.sinks.callback import CallbackSink
+from n3ic.systems.stream.flows.sources import capture
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A capture of 60 flows."""
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
+    return tmp_path / "c.pcap"
+
+
+def predicted(model, path):
+    """Rows of ``n3ic predict`` as a stream writes them."""
+    out = path.parent / "predicted.csv"
+    predict_capture(model, path, out)
+    text = {"source", "destination", "decided", "class"}
+    rows = list(csv.reader(io.StringIO(out.read_text())))
+    head = rows[0]
+    return [
+        {
+            # CSV has an apostrophe before what a spreadsheet would run
+            name: cell.removeprefix("'") if name in text else int(cell)
+            for name, cell in zip(head, row, strict=True)
+        }
+        for row in rows[1:]
+    ]
+
+
+@pytest.mark.parametrize("batch", [7, 4096])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_stream_writes_what_predict_does(path, name, batch, monkeypatch):
+    monkeypatch.setattr(capture, "PACKETS", batch)
+    model = MODELS[name]()
+    figures = stream(path, model, path.parent / "out.jsonl")
+    want = predicted(model, path)
+    assert lines(path.parent / "out.jsonl") == want
+    assert len(want) == figures.flows == figures.classes.total() == 60
+    assert len({row["margin"] for row in want}) > 1 < len(figures.classes)
+    assert figures.to_dict()["latency_written"]["max_us"] > 0
+
+
+class Kept:
+    """A consumer that keeps what it is given."""
+
+    def __init__(self):
+        self.batches = []
+
+    def write(self, batch):
+        self.batches.append(batch)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_those_of_the_features_beside_them(path, name):
+    model, kept = MODELS[name](), Kept()
+    stream(path, model, CallbackSink(kept))
+    features = np.concatenate([batch.features for batch in kept.batches])
+    scores = np.concatenate([batch.scores for batch in kept.batches])
+    verdicts = np.concatenate([batch.verdicts for batch in kept.batches])
+    columns = dict(zip(model.input.features, features.T, strict=True))
+    assert np.array_equal(scores, model.scores(model.encode(columns)))
+    assert np.array_equal(verdicts, model.infer(model.encode(columns)).verdicts)
+    assert len(scores) == 60
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_command_reads_standard_input(n3ic, tmp_path, monkeypatch, pack):
+    model, data = MODELS["binary"](), labelled_capture(9)[0]
+    model.save(tmp_path / "m.n3ic")
+    (tmp_path / "c.pcap").write_bytes(data)
+    (tmp_path / "given").write_bytes(pack(data))
+    with (tmp_path / "given").open("rb") as given:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        stream("-", model, tmp_path / "stdin.jsonl")
+    said = n3ic("stream c.pcap --model m.n3ic --sink file.jsonl --json")
+    assert json.loads(said.stdout)["flows"] == 9
+    assert lines(tmp_path / "file.jsonl") == lines(tmp_path / "stdin.jsonl")
+    out = n3ic("stream run c.pcap --model m.n3ic").stdout
+    assert out.encode() == (tmp_path / "file.jsonl").read_bytes()
+    named = n3ic("stream c.pcap --model m.n3ic --features").stdout.splitlines()[0]
+    assert [k for k in json.loads(named) if k.startswith("feature_")]
+
+
+def test_a_stream_that_was_stopped_goes_on(path, monkeypatch):
+    """At Ctrl-C with a state, flows stay in the meter; without one, they end."""
+    monkeypatch.setattr(capture, "PACKETS", 16)
+    model, folder = MODELS["binary"](), path.parent
+
+    class Stopping(capture.CaptureSource):
+        """Stops the stream from inside, as Ctrl-C does."""
+
+        def batches(self, position):
+            for number, batch in enumerate(super().batches(position)):
+                if number == 3:
+                    self.stopped()
+                    return
+                yield batch
+
+    def run(source, **settings):
+        return stream(source, model, folder / "out.jsonl", state=folder / "state", **settings)
+
+    source = Stopping(str(path))
+    monkeypatch.setattr(
+        source, "stopped", lambda: setattr(stream_of[0], "_stopped", True), raising=False
+    )
+    stream_of = []
+    real = pipeline.FlowStream.__init__
+
+    def remembered(self, *given):
+        real(self, *given)
+        stream_of.append(self)
+
+    monkeypatch.setattr(pipeline.FlowStream, "__init__", remembered)
+    first = run(source)
+    monkeypatch.setattr(pipeline.FlowStream, "__init__", real)
+    assert 0 < first.flows < 60
+    assert first.packets == 48
+    second = run(path)
+    assert (second.flows, second.packets - second.read) == (60, 48)
+    assert lines(folder / "out.jsonl") == predicted(model, path)
+    again = run(path)
+    assert (again.flows, again.read, again.packets) == (60, 0, second.packets)
+    assert lines(folder / "out.jsonl") == predicted(model, path)
