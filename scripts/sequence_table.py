@@ -13,7 +13,7 @@ scikit-learn's with its own settings.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from n3ic.usecases.base import use_case
 from n3ic.usecases.request import TrainRequest
 
 FAMILIES = ("binary", "tables")
-TREES: Mapping[str, Callable[[int], object]] = {
+TREES: Mapping[str, Callable[[int], Any]] = {
     "forest of 200": lambda seed: RandomForestClassifier(200, random_state=seed),
     "boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
     "tree of depth 9": lambda seed: DecisionTreeClassifier(max_depth=9, random_state=seed),
@@ -71,7 +71,7 @@ def of_trees(table: FlowTable, name: str, seed: int) -> tuple[float, float]:
     return figures(table.label[parts.test], model.predict(columns[parts.test]))
 
 
-def cell(found: list[tuple[float, ...]]) -> str:
+def cell(found: Sequence[tuple[float, ...]]) -> str:
     """Mean and deviation over the seeds, with the largest number of bytes if there is one."""
     accuracy, f1 = (np.array([one[i] for one in found]) for i in (0, 1))
     size = f" ({max(one[2] for one in found):,.0f} B)" if len(found[0]) > 2 else ""

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.datasets.upc_aau.behaviours import BEHAVIOURS, ApplicationTraffic, SizeDistribution
+from n3ic.datasets.upc_aau.behaviours import (
+    BEHAVIOURS,
+    ApplicationTraffic,
+    Exchange,
+    SizeDistribution,
+)
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Conversations, Packets, host, write_pcap
 from n3ic.meter.info import SYNTHETIC_MARK
@@ -179,7 +184,8 @@ def _messages(rng: np.random.Generator, kind: Ints, of: Ints, udp: Bools) -> tup
     for i, b in enumerate(BEHAVIOURS):
         own, datagram = kind[of] == i, udp[of]
         rows = {n: own & ~datagram & (nth == n) for n in range(len(b.opening))}
-        plan = [(rows[n], exchange) for n, exchange in enumerate(b.opening)]
+        plan: list[tuple[Bools, Exchange | ApplicationTraffic]] = []
+        plan += [(rows[n], exchange) for n, exchange in enumerate(b.opening)]
         plan += [(own & datagram, b.datagrams or b), (own & ~datagram & (nth >= len(b.opening)), b)]
         for chosen, sizes in plan:
             request[chosen] = _values(rng, sizes.request, int(chosen.sum()))
