@@ -72,7 +72,7 @@ def complaint(folder: Path, model: BinaryModel, options: Options) -> str:
 
 @needs_icarus
 @styles
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_margins_around_the_threshold(tmp_path, at_the_threshold, given, classes):
     model, words = at_the_threshold(classes)
     written(tmp_path, model, given)
