@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import typer.main
 
 from n3ic.datasets.ns3_tomography import report as tomography_report
 from n3ic.exporters.host import compilation, runner
@@ -100,6 +101,15 @@ def small_pictures_of_runs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "save", save)
         patch.setattr(tomography_report, "save", save)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parameters_read_once() -> Iterator[None]:
+    """The commands are built for each line that a test types; what their functions take stays."""
+    read = functools.cache(typer.main.get_params_from_function)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_params_from_function", read)
         yield
 
 

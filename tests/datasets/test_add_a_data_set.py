@@ -39,12 +39,16 @@ def test_commands_of_the_page(site, tmp_path):
     assert list(tmp_path.rglob("model.n3ic"))
 
 
-def test_files_are_read_whole_or_refused(site, tmp_path):
+def test_files_are_read_whole(site, tmp_path):
     good = tmp_path / "good.csv"
     good.write_text("pkts,dur,port,label\n5,0.25,9999,0\n9,1.5,9999,1\n")
     found = n3ic(site, tmp_path, "data", "check", "--dataset", "lamp-flows", str(good))
     assert found.returncode == 0, found.stderr
     assert "2 rows" in found.stdout
+
+
+@pytest.mark.slow
+def test_what_is_no_number_is_refused(site, tmp_path):
     bad = tmp_path / "bad.csv"
     bad.write_text("pkts,dur,port,label\n5,long,9999,0\n")
     refused = n3ic(site, tmp_path, "data", "check", "--dataset", "lamp-flows", str(bad))

@@ -510,7 +510,7 @@ def test_a_nic_host_needs_neither_pytorch_nor_pandas(place, tmp_path):
 
 
 def test_a_generated_capture_is_checked_trained_on_and_marked(tmp_path):
-    make = ("data", "generate", "upc-aau", "--flows", 600, "--out", "upc")
+    make = ("data", "generate", "upc-aau", "--flows", 350, "--out", "upc")
     n3ic(*make, cwd=tmp_path)
     n3ic(*make, cwd=tmp_path, expect=2)
     n3ic(*make, "--replace", cwd=tmp_path)

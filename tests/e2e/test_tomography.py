@@ -10,7 +10,7 @@ from command_line import n3ic
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
 
-ROWS = 2000
+ROWS = 1500
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def place(tmp_path_factory, small_baselines):
     part = ProbeTrace(whole.header | {"runs": [run]}, whole.delays[:ROWS], whole.occupancy[:ROWS])
     part.save(folder / "half.tomo.xz")
     words = (
-        "train tomography --data half.tomo.xz --queue 0,tor1_agg0 --epochs 4 --hidden 16-8 "
+        "train tomography --data half.tomo.xz --queue 0,tor1_agg0 --epochs 3 --hidden 16-8 "
         "--shapes 8,16-8 --jobs 1"
     )
     done = n3ic(*words.split(), cwd=folder)

@@ -79,7 +79,7 @@ def test_large_layers(
     library: KernelLibrary, shape: tuple[int, ...], density: float | None
 ) -> None:
     # Beyond 31 words the byte counters of AVX2 and NEON are emptied on the way.
-    check_all_kernels(library, random_model(shape, np.random.default_rng(1), density=density), 30)
+    check_all_kernels(library, random_model(shape, np.random.default_rng(1), density=density), 12)
 
 
 @pytest.mark.parametrize("inputs", [250, 256, 508, 509, 510, 700])

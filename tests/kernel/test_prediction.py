@@ -188,7 +188,9 @@ def test_a_compiler_that_makes_nonsense_is_told(
     [
         ("bnn.c", "limit[j] = (int32_t)bias;", "limit[j] = (int32_t)bias + 1;"),
         ("stream.c", "value >= cuts[k]", "value > cuts[k]"),
-        ("stream.c", "block.margins[r]", "block.margins[r] + 1"),
+        pytest.param(
+            "stream.c", "block.margins[r]", "block.margins[r] + 1", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_miscompiled_kernel_is_not_used(

@@ -78,7 +78,7 @@ def test_the_command_writes_a_row_for_each_decision(folder, tmp_path):
     [
         ("end", Decision()),
         ("0", Decision()),
-        ("6", Decision(6)),
+        pytest.param("6", Decision(6), marks=pytest.mark.slow),
         ("6,end", Decision(schedule=(6,))),
     ],
 )

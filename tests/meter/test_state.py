@@ -16,7 +16,9 @@ from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(7), *(pytest.param(n, marks=pytest.mark.slow) for n in range(7, 12))]
+)
 def test_a_restored_meter_goes_on(seed, quick_build, rows_of):
     r = random.Random(seed)
     spec, frames = random_spec(r), random_frames(r, 400)

@@ -63,7 +63,13 @@ def test_it_takes_pytorch_from_the_index_that_pip_is_set_to(demo):
 
 @pytest.mark.parametrize(
     ("stamp", "there"),
-    [("all", True), ("all,dev", True), ("train,onnx", True), ("train", False), ("onnx", False)],
+    [
+        ("all", True),
+        ("all,dev", True),
+        pytest.param("train,onnx", True, marks=pytest.mark.slow),
+        ("train", False),
+        pytest.param("onnx", False, marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_there_is_not_installed_again(demo, stamp, there):
     calls, _ = demo(stamp)

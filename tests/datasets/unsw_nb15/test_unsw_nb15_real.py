@@ -43,6 +43,7 @@ def raw(folder):
     return DATASET.load(folder / "raw_layout" / "hfcatucuamba_3500.csv.xz")
 
 
+@pytest.mark.slow
 def test_official_test_partition_is_known_under_any_name(partition, table, tmp_path):
     assert table.sources[0].identity == "official test partition, byte for byte"
     assert table.sha256 == TEST.sha256

@@ -150,7 +150,7 @@ def test_a_wrong_input_stage_is_found(
         assert not np.array_equal(got, MODEL.encode(rows))
 
 
-@pytest.mark.parametrize(("layer", "neuron"), [(0, 4), (1, 8)])
+@pytest.mark.parametrize(("layer", "neuron"), [pytest.param(0, 4, marks=pytest.mark.slow), (1, 8)])
 def test_a_flipped_weight_is_found_and_named(
     compiler: object, copy: Path, layer: int, neuron: int
 ) -> None:

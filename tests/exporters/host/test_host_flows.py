@@ -176,7 +176,7 @@ def test_a_schedule_decides_as_every_other_way(compiler: build.CCompiler, tmp_pa
     model = metered_network(small_spec(decision=Decision(after=60, schedule=(3, 4))))
     program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
     found = set()
-    for made in fuzz_captures(model.meter, 5, 1500):
+    for made in fuzz_captures(model.meter, 5, 800):
         (tmp_path / made.name).write_bytes(made.data)
         check_capture(program, model, tmp_path / made.name, tmp_path)
         rows = csv.DictReader(io.StringIO(run(program, tmp_path / made.name)[1].decode()))
@@ -269,7 +269,7 @@ def listed(capture: Path) -> list[str]:
 
 def test_the_readers_are_equal_on_damaged_files(dump: Path, tmp_path: Path) -> None:
     paths = []
-    for seed in range(600):
+    for seed in range(300):
         paths.append(tmp_path / f"{seed}.pcap")
         paths[-1].write_bytes(damaged_capture(random.Random(seed)))
     code, out, said = run(dump, *paths)
@@ -481,7 +481,7 @@ def test_a_change_of_any_source_is_found(
     text = (artefacts / file).read_text()
     assert old in text
     (artefacts / file).write_text(text.replace(old, new))
-    failures = metered(artefacts, SMALL, packets=1500)
+    failures = metered(artefacts, SMALL, packets=800)
     assert failures[0].startswith("generated traffic 3, ")
     assert message in failures[0]
 

@@ -51,8 +51,10 @@ def shunting(model: SpnModel) -> SpnModel:
 
 @pytest.mark.parametrize(
     ("arithmetic", "classes"),
-    list(zip(ARITHMETICS, (1, 3, 2, 1), strict=True)),
-    ids=[f"{a.name}-{a.fraction}" for a in ARITHMETICS],
+    [
+        pytest.param(a, n, id=f"{a.name}-{a.fraction}", marks=[] if n > 1 else [pytest.mark.slow])
+        for a, n in zip(ARITHMETICS, (1, 3, 2, 1), strict=True)
+    ],
 )
 def test_every_kernel_gives_the_scores_and_verdicts(
     compiler: build.CCompiler, tmp_path: Path, arithmetic: Arithmetic, classes: int

@@ -42,7 +42,7 @@ def shunting(model: TablesModel) -> TablesModel:
     return model.with_shunt(max(1, int(np.median(margins))))
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_every_kernel_gives_the_scores_and_verdicts(
     compiler: build.CCompiler, tmp_path: Path, classes: int
 ) -> None:

@@ -72,7 +72,7 @@ def complaint(folder: Path, model: BinaryModel, options: Options) -> str:
 
 @needs_icarus
 @styles
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_margins_around_the_threshold(tmp_path, at_the_threshold, given, classes):
     model, words = at_the_threshold(classes)
     written(tmp_path, model, given)
@@ -104,7 +104,9 @@ def test_a_core_of_another_threshold_is_found(tmp_path, at_the_threshold, given)
 
 
 @needs_icarus
-@pytest.mark.parametrize("given", [STYLES[0], STYLES[3]], ids=str)
+@pytest.mark.parametrize(
+    "given", [STYLES[0], pytest.param(STYLES[3], marks=pytest.mark.slow)], ids=str
+)
 def test_an_export_is_verified_and_a_changed_threshold_is_refused(
     tmp_path, at_the_threshold, given
 ):
@@ -347,12 +349,20 @@ def test_shunted_packets_say_so_and_go_to_their_port(tmp_path, at_the_threshold,
     ("old", "new"),
     [
         ("out_margin < thresholds[out_bank]", "out_margin <= thresholds[out_bank]"),
-        ("out_margin < thresholds[out_bank]", "out_margin < thresholds[0]"),
-        ("thresholds[write_bank] <= write_data", "thresholds[!write_bank] <= write_data"),
+        pytest.param(
+            "out_margin < thresholds[out_bank]",
+            "out_margin < thresholds[0]",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "thresholds[write_bank] <= write_data",
+            "thresholds[!write_bank] <= write_data",
+            marks=pytest.mark.slow,
+        ),
         ("if (write_addr[0]) thresholds", "if (!write_addr[0]) thresholds"),
         ("answer_shunt ? 16'hffff", "answer_shunt ? 16'h7fff"),
         ("shunted ? 8'd2", "shunted ? 8'd1"),
-        ("shunted ? 8'd2", "!shunted ? 8'd2"),
+        pytest.param("shunted ? 8'd2", "!shunted ? 8'd2", marks=pytest.mark.slow),
         ("out_user[80] && ", ""),
         ("& ~(128'd1 << 80)", ""),
     ],

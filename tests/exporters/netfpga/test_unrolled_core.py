@@ -184,9 +184,9 @@ def export(model: BinaryModel, out: Path, **options) -> Path:
     ("shape", "density", "pipeline", "outputs"),
     [
         ((40, 9, 5, 3), None, 1, "class"),
-        ((37, 12, 2), 0.4, 2, "scores"),
+        pytest.param((37, 12, 2), 0.4, 2, "scores", marks=pytest.mark.slow),
         ((64, 2), None, 3, "scores"),
-        ((20, 1, 2), None, 8, "class"),
+        pytest.param((20, 1, 2), None, 8, "class", marks=pytest.mark.slow),
         ((33, 8, 6, 5), 0.5, 1, "class"),
     ],
 )

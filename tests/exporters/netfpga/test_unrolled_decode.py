@@ -169,7 +169,12 @@ def test_comparisons_that_agree():
 
 
 @pytest.mark.parametrize(
-    "options", [{"outputs": "class"}, {"outputs": "class", "pipeline": 2}, {"pipeline": 4}]
+    "options",
+    [
+        pytest.param({"outputs": "class"}, marks=pytest.mark.slow),
+        {"outputs": "class", "pipeline": 2},
+        {"pipeline": 4},
+    ],
 )
 def test_exports_are_decoded_and_run(tmp_path, options):
     model = small(5)

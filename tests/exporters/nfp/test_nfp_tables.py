@@ -192,11 +192,18 @@ def test_an_entry_of_one_file_alone_is_named(tmp_path: Path) -> None:
     ("name", "old", "new"),
     [
         ("mixed input", "value >= n3ic_words[cut", "value > n3ic_words[cut"),
-        ("mixed input", "value > cut", "value > 31"),
-        ("mixed input", "(count - 1) * N3IC_INDEX_WORDS", "count"),
+        pytest.param("mixed input", "value > cut", "value > 31", marks=pytest.mark.slow),
+        pytest.param(
+            "mixed input", "(count - 1) * N3IC_INDEX_WORDS", "count", marks=pytest.mark.slow
+        ),
         ("rows of several words", "used == 32", "used == 33"),
         ("equal sizes", "numbers >>= 16;", "numbers >>= 15;"),
-        ("equal sizes", "word + 1 < N3IC_INDEX_WORDS", "word + 2 < N3IC_INDEX_WORDS"),
+        pytest.param(
+            "equal sizes",
+            "word + 1 < N3IC_INDEX_WORDS",
+            "word + 2 < N3IC_INDEX_WORDS",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) -> None:

@@ -272,9 +272,9 @@ BACK = packet(100, 1, 1000, protocol=17)
 @pytest.mark.parametrize(
     ("policy", "dry_run", "out", "third", "counter"),
     [
-        ("undecided=pass", False, 3, 0, "spared"),
+        pytest.param("undecided=pass", False, 3, 0, "spared", marks=pytest.mark.slow),
         ("undecided=drop", False, 0, 0, "dropped"),
-        ("undecided=drop", True, 3, 0, "spared"),
+        pytest.param("undecided=drop", True, 3, 0, "spared", marks=pytest.mark.slow),
         ("undecided=interface:n3c", False, 0, 6, "dropped"),
         ("undecided=mirror:n3c", False, 3, 6, "mirrored"),
         ("undecided=mirror:n3c", True, 3, 0, "spared"),

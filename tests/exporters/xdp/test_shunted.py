@@ -114,8 +114,15 @@ def shunted(programs):
     return {int(e["source_port"]): e for e in events if e["verdict"] == layout.SHUNTED}, len(events)
 
 
-@pytest.mark.parametrize("mode", ["native", "generic"])
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("large", "mode"),
+    [
+        (False, "native"),
+        (False, "generic"),
+        (True, "native"),
+        pytest.param(True, "generic", marks=pytest.mark.slow),
+    ],
+)
 def test_shunted_packets_arrive_and_nothing_else(
     in_namespace, model, image, built, tmp_path, mode, large
 ):

@@ -27,7 +27,7 @@ FAIL = {
 
 
 @parametrize_with_checks(
-    [BinaryMLPClassifier((8,), epochs=12, learning_rate=0.05, random_state=0)],
+    [BinaryMLPClassifier((8,), epochs=8, learning_rate=0.05, random_state=0)],
     expected_failed_checks=lambda estimator: FAIL,
 )
 def test_scikit_learn_checks(estimator, check):

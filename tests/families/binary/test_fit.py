@@ -52,10 +52,7 @@ CONFIGS = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[] if name in ("default", "paper") else pytest.mark.slow)
-        for name in CONFIGS
-    ],
+    [pytest.param(name, marks=[] if name == "default" else pytest.mark.slow) for name in CONFIGS],
 )
 def test_training_learns_and_repeats(rows, name):
     first, model = train(rows, CONFIGS[name])

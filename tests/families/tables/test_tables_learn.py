@@ -140,7 +140,9 @@ def test_growth_and_renewal_lower_the_loss(learned):
     assert np.allclose(total, grower.total)
 
 
-@pytest.mark.parametrize("budget", [20, 60, 150, 400, 1000])
+@pytest.mark.parametrize(
+    "budget", [20, 150, 1000, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 400))]
+)
 def test_a_budget_of_bytes_is_kept_and_filled(learned, budget):
     bits, weights, classes = learned
     budget *= len(classes) // 2

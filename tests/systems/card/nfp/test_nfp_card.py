@@ -31,7 +31,7 @@ def folder_fixture(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("regions", [1, 5])
+@pytest.mark.parametrize("regions", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_every_network_runs_in_its_island(folder, tmp_path, regions):
     """Branches and features, all networks in one island or spread."""
     done = export_card(cards.plan(folder, document(regions=regions)), tmp_path / "out", packets=30)
@@ -83,9 +83,27 @@ def test_a_join_is_that_of_the_plan_and_a_wrong_one_is_found(ties, tmp_path, joi
     ("name", "old", "new", "said"),
     [
         ("n3ic_card_rate.h", "tokens -= cost;", ";", "within the rates"),
-        ("n3ic_card_rate.h", "if (tokens > burst)", "if (0)", "within the rates"),
-        ("n3ic_card_rate.h", "bucket->filled += gone;", "", "within the rates"),
-        ("n3ic_card_rate.h", "tokens += gone * n3ic_rates[tenant].step;", "", "within the rates"),
+        pytest.param(
+            "n3ic_card_rate.h",
+            "if (tokens > burst)",
+            "if (0)",
+            "within the rates",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "n3ic_card_rate.h",
+            "bucket->filled += gone;",
+            "",
+            "within the rates",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "n3ic_card_rate.h",
+            "tokens += gone * n3ic_rates[tenant].step;",
+            "",
+            "within the rates",
+            marks=pytest.mark.slow,
+        ),
         ("n3ic_card_rate.h", "n3ic_graphs[graph].tenant", "0 * graph", "within the rates"),
         (
             "n3ic_card_rate.h",

@@ -51,7 +51,7 @@ def folder_fixture(tmp_path_factory):
 @pytest.mark.parametrize(
     ("carrier", "policy"),
     [
-        ("header", '{ action = "drop", classes = ["class1"] }'),
+        pytest.param("header", '{ action = "drop", classes = ["class1"] }', marks=pytest.mark.slow),
         pytest.param(
             "vlan",
             '{ action = "forward", classes = ["class0"], port = 3 }, { action = "drop" }',

@@ -230,7 +230,9 @@ MARK = '{ action = "mark", mark = 41, classes = ["class0"], margin = 2 }, { acti
     ("carrier", "policy"),
     [
         ("header", ""),
-        ("vlan", '{ action = "drop", classes = ["class1"], margin = 2 }'),
+        pytest.param(
+            "vlan", '{ action = "drop", classes = ["class1"], margin = 2 }', marks=pytest.mark.slow
+        ),
         ("udp-port", MARK),
     ],
 )

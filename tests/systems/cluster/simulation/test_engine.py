@@ -134,7 +134,9 @@ def test_simulated_packets_are_those_that_are_counted(shape, count, row, data):
 
 
 @pytest.mark.parametrize(("split", "within"), PLAN_WITHIN)
-@pytest.mark.parametrize("shape", [(4096, 2048, 10), (768, 512, 64, 4)])
+@pytest.mark.parametrize(
+    "shape", [pytest.param((4096, 2048, 10), marks=pytest.mark.slow), (768, 512, 64, 4)]
+)
 def test_the_plan_is_as_close_to_the_simulation_as_the_docs_say(shape, split, within):
     cluster = like_coordinator(4, "nfp", "10G")
     figures = replace(cluster.home.figures, slice_bits=384, slice_clocks=1)
