@@ -44,6 +44,7 @@ class RowAddition:
         stride: bytes of a row.
         parts: for each block, which of its words the row holds, as a mask, and where they begin
             in the row, in bytes.
+        again: whether a later block reads the row number, too.
     """
 
     row: int
@@ -57,6 +58,7 @@ class RowAddition:
     log2: int = 0
     stride: int = 0
     parts: tuple[tuple[int, int], ...] = ()
+    again: bool = False
     reads: bool = False
     clamped: bool = False
     shift: int = 0
@@ -115,6 +117,7 @@ def _input_steps(structure: Structure) -> Iterator[RowAddition]:
     before: Selector | None = None
     each = zip(structure.selectors, where.places, structure.row_words, strict=True)
     for i, (s, place, words) in enumerate(each):
+        parts = tuple(_parts(first, words))
         power = len(words).bit_count() == 1 and len(words) <= 1 << _MAX_LOG2 - 3
         same = before is not None and (before.feature, before.part) == (s.feature, s.part)
         lane = {"lanes16": 16, "lanes32": 32}.get(s.form, 0)
@@ -133,7 +136,8 @@ def _input_steps(structure: Structure) -> Iterator[RowAddition]:
             shift=s.shift,
             mask=(1 << s.width) - 1,
             stride=8 * len(words),
-            parts=tuple(_parts(first, words)),
+            parts=parts,
+            again=bool(s.cuts) and any(mask for mask, _ in parts[1:]),
         )
         before = s
 
