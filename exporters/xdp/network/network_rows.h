@@ -82,28 +82,26 @@ static __always_inline void network_start(struct network_sum *s, const void *val
 #undef NETWORK_DO
 }
 
-/* Adds the row that begins `offset` bytes after `at`. */
+/* Adds the row that begins `offset` bytes after `at`: to the words of a mask. */
 static __always_inline void network_add(struct network_sum *s, const void *value, __u64 offset,
                                         __u32 at, int words) {
-    const char *p = network_at(value, offset, at);
+    const char *p = network_at(value, offset, at) + NETWORK_NEAR(at);
+    const int block = words == 15; /* of neurons */
 
-#define NETWORK_DO(i) s->w##i += *(const __u64 *)(p + NETWORK_NEAR(at) + 8 * i)
-    NETWORK_EACH(words, NETWORK_DO);
-    if (words > 4)
-        NETWORK_DO(4);
+#define NETWORK_DO(i)                                                                              \
+    if (words >> i & 1) {                                                                          \
+        s->w##i += *(const __u64 *)(p + 8 * __builtin_popcount(words & ((1 << i) - 1)));           \
+        if (!block)                                                                                \
+            __asm__ volatile("" : "+r"(s->w##i) : : "memory");                                     \
+    }
+    NETWORK_DO(0)
+    NETWORK_DO(1)
+    NETWORK_DO(2)
+    NETWORK_DO(3)
+    NETWORK_DO(4)
 #undef NETWORK_DO
-    if (words == 5)
-        __asm__ volatile(""
-                         : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3),
-                           "+r"(s->w4)::"memory");
-    else if (words == 4)
+    if (block)
         __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3) : : "memory");
-    else if (words == 3)
-        __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2) : : "memory");
-    else if (words == 2)
-        __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1) : : "memory");
-    else
-        __asm__ volatile("" : "+r"(s->w0) : : "memory");
 }
 
 /*

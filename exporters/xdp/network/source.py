@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from n3ic.exporters.xdp.network.groups import fired_groups
 from n3ic.exporters.xdp.network.structure import BLOCK, LayerPlan, Selector, Structure
 from n3ic.exporters.xdp.network.values import layout
-from n3ic.exporters.xdp.tables.structure import index_places
+from n3ic.exporters.xdp.tables.arrange import index_places
 from n3ic.model.network import shape_text
 from n3ic.util.templates import render
 
@@ -34,13 +34,17 @@ class RowAddition:
         at: offset of its cuts, table or clamp, in bytes.
         count: number of cuts, or of words of lanes.
         lane: width of a lane in bits; 0 without lanes.
-        scaled: whether the row number is already multiplied by the bytes per row.
+        log2: logarithm of the bytes per row, where the row number is already multiplied by them.
         reads: for raw bits, whether this is the first selector of its value.
         clamped: for raw bits, whether the value is clamped.
         shift: position of the bits that form the row number.
         mask: mask of those bits.
         block: block of neurons of the layer before, or of words of indices.
         word: of a table, the word of the block that holds its index.
+        stride: bytes of a row.
+        parts: for each block, which of its words the row holds, as a mask, and where they begin
+            in the row, in bytes.
+        again: whether a later block reads the row number, too.
     """
 
     row: int
@@ -51,7 +55,10 @@ class RowAddition:
     at: int = 0
     count: int = 0
     lane: int = 0
-    scaled: bool = False
+    log2: int = 0
+    stride: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
+    again: bool = False
     reads: bool = False
     clamped: bool = False
     shift: int = 0
@@ -97,7 +104,6 @@ def _values(structure: Structure) -> dict[str, Any]:
         "bytes": where.bytes,
         "rows0": where.offset("rows0"),
         "layers": structure.layers,
-        "log2": (8 * first.words).bit_length() - 1,
         "widens": any(p.segments and not p.halves for p in structure.layers),
         "halves": any(plan.halves for plan in structure.layers),
         "steps": steps,
@@ -108,9 +114,11 @@ def _input_steps(structure: Structure) -> Iterator[RowAddition]:
     where = layout(structure)
     first = structure.layers[0]
     ends = set(accumulate(first.segments))
-    power = first.words & (first.words - 1) == 0 and first.words <= 1 << _MAX_LOG2 - 3
     before: Selector | None = None
-    for i, (s, place) in enumerate(zip(structure.selectors, where.places, strict=True)):
+    each = zip(structure.selectors, where.places, structure.row_words, strict=True)
+    for i, (s, place, words) in enumerate(each):
+        parts = tuple(_parts(first, words))
+        power = len(words).bit_count() == 1 and len(words) <= 1 << _MAX_LOG2 - 3
         same = before is not None and (before.feature, before.part) == (s.feature, s.part)
         lane = {"lanes16": 16, "lanes32": 32}.get(s.form, 0)
         yield RowAddition(
@@ -122,13 +130,23 @@ def _input_steps(structure: Structure) -> Iterator[RowAddition]:
             at=place.at,
             count=s.words if lane else s.cuts,
             lane=lane,
-            scaled=bool(lane) and power,
+            log2=len(words).bit_length() + 2 if lane and power else 0,
             reads=before is None or before.form != "bits" or not same,
             clamped=s.clamped,
             shift=s.shift,
             mask=(1 << s.width) - 1,
+            stride=8 * len(words),
+            parts=parts,
+            again=bool(s.cuts) and any(mask for mask, _ in parts[1:]),
         )
         before = s
+
+
+def _parts(plan: LayerPlan, words: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """For each block of a layer, the words that a row holds: a mask, and their place in the row."""
+    for low in range(0, plan.words, plan.block):
+        inside = [w - low for w in words if low <= w < low + plan.block]
+        yield sum(1 << w for w in inside), 8 * sum(w < low for w in words)
 
 
 def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:
@@ -139,7 +157,10 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:
             i += 1
             # The nibbles of a full block are in the high halves of its bytes.
             shift = 8 * column + (4 if words == BLOCK else 0)
-            yield RowAddition(row, i in ends, block=block, shift=shift)
+            parts = tuple(_parts(plan, range(plan.words)))
+            yield RowAddition(
+                row, i in ends, block=block, shift=shift, stride=8 * plan.words, parts=parts
+            )
             row += 8 * plan.words << len(nibble)
 
 

@@ -129,6 +129,8 @@ class Structure:
         tables: of look-up tables, the bits of each index, the largest first; those that one look-up
             reads stand together. Empty for a binary network. The first layer's rows then hold
             parts of the indices, and the scores are sums of entries.
+        touched: of look-up tables, the words of indices that each selector's rows hold, ascending:
+            a feature sets bits of the tables that read it, and no others.
     """
 
     features: tuple[str, ...]
@@ -136,6 +138,7 @@ class Structure:
     layers: tuple[LayerPlan, ...]
     bits: bool = False
     tables: tuple[tuple[int, ...], ...] = ()
+    touched: tuple[tuple[int, ...], ...] = ()
 
     @property
     def family(self) -> str:
@@ -151,14 +154,19 @@ class Structure:
         }
 
     @property
+    def row_words(self) -> tuple[tuple[int, ...], ...]:
+        """Words of the first sum that the rows of each selector hold."""
+        return self.touched or (tuple(range(self.layers[0].words)),) * len(self.selectors)
+
+    @property
     def instructions(self) -> int:
         """Upper bound of the number of BPF instructions."""
         blocks = len(self.layers[0].blocks)
         total = 4 * self.layers[0].words  # reads of the sums
-        for s in self.selectors:
+        for s, words in zip(self.selectors, self.row_words, strict=True):
             total += {"table": 6, "lanes16": 8, "lanes32": 8, "cuts": 2, "bits": 5}[s.form]
             total += 5 * s.words if s.form in _LANES else 4 * s.cuts if s.form == "cuts" else 0
-            total += 5 * blocks + 2 * self.layers[0].words
+            total += 5 * blocks + 2 * len(words)
         if self.tables:
             added = 1 if self.classes == 2 else 2 * self.layers[-1].words
             total += (6 + added) * len(self.tables)

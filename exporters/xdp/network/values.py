@@ -99,12 +99,12 @@ class Layout:
 
 def layout(structure: Structure) -> Layout:
     """Compute the layout of a structure's map value."""
-    stride = 8 * structure.layers[0].words
     counts = {"clamp": 0, "cut": 0, "lanes": 0, "table": 0}
     rows, places = 0, []
     past = 0  # end of the last row as far as the verifier can tell
-    for s in structure.selectors:
+    for s, words in zip(structure.selectors, structure.row_words, strict=True):
         member, size, step = _numbers(s)
+        stride = 8 * len(words)
         places.append(SelectorOffsets(member, step * counts[member] if member else 0, rows))
         if member:
             counts[member] += size
@@ -123,13 +123,16 @@ def layout(structure: Structure) -> Layout:
         ArrayMember("cut", "__u32", counts["cut"]),
         ArrayMember("lanes", "__u64", counts["lanes"]),
     ]
-    members += _table_members(structure) if structure.tables else _layer_members(structure)
-    table = 256 * counts["table"]
-    members += [
-        ArrayMember("rows0", "__u64", rows // 8),
-        ArrayMember("table", "__u8", table),
-        ArrayMember("spare", "__u64", -(-max(0, past - rows - table) // 8)),
-    ]
+    sums = [ArrayMember("rows0", "__u64", rows // 8)]
+    sums.append(ArrayMember("table", "__u8", 256 * counts["table"]))
+    if structure.tables:
+        start, entries = _table_members(structure)
+        members += [start, *sums, entries]
+        past -= entries.bytes
+    else:
+        members += [*_layer_members(structure), *sums]
+    spare = past - sum(m.bytes for m in sums)
+    members.append(ArrayMember("spare", "__u64", -(-max(0, spare) // 8)))
     return Layout(tuple(m for m in members if m.count), tuple(places))
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, read_value
-from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.network.structure import Structure, as_bits
+from n3ic.exporters.xdp.tables.arrange import arranged
 from n3ic.families.tables.decoded import DecodedTables, compared
 from n3ic.families.tables.network import TablesModel
 from n3ic.targets.decoding import Decoded
@@ -33,8 +34,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     sums = len(model.bias)
     joined, start = _sums(value, structure, sums)
     stored = _parted(joined, structure)
-    # The program has the largest tables first.
-    order = sorted(range(len(model.tables)), key=lambda t: -len(model.tables[t].bits))
+    order = arranged(structure, as_bits(model))
     bits: list[tuple[int, ...]] = [()] * len(order)
     entries: list[NDArray[np.int64]] = [np.zeros((0, sums), dtype=np.int64)] * len(order)
     for place, t in enumerate(order):
@@ -58,24 +58,23 @@ def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...
     Raises:
         VerifyError: a row is not the sum of what its bits give, or two bits give the same.
     """
-    words = structure.layers[0].words
-    rows = np.frombuffer(data, dtype="<u8").reshape(-1, words)
-    given = []
+    held = np.frombuffer(data, dtype="<u8")
+    given: list[dict[int, int]] = []
     at = 0
-    for low in range(0, n_bits, 4):
+    for low, words in zip(range(0, n_bits, 4), structure.touched, strict=True):
         count = min(4, n_bits - low)
-        part = rows[at : at + (1 << count)]
+        part = held[at : at + (len(words) << count)].reshape(1 << count, -1)
         single = part[[1 << b for b in range(count)]]
         patterns = (np.arange(len(part))[:, None] >> np.arange(count) & 1).astype(np.uint64)
         if not np.array_equal(part, patterns @ single):
             raise VerifyError(f"{NETWORK}: rows from input {low} on are not sums over them")
-        given += list(single)
-        at += len(part)
-    if rows[at:].any():
+        given += [dict(zip(words, row, strict=True)) for row in single.tolist()]
+        at += part.size
+    if held[at:].any():
         raise VerifyError(f"{NETWORK}: an input that does not exist addresses a table")
     owner: dict[int, int] = {}
     for bit, row in enumerate(given):
-        for word, value in enumerate(row.tolist()):
+        for word, value in row.items():
             for place in range(_WORD):
                 if value >> place & 1 and owner.setdefault(word * _WORD + place, bit) != bit:
                     raise VerifyError(f"{NETWORK}: two inputs give one bit of an index")

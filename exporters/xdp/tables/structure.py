@@ -6,14 +6,20 @@ indices of all tables are fields of 64-bit words, so they are the sum of one row
 what the first layer of a binary network does. The scores are sums of entries in turn. Tables whose
 indices lie side by side are read at once where the table of their sums is small.
 
-Compiled in are the number of tables, the bits of each index and the number of classes. Which input
-bits address a table, its entries and all cuts are in the map.
+A feature's row holds only the words of the tables that read it. So the tables are arranged: those
+that read the same features stand in one word, as far as there is room.
+
+Compiled in are the number of tables, the bits of each index, the number of classes, and which words
+a feature's row has. Which input bits address a table, its entries and all cuts are in the map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
+
+import numpy as np
 
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp.network.structure import (
@@ -24,9 +30,15 @@ from n3ic.exporters.xdp.network.structure import (
     score_offset,
     within_reach,
 )
-from n3ic.families.tables.network import Table, TablesModel
+from n3ic.exporters.xdp.tables.arrange import (
+    WORD,
+    arranged,
+    by_size,
+    index_places,
+    touched_words,
+)
+from n3ic.families.tables.network import TablesModel
 
-WORD = 64
 MAX_BYTE = 255
 BLOCK = 5  # words of indices that are summed at once: no sums of scores are needed meanwhile
 MAX_SCORE_WORDS = 4  # more sums do not stay in BPF's registers beside the indices
@@ -50,7 +62,7 @@ def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> St
         )
     models = [as_bits(model) for model in models] if bits else models
     outline = outline_of([model.input for model in models], bits)
-    ordered = [by_size(m) for m in models]
+    ordered = [[m.tables[t] for t in by_size(m)] for m in models]
     sizes, widths = (
         [max(each) for each in zip_longest(*of_models, fillvalue=0)]
         for of_models in (
@@ -69,12 +81,11 @@ def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> St
     tables = _joined(sizes, widths, 1 if counts[0] == 2 else 8 * scores.words)
     words = index_places([sum(joint) for joint in tables])[-1][0] + 1
     layers = (LayerPlan(8 * words, 8, block=BLOCK), scores)
-    return within_reach(Structure(outline.features, outline.selectors, layers, bits, tables))
-
-
-def by_size(model: TablesModel) -> list[Table]:
-    """The tables in the program's order: the largest first, then as in the model."""
-    return sorted(model.tables, key=lambda t: -len(t.bits))
+    found = Structure(outline.features, outline.selectors, layers, bits, tables)
+    touched = np.any([touched_words(found, m, arranged(found, m)) for m in models], axis=0)
+    return within_reach(
+        replace(found, touched=tuple(tuple(np.flatnonzero(row).tolist()) for row in touched))
+    )
 
 
 def _joined(
@@ -105,18 +116,3 @@ def fits_lane(model: TablesModel, lane: int) -> bool:
     """Whether lanes of some bits hold all scores and their sums on the way."""
     low, high = model.score_bounds
     return max(high, -low) < score_offset(lane)
-
-
-def index_places(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The word and the lowest bit of each look-up: in order, and none across two words.
-
-    Args:
-        sizes: bits of the indices that each look-up reads, together.
-    """
-    out, word, used = [], 0, 0
-    for size in sizes:
-        if used + size > WORD:
-            word, used = word + 1, 0
-        out.append((word, used))
-        used += size
-    return out

@@ -13,7 +13,8 @@ from n3ic.exporters.xdp.network.structure import (
     layer_groups,
     score_offset,
 )
-from n3ic.exporters.xdp.tables.structure import MAX_BYTE, by_size, fits_lane, index_places
+from n3ic.exporters.xdp.tables.arrange import index_places, placed
+from n3ic.exporters.xdp.tables.structure import MAX_BYTE, fits_lane
 from n3ic.families.tables.network import Table, TablesModel
 
 
@@ -30,7 +31,7 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
     Raises:
         ExportError: the model does not fit the structure; the error says where.
     """
-    tables = slots(structure, model)
+    tables = placed(structure, model)
     plan = structure.layers[-1]
     if structure.classes > 2 and not fits_lane(model, plan.lane):
         raise ExportError(f"the scores are too large: the program's have {plan.lane} bits")
@@ -57,26 +58,6 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
     return {"start1": first, "rows1": held, "rows0": indices}
 
 
-def slots(structure: Structure, model: TablesModel) -> list[Table | None]:
-    """The table in each place of the program: the largest first, in the model's order.
-
-    Raises:
-        ExportError: the model has another number of classes, more tables, or larger ones.
-    """
-    if len(model.classes) != structure.classes:
-        raise ExportError(f"{len(model.classes)} classes, the program has {structure.classes}")
-    room = [bits for joint in structure.tables for bits in joint]
-    if len(model.tables) > len(room):
-        raise ExportError(f"{len(model.tables)} tables, the program has room for {len(room)}")
-    found = by_size(model)
-    for table, bits in zip(found, room, strict=False):
-        if len(table.bits) > bits:
-            raise ExportError(
-                f"a table of {len(table.bits)} bits, the program has room for {bits} there"
-            )
-    return [*found, *[None] * (len(room) - len(found))]
-
-
 def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | None]) -> bytes:
     """What each row of each selector gives to the words of indices."""
     marks = np.zeros((model.input.n_bits, structure.layers[0].words), dtype=np.uint64)
@@ -88,10 +69,12 @@ def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | N
                 marks[bit, word] |= np.uint64(1 << (shift + j))
             shift += bits
     rows = [
-        patterns.astype(np.uint64) @ marks[list(bits)]
-        for bits, patterns in layer_groups(structure, None, model)
+        patterns.astype(np.uint64) @ marks[np.ix_(bits, words)]
+        for (bits, patterns), words in zip(
+            layer_groups(structure, None, model), structure.touched, strict=True
+        )
     ]
-    return np.concatenate(rows).astype("<u8").tobytes()
+    return b"".join(each.astype("<u8").tobytes() for each in rows)
 
 
 def _lanes(values: NDArray[np.int64], plan: LayerPlan) -> bytes:

@@ -138,6 +138,31 @@ def test_a_program_takes_other_entries_indices_and_cuts(compiler, shaped):
         computed(model, structure, host, features)
 
 
+def two_sites(order):
+    """Tables of which each reads one of two features of 20 cuts."""
+    rng = np.random.default_rng(4)
+    spec = InputSpec(tuple(Field.thermometer(n, range(1, 21)) for n in "ab"))
+    tables = []
+    for site in order:
+        bits = 20 * site + rng.permutation(20)[:5]
+        tables.append(Table(tuple(bits.tolist()), rng.integers(-8, 8, (32, 1)), 4))
+    return TablesModel(spec, tuple(tables), np.zeros(1, dtype=np.int32), ("no", "yes"))
+
+
+def test_a_feature_adds_only_the_words_of_its_tables():
+    # Twelve tables of five bits fit a word: those of a feature stand together, in any order.
+    model = two_sites([0, 1] * 12)
+    structure = structure_of([model])
+    assert sorted(structure.touched) == [(0,), (1,)]
+    rows = next(m for m in layout(structure).members if m.name == "rows0")
+    assert rows.bytes == 8 * sum(s.rows for s in structure.selectors)
+    assert structure_of([with_entries(model, 1)]) == structure
+    with pytest.raises(ExportError, match="a table reads 'a', for which the program adds nothing"):
+        value_bytes(structure, two_sites([0] * 24))
+    both = structure_of([model, two_sites([0] * 24)])
+    assert sorted(map(len, both.touched)) == [1, 2]
+
+
 def test_several_models_share_a_program(compiler, shaped):
     other = random_tables(np.random.default_rng(8), spec=shaped.input, tables=40, classes=3)
     structure = structure_of([shaped, other])

@@ -63,6 +63,7 @@ VECTOR void masks_of_words_avx2(const uint32_t *words, __m256i *restrict mask) {
     columns_of(words, WORDS, column);
     const __m256i of_bytes = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+#pragma GCC unroll 8
     for (uint32_t w = 0; w < WORDS; w++) {
         __m256i part[4];
         for (uint32_t g = 0; g < 4; g++) {
@@ -75,7 +76,7 @@ VECTOR void masks_of_words_avx2(const uint32_t *words, __m256i *restrict mask) {
         const __m256i octet[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c),
                                   _mm256_unpacklo_epi64(b, d), _mm256_unpackhi_epi64(b, d)};
         for (uint32_t k = 0; k < 4; k++) {
-            for (uint32_t b = 0; b < 8; b++) {
+            for (uint32_t b = 0; b < 8 && 32 * w + 8 * k + b < INPUTS; b++) {
                 const __m256i bit = _mm256_set1_epi8((char)(1u << b));
                 mask[32 * w + 8 * k + b] = _mm256_cmpeq_epi8(_mm256_and_si256(octet[k], bit), bit);
             }
@@ -145,71 +146,53 @@ VECTOR void masks_of_features_avx2(const uint32_t *features, __m256i *restrict m
     }
 }
 
-/* Adds the entries of one table, modulo 256, for 32 rows; `size` is a constant at each call. A
- * shuffle selects among 16 entries by the low bits of a byte, and gives 0 if its bit 7 is set: so
- * each further bit of the index chooses between twice as many shuffles. */
+/* 16 entries, in both halves. */
+VECTOR __m256i sixteen(const int8_t *from) {
+    return _mm256_castps_si256(_mm256_broadcast_ps((const __m128 *)from));
+}
+
+/* Adds the entries of one table, modulo 256, for 32 rows. A shuffle selects among 16 entries by the
+ * low bits of a byte; each further bit of the index chooses between the results of two. */
 VECTOR void look_up(const __m256i *mask, const uint16_t *bit, const int8_t *own,
                     const uint32_t size, __m256i *restrict total) {
-    __m256i at[16];
-    at[0] = _mm256_and_si256(mask[bit[0]], _mm256_set1_epi8(1));
+    __m256i at = _mm256_and_si256(mask[bit[0]], _mm256_set1_epi8(1));
     for (uint32_t j = 1; j < size && j < 4; j++) {
         const __m256i weight = _mm256_set1_epi8((char)(1u << j));
-        at[0] = _mm256_or_si256(at[0], _mm256_and_si256(mask[bit[j]], weight));
-    }
-    uint32_t count = 1;
-    for (uint32_t j = 4; j < size; j++, count *= 2) {
-        const __m256i set = mask[bit[j]];
-        const __m256i unset = _mm256_xor_si256(set, _mm256_set1_epi8(-1));
-        for (uint32_t h = 0; h < count; h++) {
-            at[count + h] = _mm256_or_si256(at[h], unset);
-            at[h] = _mm256_or_si256(at[h], set);
-        }
+        at = _mm256_or_si256(at, _mm256_and_si256(mask[bit[j]], weight));
     }
     for (uint32_t s = 0; s < SUMS; s++) {
+        __m256i found[16];
+        uint32_t count = size > 4 ? 1u << (size - 4) : 1;
         for (uint32_t h = 0; h < count; h++) {
-            const __m128i part = _mm_loadu_si128((const __m128i *)(own + (s << size) + 16 * h));
-            const __m256i found = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(part), at[h]);
-            total[s] = _mm256_add_epi8(total[s], found);
+            found[h] = _mm256_shuffle_epi8(sixteen(own + (s << size) + 16 * h), at);
         }
+        for (uint32_t j = 4; j < size; j++) {
+            const __m256i set = mask[bit[j]];
+            count /= 2;
+            for (uint32_t h = 0; h < count; h++) {
+                found[h] = _mm256_or_si256(_mm256_andnot_si256(set, found[2 * h]),
+                                           _mm256_and_si256(set, found[2 * h + 1]));
+            }
+        }
+        total[s] = _mm256_add_epi8(total[s], found[0]);
     }
 }
 
+/* The loop over the tables is unrolled: their sizes, bits and places are then constants. */
 VECTOR void sums_of_masks_avx2(const __m256i *mask, int32_t (*restrict sum)[BLOCK]) {
-    const int8_t *own = entries;
     const uint16_t *bit = bits;
-    uint32_t t = 0;
-    for (const uint16_t *span = spans; t < TABLES; span++) {
-        __m256i total[SUMS];
-        for (uint32_t s = 0; s < SUMS; s++) {
-            total[s] = _mm256_setzero_si256();
-        }
-        for (const uint32_t end = t + *span; t < end;
-             bit += sizes[t], own += SUMS << sizes[t], t++) {
-            switch (sizes[t]) {
-            case 1:
-                look_up(mask, bit, own, 1, total);
-                break;
-            case 2:
-                look_up(mask, bit, own, 2, total);
-                break;
-            case 3:
-                look_up(mask, bit, own, 3, total);
-                break;
-            case 4:
-                look_up(mask, bit, own, 4, total);
-                break;
-            case 5:
-                look_up(mask, bit, own, 5, total);
-                break;
-            case 6:
-                look_up(mask, bit, own, 6, total);
-                break;
-            case 7:
-                look_up(mask, bit, own, 7, total);
-                break;
-            default:
-                look_up(mask, bit, own, 8, total);
-            }
+    const uint16_t *span = spans;
+    uint32_t end = *span;
+    __m256i total[SUMS];
+    for (uint32_t s = 0; s < SUMS; s++) {
+        total[s] = _mm256_setzero_si256();
+    }
+#pragma GCC unroll 64
+    for (uint32_t t = 0; t < TABLES; t++) {
+        look_up(mask, bit, entries + START(t), SIZE(t), total);
+        bit += SIZE(t);
+        if (t + 1 < end) {
+            continue;
         }
         for (uint32_t s = 0; s < SUMS; s++) {
             int8_t part[BLOCK];
@@ -217,7 +200,9 @@ VECTOR void sums_of_masks_avx2(const __m256i *mask, int32_t (*restrict sum)[BLOC
             for (size_t i = 0; i < BLOCK; i++) {
                 sum[s][i] += part[i];
             }
+            total[s] = _mm256_setzero_si256();
         }
+        end += t + 1 < TABLES ? *++span : 0;
     }
 }
 
