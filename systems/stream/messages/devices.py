@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,6 +56,7 @@ class TransferDevice(ABC):
         name: ``cpu``, ``cuda`` or ``simulator``.
         torch_device: where tensors and models are.
         ran: what took the part of the device, in words.
+        busy_ns: processor time of transfers in the device's thread; 0 on a GPU.
     """
 
     name: str
@@ -63,6 +65,7 @@ class TransferDevice(ABC):
 
     def __init__(self, memory_bytes: int | None = None) -> None:
         self._memory_bytes, self._taken = memory_bytes, 0
+        self.busy_ns = 0
 
     def claim(self, count: int, what: str) -> None:
         """Count memory that is about to be taken.
@@ -139,6 +142,7 @@ class TransferDevice(ABC):
             to: a tensor of :meth:`tensor`.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """End the streams, and forget registered memory."""
 
@@ -187,7 +191,13 @@ class CpuDevice(TransferDevice):
 
     def submit(self, work: Callable[[], None]) -> Mark:
         """Append work to the thread of transfers."""
-        self._last = self._stream.submit(work)
+
+        def timed() -> None:
+            begin = time.thread_time_ns()
+            work()
+            self.busy_ns += time.thread_time_ns() - begin
+
+        self._last = self._stream.submit(timed)
         return self._last
 
     def mark(self) -> Mark:

@@ -29,7 +29,7 @@ from n3ic.systems.stream.messages.receiver import PacketReceiver, refused_by_ker
 from n3ic.systems.stream.messages.rows import BatchRows
 from n3ic.systems.stream.messages.ways import TransferWay
 
-BURST = 64  # packets of a system call
+BURST = 256  # packets of a system call
 _COMPUTING_WAIT_S = 0.0005  # no packet may come before a batch is computed
 BatchWork = Callable[[Tensor, list[PartialMessage]], Any]
 """What is computed of a batch: of uint8 rows on the device, and of their messages."""
@@ -160,8 +160,9 @@ class MessagePipeline:
         self._entry = 0  # next entry of the ring
         self._used: deque[_Burst] = deque()
         self._in_use = 0
-        self._messages: dict[int, PartialMessage] = {}  # complete ones, by row
-        self._early: dict[int, int] = {}  # bytes of a row on the device
+        # Complete messages by row, with how many bytes came to the device before their last packet.
+        self._messages: dict[int, tuple[PartialMessage, int]] = {}
+        self._early: dict[int, int] = {}  # bytes on the device, of rows that are incomplete
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="n3ic-compute")
         self._computing: deque[tuple[list[int], Future[BatchOutcome]]] = deque()
 
@@ -243,19 +244,20 @@ class MessagePipeline:
             entries = np.arange(self._entry, self._entry + taken) % len(self._ring)
             columns = (first + placed.index, placed.rows, placed.offsets, placed.lengths)
             self._ring[entries] = np.stack(columns, axis=1)
+            self._release()
+            early = {m.row: self._early_bytes(m.row) for m in placed.complete}
             cost = time.thread_time_ns()
             burst.mark = self._way.accept(self._entry, taken)
             self.counts.transfer_cpu_ns += time.thread_time_ns() - cost
             self._entry = (self._entry + taken) % len(self._ring)
             if burst.mark is not None:
-                for row in np.unique(placed.rows).tolist():
+                for row in {*placed.rows.tolist()} - early.keys():
                     burst.bytes_of[row] = int(placed.lengths[placed.rows == row].sum())
         self._next = (first + count) % self._buffers.slots
         self._in_use += count
         self._used.append(burst)
-        self._release()
         for message in placed.complete:
-            self._messages[message.row] = message
+            self._messages[message.row] = message, early[message.row]
             rows = self._rows.complete(message.row)
             if rows is not None:
                 self._start(rows)
@@ -281,8 +283,9 @@ class MessagePipeline:
         cost = time.thread_time_ns()
         mark = self._way.finish(rows)
         self.counts.transfer_cpu_ns += time.thread_time_ns() - cost
-        messages = [self._messages.pop(row) for row in rows]
-        early = sum(map(self._early_bytes, rows)) / sum(m.size for m in messages)
+        found = [self._messages.pop(row) for row in rows]
+        messages = [message for message, _ in found]
+        early = sum(count for _, count in found) / sum(m.size for m in messages)
         job = self._compute.submit(self._run, rows, messages, mark, early)
         self._computing.append((rows, job))
 

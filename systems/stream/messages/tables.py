@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of the three ways as tables, with the text's own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from n3ic.systems.stream.messages.bench import ForwardFigures, WayFigures, processor_mhz
+from n3ic.systems.stream.messages.paper import paper_table
+from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.util.display import TextTable
+from n3ic.util.markdown import percent
+
+
+def plain(figures: ForwardFigures) -> dict[str, Any]:
+    """Figures as plain data."""
+    return asdict(figures)
+
+
+def _times(microseconds: Sequence[float]) -> str:
+    return " / ".join(f"{t / 1e3:.2f}" for t in microseconds)
+
+
+def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
+    """Figures 5 and 9 of the text."""
+    clock = processor_mhz()
+    head = ("message", "packets of", "way", "first byte", "last byte", "to device", "after last",
+            "early", "CPU", "device's CPU", "Mcycles", "lost", "as sent")  # fmt: skip
+    rows = tuple(
+        (
+            f"{f.size:,}",
+            f"{f.part:,}",
+            f"{WAYS[f.way].paper} {f.way}",
+            *(f"{times[0] / 1e3:.2f}" for times in (f.first, f.last)),
+            _times(f.transfer),
+            f"{f.tail[0] / 1e3:.2f}",
+            percent(f.early),
+            f"{f.host_cpu_us / 1e3:.3f}",
+            f"{f.device_cpu_us / 1e3:.3f}" if f.device_cpu_us else "-",
+            f"{f.host_cpu_us * clock / 1e6:.2f}" if clock else "-",
+            str(f.lost),
+            "yes" if f.equal else "NO",
+        )
+        for f in figures
+    )
+    title = (
+        "transfer, milliseconds; to device: percentiles 50 / 90 / 99, else medians; "
+        "cycles: CPU time at the nominal clock"
+    )
+    return [TextTable(title, head, rows, 3), paper_table("transfer")]
+
+
+def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list[TextTable]:
+    """Table I and figures 10 to 12 of the text."""
+    head = ("model", "packets of", "way", "total", "receiving", "transfer after it", "inference",
+            "device alone", "pipelined", "overlap", "lost")  # fmt: skip
+    rows = tuple(
+        (
+            f.model,
+            f"{f.part:,}",
+            f"{WAYS[f.way].paper} {f.way}",
+            _times(f.total),
+            *(f"{t / 1e3:.2f}" for t in (f.transfer[0] - f.tail[0], f.tail[0], f.inference[0])),
+            f"{alone[f.model]:.2f}",
+            f"{f.pipelined_ms:.2f}",
+            percent(f.overlap),
+            str(f.lost),
+        )
+        for f in figures
+    )
+    title = "messages to results, milliseconds; total: percentiles 50 / 90 / 99, else medians"
+    return [TextTable(title, head, rows, 3), paper_table("models")]
+
+
+def memory_tables(figures: Iterable[ForwardFigures]) -> list[TextTable]:
+    """Table II of the text."""
+    names = {
+        "huge": "huge pages",
+        "ordinary": "ordinary pages",
+        "library": "the library's allocator",
+    }
+    rows = tuple(
+        (names[f.pages], f"{f.part:,}", f"{f.huge_bytes / 2**20:.0f} MiB", f"{f.gbit_s:.3f}",
+         f"{f.cpu_ns:,.0f}")
+        for f in figures
+    )  # fmt: skip
+    head = ("memory", "packets of", "in huge pages", "Gb/s", "CPU ns a packet")
+    title = "forwarding over the kernel's UDP; pinning is not measurable without a GPU"
+    return [TextTable(title, head, rows, 2), paper_table("memory")]
