@@ -115,6 +115,11 @@ class AssemblyCounts:
     expired: int = 0
     no_room: int = 0
 
+    @property
+    def ended(self) -> int:
+        """Messages that are complete or lost."""
+        return self.complete + self.expired + self.no_room
+
 
 class MessageAssembly:
     """Assembles messages of any number of senders.

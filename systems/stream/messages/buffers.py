@@ -88,7 +88,7 @@ class PacketBuffers:
     def at(cls, address: int, stride: int, slots: int, owner: Any = None) -> PacketBuffers:
         """Slots that another program allocated; they must stay mapped while they are used."""
         memory = (ctypes.c_uint8 * (stride * slots)).from_address(address)
-        data = np.frombuffer(memory, dtype=np.uint8).reshape(slots, stride)
+        data = np.ctypeslib.as_array(memory).reshape(slots, stride)
         return cls(data, np.zeros(slots, dtype=np.int64), "", (memory, owner))
 
 

@@ -85,7 +85,10 @@ def serve(orders: Connection, told: Any, window: int) -> None:
             begun.append(time.monotonic_ns())
             sender.send(order.first + i, payloads[row], room)
         sender.close()
-        orders.send(begun)
+        try:
+            orders.send(begun)
+        except OSError:
+            return  # the receiver is gone
 
 
 class LoopbackSender:

@@ -69,7 +69,8 @@ class MessageModel:
             rows: uint8 tensor of shape ``(messages, bytes)``.
         """
         # Rows end with padding: a view needs the last axis alone to be of one piece.
-        return rows.view(self.dtype).unflatten(1, self.shape)
+        numbers = rows.view(self.dtype)
+        return numbers.reshape(len(rows), *self.shape)
 
 
 def vgg11(classes: int = 1000) -> nn.Module:

@@ -300,7 +300,8 @@ class MessagePipeline:
         try:
             with self._device.computing():
                 part = slice(rows[0], rows[0] + len(rows)) if neighbours else rows
-                result = self._work(self.tensor[part, : messages[0].size], messages)
+                # .data has a version of its own: transfers into other rows change none of these.
+                result = self._work(self.tensor.data[part, : messages[0].size], messages)
         except (torch.cuda.OutOfMemoryError, MemoryError):
             self.counts.device_memory += len(messages)
         else:

@@ -75,7 +75,7 @@ class MessageSender:
         """
         packets = packets_of(message, payload, self.part)
         end = packets.size - packets.shape[1] + last_bytes(len(payload), self.part)
-        flat = memoryview(packets.reshape(-1))[:end]
+        flat = packets.reshape(-1)[:end].data
         step = self._cut * packets.shape[1]
         due = time.monotonic()
         for start in range(0, end, step):
