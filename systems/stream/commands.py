@@ -28,4 +28,7 @@ COMMANDS = typer.Typer(
     no_args_is_help=True,
     rich_help_panel="Deploy",
 )
+COMMANDS.command("send")(messages.send)
+COMMANDS.command("receive")(messages.receive)
 COMMANDS.command("bench")(messages.bench)
+COMMANDS.command("train")(messages.train)

@@ -25,6 +25,18 @@ HUGE_PAGE = 1 << 21
 _LINE = 64  # bytes of a cache line: no two packets share one
 
 
+def page_kind(name: str) -> Pages:
+    """A kind of pages by its name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for kind in PAGE_KINDS:
+        if kind == name:
+            return kind
+    raise UsageError(f"--pages: expected {', '.join(PAGE_KINDS)}, got {name!r}")
+
+
 @dataclass(frozen=True, eq=False)
 class PacketBuffers:
     """Slots for packets.

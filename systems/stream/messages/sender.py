@@ -8,12 +8,18 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import N3icError, UsageError
-from n3ic.systems.stream.messages.protocol import HEADER_BYTES, last_bytes, packets_of
+from n3ic.systems.stream.messages.protocol import (
+    HEADER_BYTES,
+    check_part,
+    last_bytes,
+    packets_of,
+)
 
 _UDP_SEGMENT = 103  # the kernel cuts what is sent into datagrams of one size
 _SEGMENTS = 64  # datagrams that it cuts of one call, at most
@@ -23,6 +29,21 @@ _DATAGRAM = 65_507
 def first_number() -> int:
     """A number for a sender's first message that an earlier run is unlikely to have used."""
     return secrets.randbits(63)
+
+
+def read_message(path: Path) -> bytes:
+    """The bytes of a file as a message.
+
+    Raises:
+        UsageError: the file cannot be read, is empty, or is too large for a message.
+    """
+    try:
+        size = path.stat().st_size
+        if not 0 < size < 1 << 32:
+            raise UsageError(f"{path}: expected a file of 1 to {2**32 - 1:,} bytes, got {size:,}")
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 class MessageSender:
@@ -35,10 +56,14 @@ class MessageSender:
         packets_per_s: rate that is not exceeded; 0 for no bound.
 
     Raises:
-        UsageError: the receiver's name is not known.
+        UsageError: the receiver's name is not known, or ``part`` is refused.
     """
 
     def __init__(self, host: str, port: int, part: int, packets_per_s: float = 0.0) -> None:
+        try:
+            check_part(part)
+        except ValueError as error:
+            raise UsageError(f"{error}") from error
         self.part = part
         self._interval = 1 / packets_per_s if packets_per_s else 0.0
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

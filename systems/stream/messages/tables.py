@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from n3ic.systems.stream.messages.bench import ForwardFigures, WayFigures, processor_mhz
 from n3ic.systems.stream.messages.paper import paper_table
+from n3ic.systems.stream.messages.training import TrainedStream
 from n3ic.systems.stream.messages.ways import WAYS
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
@@ -89,3 +91,26 @@ def memory_tables(figures: Iterable[ForwardFigures]) -> list[TextTable]:
     head = ("memory", "packets of", "in huge pages", "Gb/s", "CPU ns a packet")
     title = "forwarding over the kernel's UDP; pinning is not measurable without a GPU"
     return [TextTable(title, head, rows, 2), paper_table("memory")]
+
+
+def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list[TextTable]:
+    """Table III of the text: of each size of batch and way all repeats."""
+    head = ("batch", "way", "messages/s", "least", "most", "accuracy", "CPU µs a message", "lost",
+            "weights")  # fmt: skip
+    rows = []
+    for runs in found:
+        rates = [run.rate for run in runs]
+        weights = {run.weights[:12] for run in runs}
+        rows.append(
+            (
+                f"{runs[0].batch}",
+                f"{WAYS[runs[0].way].paper} {runs[0].way}",
+                *(f"{rate:,.0f}" for rate in (median(rates), min(rates), max(rates))),
+                percent(median(run.accuracy for run in runs)),
+                f"{median(run.host_cpu_us for run in runs):.1f}",
+                str(sum(run.lost for run in runs)),
+                ", ".join(sorted(weights)),
+            )
+        )
+    title = f"one epoch: {what}; median, least and most of {len(found[0])}"
+    return [TextTable(title, head, tuple(rows), 2), paper_table("training")]

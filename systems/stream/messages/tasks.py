@@ -53,6 +53,7 @@ class StreamTask(ABC):
     def inputs(self, rows: Tensor) -> Tensor:
         """What the network takes of rows of bytes, labels cut off, where they lie."""
 
+    @abstractmethod
     def after_step(self, network: nn.Module) -> None:
         """Keep weights where they belong."""
 
@@ -102,6 +103,9 @@ class DigitsTask(StreamTask):
     def inputs(self, rows: Tensor) -> Tensor:
         """Images of float32, shape ``(rows, 1, 8, 8)``."""
         return rows.view(torch.float32).reshape(-1, 1, 8, 8)
+
+    def after_step(self, network: nn.Module) -> None:
+        """Do nothing: real weights have no bounds."""
 
 
 class FlowsTask(StreamTask):
