@@ -169,7 +169,7 @@ class MessageAssembly:
         fault = faults_of(headers, lengths, limits.message_bytes)
         if limits.exact:
             other = headers["size"] != limits.message_bytes
-            fault[(fault == PacketFault.NONE) & other] = PacketFault.TOO_LARGE
+            fault[(fault == PacketFault.NONE) & other] = PacketFault.WRONG_SIZE
         part = parts_of(headers, lengths)
         rows = np.zeros(len(headers), dtype=np.int64)
         complete: list[PartialMessage] = []

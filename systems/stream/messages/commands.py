@@ -6,6 +6,7 @@ This module must import quickly: a command imports what it needs when it runs.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from enum import StrEnum
@@ -238,8 +239,13 @@ def receive(
         pages=page_kind(pages),
         seed=seed,
     )
+
+    def line(text: str) -> None:
+        print_result(text)
+        sys.stdout.flush()  # one who reads a pipe waits for it
+
     serve_model(
-        *(model, make, options, print_result, print_note),
+        *(model, make, options, line, print_note),
         lambda port: print_note(f"listening on {options.address[0]}:{port}; {ran}"),
     )
 

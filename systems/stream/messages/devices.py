@@ -8,7 +8,6 @@ stream of transfers.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -223,10 +222,10 @@ class SimulatorDevice(CpuDevice):
 
     def __init__(self, memory_bytes: int | None = None) -> None:
         super().__init__(memory_bytes)
-        if "numba" not in sys.modules:
-            os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
         from numba import config
 
+        if "numba.cuda" not in sys.modules:  # which reads this once, when it is imported
+            config.ENABLE_CUDASIM = 1
         if not config.ENABLE_CUDASIM:
             raise UsageError("Numba runs without its simulator: set NUMBA_ENABLE_CUDASIM=1")
 

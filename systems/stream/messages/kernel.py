@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel of the pull: the device's threads read packet buffers of the host.
 
-One source for CUDA and for Numba's simulator of it, which the environment variable
-``NUMBA_ENABLE_CUDASIM`` chooses before Numba is imported.
+One source for CUDA and for Numba's simulator of it; Numba chooses once, when ``numba.cuda`` is
+imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 _HEADER_WORDS = HEADER_BYTES // 4
 
 
-@cuda.jit  # type: ignore[untyped-decorator]
+@cuda.jit
 def pull(buffers, ring, first, tensor):  # type: ignore[no-untyped-def] # pragma: no cover
     """Copy the payloads of packets into a tensor: a block a packet, a thread a word at a time.
 

@@ -58,7 +58,7 @@ class PacketFault(IntEnum):
     SHORT = 1
     FOREIGN = 2
     MALFORMED = 3
-    TOO_LARGE = 4
+    WRONG_SIZE = 4
     CONFLICTING = 5
     DOUBLED = 6
     LATE = 7
@@ -70,7 +70,7 @@ FAULT_TEXTS = {
     PacketFault.SHORT: "shorter than a header, or cut by the buffer",
     PacketFault.FOREIGN: "of another protocol or version",
     PacketFault.MALFORMED: "size, offset, number and count contradict one another",
-    PacketFault.TOO_LARGE: "of a message larger than the receiver takes",
+    PacketFault.WRONG_SIZE: "of a message whose size the receiver does not take",
     PacketFault.CONFLICTING: "contradicts an earlier packet of its message",
     PacketFault.DOUBLED: "came before",
     PacketFault.LATE: "of a message that is complete or expired",
@@ -170,6 +170,6 @@ def faults_of(
     # The first that holds: fields of a foreign packet would give misleading reasons.
     return np.select(
         [lengths <= HEADER_BYTES, ~ours, ~fits, size > most],
-        [PacketFault.SHORT, PacketFault.FOREIGN, PacketFault.MALFORMED, PacketFault.TOO_LARGE],
+        [PacketFault.SHORT, PacketFault.FOREIGN, PacketFault.MALFORMED, PacketFault.WRONG_SIZE],
         PacketFault.NONE,
     ).astype(np.uint8)

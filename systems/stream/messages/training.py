@@ -105,13 +105,14 @@ class StreamTrainer:
         self.steps += 1
         return float(loss.detach())
 
-    def digest(self) -> str:
-        """SHA-256 of all weights and buffers."""
-        found = hashlib.sha256()
-        for name, tensor in sorted(self.network.state_dict().items()):
-            found.update(name.encode())
-            found.update(tensor.cpu().contiguous().numpy().tobytes())
-        return found.hexdigest()
+
+def digest_of(network: nn.Module) -> str:
+    """SHA-256 of a network's weights and buffers."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        found.update(name.encode())
+        found.update(tensor.cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def train_on_stream(
@@ -189,7 +190,7 @@ def train_on_stream(
             lost=count - counts.computed,
             seconds=(done[-1].done_ns - first) / 1e9,
             accuracy=task.accuracy(trainer.network),
-            weights=trainer.digest(),
+            weights=digest_of(trainer.network),
             host_cpu_us=round(counts.transfer_cpu_ns / max(1, counts.computed) / 1e3, 2),
         )
         return figures, trainer.network
