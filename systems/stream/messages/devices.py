@@ -35,7 +35,7 @@ class DeviceMemoryError(N3icError):
     """The device has no room for what is asked of it."""
 
 
-class Mark(Protocol):
+class TransferMark(Protocol):
     """A point of a device's stream of transfers."""
 
     def done(self) -> bool:
@@ -120,17 +120,17 @@ class TransferDevice(ABC):
         """Within it, PyTorch computes beside the transfers."""
 
     @abstractmethod
-    def submit(self, work: Callable[[], None]) -> Mark:
+    def submit(self, work: Callable[[], None]) -> TransferMark:
         """Append work to the stream of transfers."""
 
     @abstractmethod
-    def mark(self) -> Mark:
+    def mark(self) -> TransferMark:
         """A mark behind all transfers so far."""
 
     @abstractmethod
     def pull(
         self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
-    ) -> Mark:
+    ) -> TransferMark:
         """Append a pull of packets to the stream of transfers.
 
         Args:
@@ -188,7 +188,7 @@ class CpuDevice(TransferDevice):
         """Models compute in the thread that calls them."""
         return nullcontext()
 
-    def submit(self, work: Callable[[], None]) -> Mark:
+    def submit(self, work: Callable[[], None]) -> TransferMark:
         """Append work to the thread of transfers."""
 
         def timed() -> None:
@@ -199,13 +199,13 @@ class CpuDevice(TransferDevice):
         self._last = self._stream.submit(timed)
         return self._last
 
-    def mark(self) -> Mark:
+    def mark(self) -> TransferMark:
         """The last work of the thread of transfers."""
         return self._last
 
     def pull(
         self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
-    ) -> Mark:
+    ) -> TransferMark:
         """Read the packet buffers in place, in the thread of transfers."""
         return self.submit(lambda: gather(buffers, ring, first, count, to.numpy()))
 
@@ -231,7 +231,7 @@ class SimulatorDevice(CpuDevice):
 
     def pull(
         self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
-    ) -> Mark:
+    ) -> TransferMark:
         """Run the kernel in the simulator, in the thread of transfers."""
         from n3ic.systems.stream.messages.kernel import pull
 
@@ -293,19 +293,19 @@ class CudaDevice(TransferDevice):
         """The stream of models."""
         return torch.cuda.stream(self._compute)
 
-    def submit(self, work: Callable[[], None]) -> Mark:
+    def submit(self, work: Callable[[], None]) -> TransferMark:
         """Start work whose copies and kernels go to the stream of transfers."""
         with self.transfers():
             work()
         return self.mark()
 
-    def mark(self) -> Mark:
+    def mark(self) -> TransferMark:
         """An event of the stream of transfers."""
         return _CudaMark(self._transfers)
 
     def pull(
         self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
-    ) -> Mark:
+    ) -> TransferMark:
         """Launch the kernel, which reads the host's memory by its own address."""
         from numba import cuda
 

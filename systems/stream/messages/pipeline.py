@@ -23,7 +23,7 @@ from n3ic.systems.stream.messages.assembly import (
     PartialMessage,
 )
 from n3ic.systems.stream.messages.buffers import PacketBuffers
-from n3ic.systems.stream.messages.devices import Mark, TransferDevice
+from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark
 from n3ic.systems.stream.messages.protocol import headers_of
 from n3ic.systems.stream.messages.receiver import PacketReceiver, refused_by_kernel
 from n3ic.systems.stream.messages.rows import BatchRows
@@ -111,7 +111,7 @@ class _Burst:
     """Slots in use, and the bytes of each row that they hold."""
 
     slots: int
-    mark: Mark | None
+    mark: TransferMark | None
     bytes_of: dict[int, int] = field(default_factory=dict)
 
 
@@ -290,7 +290,7 @@ class MessagePipeline:
         self._computing.append((rows, job))
 
     def _run(
-        self, rows: list[int], messages: list[PartialMessage], mark: Mark, early: float
+        self, rows: list[int], messages: list[PartialMessage], mark: TransferMark, early: float
     ) -> BatchOutcome:
         """Compute a batch; in the second thread."""
         mark.result()

@@ -8,7 +8,12 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from n3ic.systems.stream.messages.bench import ForwardFigures, WayFigures, processor_mhz
+from n3ic.systems.stream.messages.bench import (
+    MEDIAN,
+    ForwardFigures,
+    WayFigures,
+    processor_mhz,
+)
 from n3ic.systems.stream.messages.paper import paper_table
 from n3ic.systems.stream.messages.training import TrainedStream
 from n3ic.systems.stream.messages.ways import WAYS
@@ -35,9 +40,9 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
             f"{f.size:,}",
             f"{f.part:,}",
             f"{WAYS[f.way].paper} {f.way}",
-            *(f"{times[0] / 1e3:.2f}" for times in (f.first, f.last)),
+            *(f"{times[MEDIAN] / 1e3:.2f}" for times in (f.first, f.last)),
             _times(f.transfer),
-            f"{f.tail[0] / 1e3:.2f}",
+            f"{f.tail[MEDIAN] / 1e3:.2f}",
             percent(f.early),
             f"{f.host_cpu_us / 1e3:.3f}",
             f"{f.device_cpu_us / 1e3:.3f}" if f.device_cpu_us else "-",
@@ -48,7 +53,7 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
         for f in figures
     )
     title = (
-        "transfer, milliseconds; to device: percentiles 50 / 90 / 99, else medians; "
+        "transfer, milliseconds; to device: least / median / 90 % / 99 %, else medians; "
         "cycles: CPU time at the nominal clock"
     )
     return [TextTable(title, head, rows, 3), paper_table("transfer")]
@@ -56,7 +61,7 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
 
 def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list[TextTable]:
     """Table I and figures 10 to 12 of the text."""
-    head = ("model", "packets of", "way", "total", "receiving", "transfer after it", "inference",
+    head = ("model", "packets of", "way", "total", "to device", "after last", "inference",
             "device alone", "pipelined", "overlap", "lost")  # fmt: skip
     rows = tuple(
         (
@@ -64,7 +69,7 @@ def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list
             f"{f.part:,}",
             f"{WAYS[f.way].paper} {f.way}",
             _times(f.total),
-            *(f"{t / 1e3:.2f}" for t in (f.transfer[0] - f.tail[0], f.tail[0], f.inference[0])),
+            *(f"{t[MEDIAN] / 1e3:.2f}" for t in (f.transfer, f.tail, f.inference)),
             f"{alone[f.model]:.2f}",
             f"{f.pipelined_ms:.2f}",
             percent(f.overlap),
@@ -72,7 +77,7 @@ def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list
         )
         for f in figures
     )
-    title = "messages to results, milliseconds; total: percentiles 50 / 90 / 99, else medians"
+    title = "messages to results, milliseconds; total: least / median / 90 % / 99 %, else medians"
     return [TextTable(title, head, rows, 3), paper_table("models")]
 
 

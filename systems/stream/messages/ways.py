@@ -13,7 +13,7 @@ from torch import Tensor
 
 from n3ic.errors import UsageError
 from n3ic.systems.stream.messages.buffers import PacketBuffers
-from n3ic.systems.stream.messages.devices import Mark, TransferDevice, gather
+from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark, gather
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 
 
@@ -46,14 +46,14 @@ class TransferWay(ABC):
         self._device, self._buffers, self._ring, self._tensor = device, buffers, ring, tensor
 
     @abstractmethod
-    def accept(self, first: int, count: int) -> Mark | None:
+    def accept(self, first: int, count: int) -> TransferMark | None:
         """Take the packets of entries of the ring.
 
         Returns:
             When their slots may be used again; None for at once.
         """
 
-    def finish(self, rows: list[int]) -> Mark:
+    def finish(self, rows: list[int]) -> TransferMark:
         """All packets of rows came; return when the rows are on the device."""
         return self._device.mark()
 
@@ -76,7 +76,7 @@ class CopyWay(TransferWay):
         device.register(buffers.data)
         self._slots = torch.from_numpy(buffers.data)
 
-    def accept(self, first: int, count: int) -> Mark:
+    def accept(self, first: int, count: int) -> TransferMark:
         """Start a copy for each packet."""
         entries = self._ring[np.arange(first, first + count) % len(self._ring)]
         with self._device.transfers():
@@ -109,7 +109,7 @@ class GatherWay(TransferWay):
         """Gather, so that the slots are free at once."""
         gather(self._buffers, self._ring, first, count, self._host.numpy())
 
-    def finish(self, rows: list[int]) -> Mark:
+    def finish(self, rows: list[int]) -> TransferMark:
         """Copy the rows: at once if they are neighbours."""
 
         def copy() -> None:
@@ -141,7 +141,7 @@ class PullWay(TransferWay):
         device.register(buffers.data)
         device.register(ring)
 
-    def accept(self, first: int, count: int) -> Mark:
+    def accept(self, first: int, count: int) -> TransferMark:
         """Start a pull for all packets."""
         return self._device.pull(self._buffers, self._ring, first, count, self._tensor)
 
