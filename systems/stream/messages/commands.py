@@ -146,9 +146,9 @@ def bench(
                 found["alone_ms"] = alone
                 shown += tables.model_tables(figures, alone)
             else:
-                rates = run.bench_memory(repeats=min(repeats, 5), told=told)
+                rates = run.bench_memory(make, repeats=min(repeats, 5), told=told)
                 found["memory"] = [tables.plain(rate) for rate in rates]
-                shown += tables.memory_tables(rates)
+                shown += tables.memory_tables(rates, ran.startswith("CUDA"))
     found["load_after"] = run.machine_load()
     if json:
         print_json(found)

@@ -8,6 +8,7 @@ stream of transfers.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -26,6 +27,7 @@ from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 
 _THREADS = 128  # of a block of the kernel
+_PORTABLE, _MAPPED = 1, 2  # flags of cudaHostRegister
 _SIMULATED_THREADS = 4  # each is a thread of Python
 _Made = TypeVar("_Made")
 SLOT, ROW, OFFSET, BYTES = range(4)  # columns of a ring of packets
@@ -272,6 +274,8 @@ class CudaDevice(TransferDevice):
         super().__init__(memory_bytes)
         if not torch.cuda.is_available():
             raise UsageError("no GPU that PyTorch can use: take --device cpu or simulator")
+        # Training is deterministic, which cuBLAS is with this alone.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self.ran = f"CUDA ran on {torch.cuda.get_device_name()}"
         self.torch_device = torch.device("cuda")
         self._transfers, self._compute = torch.cuda.Stream(), torch.cuda.Stream()
@@ -282,7 +286,9 @@ class CudaDevice(TransferDevice):
         if torch.from_numpy(memory).is_pinned():
             return
         start = memory.ctypes.data
-        torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(start, memory.nbytes, 0))
+        torch.cuda.check_error(
+            torch.cuda.cudart().cudaHostRegister(start, memory.nbytes, _PORTABLE | _MAPPED)
+        )
         self._registered.append(start)
 
     def transfers(self) -> AbstractContextManager[Any]:

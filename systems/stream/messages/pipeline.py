@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mmap
 import socket
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from n3ic.systems.stream.messages.assembly import (
@@ -106,6 +108,12 @@ class PipelineCounts:
         }
 
 
+def _own_pages(entries: int) -> NDArray[np.int64]:
+    """A ring of packets whose pages nothing else is on: a device registers whole pages, once."""
+    memory = mmap.mmap(-1, 4 * 8 * entries)
+    return np.frombuffer(memory, dtype=np.int64).reshape(entries, 4)
+
+
 @dataclass(eq=False)
 class _Burst:
     """Slots in use, and the bytes of each row that they hold."""
@@ -151,7 +159,7 @@ class MessagePipeline:
         self._receiver = PacketReceiver(sock, buffers)
         self._rows = BatchRows(batches, batch)
         self.tensor = device.tensor(batches * batch, limits.message_bytes)
-        self._ring = np.zeros((buffers.slots, 4), dtype=np.int64)
+        self._ring = _own_pages(buffers.slots)
         self._way = way(device, buffers, self._ring, self.tensor)
         self._assembly = MessageAssembly(limits, self._rows.take, self._rows.give_back)
         self.counts = PipelineCounts(self._assembly.counts)

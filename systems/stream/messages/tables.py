@@ -81,7 +81,7 @@ def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list
     return [TextTable(title, head, rows, 3), paper_table("models")]
 
 
-def memory_tables(figures: Iterable[ForwardFigures]) -> list[TextTable]:
+def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[TextTable]:
     """Table II of the text."""
     names = {
         "huge": "huge pages",
@@ -94,7 +94,9 @@ def memory_tables(figures: Iterable[ForwardFigures]) -> list[TextTable]:
         for f in figures
     )  # fmt: skip
     head = ("memory", "packets of", "in huge pages", "Gb/s", "CPU ns a packet")
-    title = "forwarding over the kernel's UDP; pinning is not measurable without a GPU"
+    title = "forwarding over the kernel's UDP"
+    if not registered:
+        title += "; no GPU: pages are not registered, the library's memory is not pinned"
     return [TextTable(title, head, rows, 2), paper_table("memory")]
 
 

@@ -102,8 +102,7 @@ class GatherWay(TransferWay):
         tensor: Tensor,
     ) -> None:
         super().__init__(device, buffers, ring, tensor)
-        self._host = torch.zeros(tensor.shape, dtype=torch.uint8)
-        device.register(self._host.numpy())
+        self._host = torch.zeros(tensor.shape, dtype=torch.uint8, pin_memory=tensor.is_cuda)
 
     def accept(self, first: int, count: int) -> None:
         """Gather, so that the slots are free at once."""

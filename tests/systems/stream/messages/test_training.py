@@ -144,7 +144,7 @@ def test_models_are_measured_alone_and_pipelined(sender, monkeypatch):
 def test_memory_of_all_kinds_forwards(sender, monkeypatch):
     monkeypatch.setattr(bench, "loopback_sender", lambda _: as_it_is(sender))
     monkeypatch.setattr(bench, "_SLOTS_FORWARD", 512)
-    found = bench.bench_memory([256], 600, 1)
+    found = bench.bench_memory(CPU, [256], 600, 1)
     assert [f.pages for f in found] == [*PAGE_KINDS]
     assert all(f.gbit_s > 0 and f.cpu_ns > 0 for f in found)
 
