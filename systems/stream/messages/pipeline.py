@@ -46,13 +46,15 @@ class BatchOutcome:
         ready_ns: when all were on the device.
         done_ns: when they were computed.
         early: share of their bytes that was on the device when the last packet came.
-        result: what the work returned; None where the device's memory did not suffice.
+        computed: whether the device's memory sufficed.
+        result: what the work returned; None where it did not.
     """
 
     messages: list[PartialMessage]
     ready_ns: int
     done_ns: int
     early: float
+    computed: bool
     result: Any
 
 
@@ -304,23 +306,27 @@ class MessagePipeline:
         mark.result()
         ready = time.monotonic_ns()
         neighbours = rows == list(range(rows[0], rows[0] + len(rows)))
-        result = None
+        result, computed = None, True
         try:
             with self._device.computing():
                 part = slice(rows[0], rows[0] + len(rows)) if neighbours else rows
                 # .data has a version of its own: transfers into other rows change none of these.
                 result = self._work(self.tensor.data[part, : messages[0].size], messages)
         except (torch.cuda.OutOfMemoryError, MemoryError):
-            self.counts.device_memory += len(messages)
-        else:
-            self.counts.computed += len(messages)
-        return BatchOutcome(messages, ready, time.monotonic_ns(), early, result)
+            computed = False
+        return BatchOutcome(messages, ready, time.monotonic_ns(), early, computed, result)
 
     def _computed(self) -> list[BatchOutcome]:
         """The batches that are computed, in order; their rows are free."""
         out = []
         while self._computing and self._computing[0][1].done():
             rows, job = self._computing.popleft()
-            out.append(job.result())
+            outcome = job.result()
+            out.append(outcome)
+            # Only a batch whose rows are free counts: a sender that is told so sends the next one.
             self._rows.release(rows[0])
+            if outcome.computed:
+                self.counts.computed += len(rows)
+            else:
+                self.counts.device_memory += len(rows)
         return out

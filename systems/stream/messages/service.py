@@ -110,8 +110,10 @@ def described(outcome: BatchOutcome) -> dict[str, Any]:
         "transfer_ms": round((outcome.ready_ns - message.first_ns) / 1e6, 3),
         "inference_ms": round((outcome.done_ns - outcome.ready_ns) / 1e6, 3),
     }
-    if not isinstance(result, Tensor):
+    if not outcome.computed:
         return out | {"lost": "the device's memory did not suffice"}
+    if not isinstance(result, Tensor):
+        return out
     if result.dim() > _CLASSES_AXES:
         return out | {"shape": list(result.shape[1:])}
     return out | {"classes": result[0].argmax(dim=-1).reshape(-1).tolist()}

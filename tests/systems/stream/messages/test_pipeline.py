@@ -203,6 +203,22 @@ def test_a_slow_consumer_costs_messages_and_no_memory():
         assert [out.result for out in rig.until(bool)] == [9]
 
 
+def test_a_batch_counts_as_computed_when_its_rows_are_free():
+    free = threading.Event()
+    with Rig(work=lambda rows, messages: free.wait(60), batches=1) as rig:
+        rig.send(1, random_bytes(1000))
+        rig.until(lambda _: rig.pipeline._computing)
+        ((_, job),) = rig.pipeline._computing
+        free.set()
+        job.result(60)
+        assert rig.pipeline.counts.computed == 0  # a second message would find no row
+        rig.until(bool)
+        assert rig.pipeline.counts.computed == 1
+        rig.send(2, random_bytes(1000))
+        rig.until(bool)
+        assert rig.pipeline.counts.assembly.no_room == 0
+
+
 def test_a_full_socket_is_counted():
     with Rig() as rig:
         rig.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -344,10 +360,10 @@ class TestSender:
 
         sender = MessageSender("127.0.0.1", 9, 1024)
         sender._sock.close()
-        sender._sock = Refusing()
+        sender._sock = refusing = Refusing()
         sender.send(1, random_bytes(3000))
-        assert sender._sock.sent == [1056, 1056, 984]
-        assert sender._sock.options == [(17, 103, 0)]
+        assert refusing.sent == [1056, 1056, 984]
+        assert refusing.options == [(17, 103, 0)]
 
     def test_a_name_that_nobody_has_is_refused(self):
         with pytest.raises(UsageError, match=r"nobody\.invalid"):

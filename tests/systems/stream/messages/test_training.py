@@ -10,6 +10,7 @@ import torch
 from n3ic.errors import UsageError
 from n3ic.model.bits import unpack
 from n3ic.systems.stream.messages import bench, loopback
+from n3ic.systems.stream.messages.assembly import PartialMessage
 from n3ic.systems.stream.messages.buffers import PAGE_KINDS
 from n3ic.systems.stream.messages.devices import DeviceMemoryError, open_device
 from n3ic.systems.stream.messages.loopback import loopback_sender
@@ -123,7 +124,7 @@ class as_it_is:  # noqa: N801 - a context manager
 
 def test_a_row_that_differs_is_seen():
     sent = torch.arange(20, dtype=torch.uint8).reshape(2, 10)
-    of = [type("M", (), {"number": number}) for number in (1, 2, 3, 4)]
+    of = [PartialMessage(1, number, 0, 10, 16, np.ones(1, bool), 0, 0) for number in (1, 2, 3, 4)]
     same = [bench._arrived_whole(sent, 2, sent[:1], [m]) for m in of]
     assert same == [True, True, False, False]
     changed = sent[:1].clone()
