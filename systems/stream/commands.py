@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from n3ic.systems.stream.flows.commands import run
+from n3ic.systems.stream.messages import commands as messages
 from n3ic.systems.stream.site.commands import site
 
 
@@ -31,3 +32,7 @@ COMMANDS = typer.Typer(
 )
 COMMANDS.command("run")(run)
 COMMANDS.command("site")(site)
+COMMANDS.command("send")(messages.send)
+COMMANDS.command("receive")(messages.receive)
+COMMANDS.command("bench")(messages.bench)
+COMMANDS.command("train")(messages.train)

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of the three ways, side by side in one run: transfer, models, memory.
+
+Messages come over loopback from a process of its own. Ways take turns, message by message, so that
+a busy machine disturbs all alike.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from n3ic.errors import UsageError
+from n3ic.systems.stream.messages.assembly import AssemblyLimits, PartialMessage
+from n3ic.systems.stream.messages.buffers import PAGE_KINDS, PacketBuffers, Pages
+from n3ic.systems.stream.messages.devices import TransferDevice
+from n3ic.systems.stream.messages.loopback import LoopbackSender, SendOrder, loopback_sender
+from n3ic.systems.stream.messages.models import MessageModel, message_model
+from n3ic.systems.stream.messages.pipeline import (
+    BURST,
+    BatchOutcome,
+    BatchWork,
+    MessagePipeline,
+)
+from n3ic.systems.stream.messages.protocol import HEADER_BYTES, check_part
+from n3ic.systems.stream.messages.receiver import (
+    PacketReceiver,
+    open_receiver,
+    refused_by_kernel,
+)
+from n3ic.systems.stream.messages.ways import TransferWay
+
+SIZES = (10_000, 100_000, 500_000, 1_000_000, 4_000_000)
+PARTS = (256, 512, 1024)
+MODELS = ("vgg11", "tiny-yolo", "flow-mlp", "binary")
+SLOTS = 4096
+_SLOTS_FORWARD = 1 << 16
+_WINDOW = 1024  # packets between sender and receiver, less than a socket's buffer holds
+_TIMEOUT_S = 30.0
+PERCENTILES = (0, 50, 90, 99)  # the least is what a busy machine disturbs least
+MEDIAN = 1  # of them
+
+Told = Callable[[float, str], None]
+"""A progress bar: how far, from 0 to 1, and with what."""
+
+
+@dataclass(frozen=True)
+class WayFigures:
+    """Times of one way for messages of one kind: least, median, percentiles 90 and 99, in µs.
+
+    Attributes:
+        way: the way.
+        model: the model behind it; empty for none.
+        size: bytes of a message.
+        part: bytes of it in a packet.
+        messages: how many were measured.
+        lost: how many were lost; their times are not there.
+        equal: whether every message on the device was what was sent; None if a model ran instead.
+        first: from the sender's start to the first packet in the buffers.
+        last: from the sender's start to the last packet there.
+        transfer: from the first packet to all bytes on the device, the text's figure 5.
+        tail: from the last packet to all bytes on the device.
+        inference: of the model.
+        total: from the first packet to the result.
+        early: share of the bytes that was on the device when the last packet came.
+        host_cpu_us: processor time that the receiving thread spent on a message's transfer.
+        device_cpu_us: that of the thread which takes the device's part; 0 on a GPU.
+        pipelined_ms: time a message, when the next ones are received meanwhile; 0 if not measured.
+    """
+
+    way: str
+    model: str
+    size: int
+    part: int
+    messages: int
+    lost: int
+    equal: bool | None
+    first: tuple[float, ...]
+    last: tuple[float, ...]
+    transfer: tuple[float, ...]
+    tail: tuple[float, ...]
+    inference: tuple[float, ...]
+    total: tuple[float, ...]
+    early: float
+    host_cpu_us: float
+    device_cpu_us: float
+    pipelined_ms: float = 0.0
+
+    @property
+    def overlap(self) -> float:
+        """Share of a message's time that the next one's receiving and transfer hides."""
+        return (
+            max(0.0, 1 - 1e3 * self.pipelined_ms / self.total[MEDIAN]) if self.pipelined_ms else 0.0
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain data."""
+        return asdict(self) | {"overlap": self.overlap}
+
+
+@dataclass(frozen=True)
+class ForwardFigures:
+    """Packets received into buffers and sent on from where they lie.
+
+    Attributes:
+        pages: kind of the buffers' memory.
+        huge_bytes: how much of it the kernel gave in huge pages.
+        part: payload of a packet in bytes.
+        gbit_s: rate.
+        cpu_ns: processor time a packet.
+    """
+
+    pages: str
+    huge_bytes: int
+    part: int
+    gbit_s: float
+    cpu_ns: float
+
+
+def machine_load() -> str:
+    """Load of the machine now and its processors, in words."""
+    one, five, _ = os.getloadavg()
+    return f"load {one:.1f} (1 min), {five:.1f} (5 min) on {os.cpu_count()} processors"
+
+
+def processor_mhz() -> float:
+    """Nominal clock of the first processor in MHz; 0 where the system does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("ascii", errors="replace").splitlines()
+    except OSError:
+        return 0.0
+    found = (line.partition(":")[2] for line in lines if line.startswith("cpu MHz"))
+    return float(next(found, "0"))
+
+
+class _Lane:
+    """One way with socket, buffers and device of its own."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        device: TransferDevice,
+        way: type[TransferWay],
+        work: BatchWork,
+        size: int,
+        part: int,
+        pages: Pages,
+    ) -> None:
+        self.way, self.device = way, device
+        sock = stack.enter_context(open_receiver("127.0.0.1"))
+        self.port = int(sock.getsockname()[1])
+        buffers = PacketBuffers.allocate(SLOTS, part + HEADER_BYTES, pages)
+        limits = AssemblyLimits(size, timeout_s=_TIMEOUT_S)
+        self.pipeline = stack.enter_context(
+            MessagePipeline(sock, buffers, device, way, work, limits)
+        )
+        self.samples: list[tuple[int, BatchOutcome]] = []
+        self.cpu: list[tuple[int, int]] = []
+        self.lost = 0
+        self.pipelined_ns = 0.0
+
+    @property
+    def ended(self) -> int:
+        counts = self.pipeline.counts
+        lost = counts.assembly.expired + counts.assembly.no_room + counts.device_memory
+        return counts.computed + lost
+
+    @property
+    def passed(self) -> int:
+        """Packets that are no longer on their way."""
+        return self.pipeline.seen + self.pipeline.counts.kernel_refused
+
+
+def _exchange(
+    sender: LoopbackSender, lanes: Sequence[_Lane], lane: _Lane, order: SendOrder
+) -> list[tuple[int, BatchOutcome]]:
+    """Have messages sent to a lane; return when each began, and what came of it."""
+    outcomes: dict[int, BatchOutcome] = {}
+    wanted, begun = lane.ended + len(order.rows), None
+    end = time.monotonic() + 2 * _TIMEOUT_S
+    sender.order(order)
+    while (begun is None or lane.ended < wanted) and time.monotonic() < end:
+        for outcome in lane.pipeline.step(0.02):
+            outcomes[outcome.messages[0].number] = outcome
+        sender.tell(sum(x.passed for x in lanes), sum(x.ended for x in lanes))
+        begun = sender.begun() if begun is None else begun
+    while not lane.pipeline.idle and time.monotonic() < end:
+        for outcome in lane.pipeline.step(0.02):
+            outcomes[outcome.messages[0].number] = outcome
+    numbers = range(order.first, order.first + len(order.rows))
+    pairs = zip(begun or (), (outcomes.get(n) for n in numbers), strict=False)
+    return [(sent, found) for sent, found in pairs if found is not None]
+
+
+def _figures(lane: _Lane, model: str, size: int, part: int) -> WayFigures:
+    def percentiles(times: Iterator[int]) -> tuple[float, ...]:
+        found = np.percentile([*times] or [0], PERCENTILES) / 1e3
+        return tuple(round(float(x), 1) for x in found)
+
+    pairs = [(sent, out, out.messages[0]) for sent, out in lane.samples]
+    equal = None if model else all(out.result for _, out, _ in pairs)
+    host, device = np.median(lane.cpu or [(0, 0)], axis=0) / 1e3
+    return WayFigures(
+        way=lane.way.name,
+        model=model,
+        size=size,
+        part=part,
+        messages=len(pairs),
+        lost=lane.lost,
+        equal=equal,
+        first=percentiles(m.first_ns - sent for sent, _, m in pairs),
+        last=percentiles(m.last_ns - sent for sent, _, m in pairs),
+        transfer=percentiles(out.ready_ns - m.first_ns for _, out, m in pairs),
+        tail=percentiles(out.ready_ns - m.last_ns for _, out, m in pairs),
+        inference=percentiles(out.done_ns - out.ready_ns for _, out, _ in pairs),
+        total=percentiles(out.done_ns - m.first_ns for _, out, m in pairs),
+        early=float(np.median([out.early for _, out, _ in pairs] or [0])),
+        host_cpu_us=round(float(host), 1),
+        device_cpu_us=round(float(device), 1),
+        pipelined_ms=round(lane.pipelined_ns / 1e6, 3),
+    )
+
+
+def _measure(
+    sender: LoopbackSender,
+    make_device: Callable[[], TransferDevice],
+    ways: Sequence[type[TransferWay]],
+    payloads: NDArray[np.uint8],
+    part: int,
+    pages: Pages,
+    work_of: Callable[[TransferDevice], BatchWork],
+    repeats: int,
+    *,
+    model: str = "",
+    pipelined: int = 0,
+) -> list[WayFigures]:
+    """Figures of each way for messages of one kind; the ways take turns."""
+    size = payloads.shape[1]
+    sender.load(payloads)
+    with ExitStack() as stack:
+        device = stack.enter_context(closing(make_device()))
+        work = work_of(device)
+        lanes = [_Lane(stack, device, way, work, size, part, pages) for way in ways]
+        number = 1
+        for repeat in range(repeats + 1):
+            for lane in lanes:
+                row = repeat % len(payloads)
+                order = SendOrder(lane.port, number, range(row, row + 1), part)
+                before = lane.pipeline.counts.transfer_cpu_ns, device.busy_ns
+                found = _exchange(sender, lanes, lane, order)
+                number += 1
+                if repeat:  # the first one warms caches
+                    after = lane.pipeline.counts.transfer_cpu_ns, device.busy_ns
+                    lane.lost += not found
+                    lane.samples += found
+                    lane.cpu.append((after[0] - before[0], after[1] - before[1]))
+        for lane in lanes if pipelined else ():
+            rows = range(min(pipelined, len(payloads)))
+            found = _exchange(sender, lanes, lane, SendOrder(lane.port, number, rows, part, 2))
+            number += len(rows)
+            done = [out.done_ns for _, out in found]
+            if len(done) > 1:
+                lane.pipelined_ns = (done[-1] - done[0]) / (len(done) - 1)
+        return [_figures(lane, model, size, part) for lane in lanes]
+
+
+def bench_transfer(
+    make_device: Callable[[], TransferDevice],
+    ways: Sequence[type[TransferWay]],
+    sizes: Sequence[int] = SIZES,
+    parts: Sequence[int] = PARTS,
+    repeats: int = 10,
+    *,
+    pages: Pages = "huge",
+    seed: int = 0,
+    told: Told = lambda share, said: None,
+) -> list[WayFigures]:
+    """Measure messages' way to the device, and compare each one there with what was sent.
+
+    Args:
+        make_device: opens the device.
+        ways: the ways.
+        sizes: bytes of messages.
+        parts: bytes of a message in a packet.
+        repeats: messages of each kind; one more comes first and is not counted.
+        pages: memory of the packet buffers.
+        seed: seed of the messages.
+        told: is told how far it is.
+
+    Raises:
+        UsageError: a packet's size is refused.
+        DeviceMemoryError: the messages do not fit the device.
+    """
+    _check_parts(parts)
+    out: list[WayFigures] = []
+    rng = np.random.default_rng(seed)
+    with loopback_sender(_WINDOW) as sender:
+        for i, (size, part) in enumerate((s, p) for s in sizes for p in parts):
+            told(i / (len(sizes) * len(parts)), f"{size:,} bytes in packets of {part:,}")
+            payloads = rng.integers(0, 256, (2, size), dtype=np.uint8)
+            work = partial(_arrived_whole, torch.from_numpy(payloads), len(ways))
+            out += _measure(
+                *(sender, make_device, ways, payloads, part, pages, partial(_same, work), repeats)
+            )
+    return out
+
+
+def _same(work: BatchWork, device: TransferDevice) -> BatchWork:
+    return work
+
+
+def _arrived_whole(
+    expected: Tensor, ways: int, rows: Tensor, messages: list[PartialMessage]
+) -> bool:
+    """Whether a row is what was sent, by the numbers that :func:`_measure` gives messages."""
+    turn = (messages[0].number - 1) // ways
+    return torch.equal(rows[0].cpu(), expected[turn % len(expected)])
+
+
+def bench_models(
+    make_device: Callable[[], TransferDevice],
+    ways: Sequence[type[TransferWay]],
+    models: Sequence[str] = MODELS,
+    parts: Sequence[int] = PARTS,
+    repeats: int = 5,
+    *,
+    pages: Pages = "huge",
+    seed: int = 0,
+    told: Told = lambda share, said: None,
+) -> tuple[list[WayFigures], dict[str, float]]:
+    """Measure messages to results, alone and with the next ones received meanwhile.
+
+    Arguments are those of :func:`bench_transfer`, with names of models.
+
+    Returns:
+        The figures, and the median milliseconds of each model on rows that are on the device.
+    """
+    _check_parts(parts)
+    out: list[WayFigures] = []
+    alone: dict[str, float] = {}
+    rng = np.random.default_rng(seed)
+    with loopback_sender(_WINDOW) as sender:
+        for i, name in enumerate(models):
+            model = message_model(name, seed)
+            count = max(4, min(repeats, 16))
+            payloads = _inputs(rng, count, model.message_bytes, model.dtype)
+            for j, part in enumerate(parts):
+                share = (i + j / len(parts)) / len(models)
+                told(share, f"{name} in packets of {part:,} bytes")
+                work_of = partial(_placed, model, payloads[:1], repeats, alone)
+                out += _measure(
+                    *(sender, make_device, ways, payloads, part, pages, work_of, repeats),
+                    model=name,
+                    pipelined=count,
+                )
+    return out, alone
+
+
+def _placed(
+    model: MessageModel,
+    row: NDArray[np.uint8],
+    repeats: int,
+    alone: dict[str, float],
+    device: TransferDevice,
+) -> BatchWork:
+    """Place a model; note how long a row that is on the device takes, the first time."""
+    work = model.on(device)
+    if model.name not in alone:
+        rows = device.tensor(1, model.message_bytes)[:, : model.message_bytes]
+        rows.copy_(torch.from_numpy(row))
+        alone[model.name] = _median_ms(lambda: work(rows, []), repeats)
+    return work
+
+
+def _inputs(
+    rng: np.random.Generator, count: int, size: int, dtype: torch.dtype
+) -> NDArray[np.uint8]:
+    """Messages of a model: normal floats, or random words."""
+    if dtype == torch.float32:
+        values = rng.standard_normal((count, size // 4), dtype=np.float32)
+        return np.ascontiguousarray(values).view(np.uint8).reshape(count, size)
+    return rng.integers(0, 256, (count, size), dtype=np.uint8)
+
+
+def _median_ms(work: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats + 1):
+        begin = time.monotonic_ns()
+        work()
+        times.append(time.monotonic_ns() - begin)
+    return float(np.median(times[1:])) / 1e6
+
+
+def _check_parts(parts: Sequence[int]) -> None:
+    for part in parts:
+        try:
+            check_part(part)
+        except ValueError as error:
+            raise UsageError(f"{error}") from error
+
+
+def bench_memory(
+    make_device: Callable[[], TransferDevice],
+    parts: Sequence[int] = (256, 512),
+    packets: int = 30_000,
+    repeats: int = 3,
+    *,
+    told: Told = lambda share, said: None,
+) -> list[ForwardFigures]:
+    """Forward packets through buffers in huge pages, ordinary ones and the library's memory.
+
+    Pages are registered with the device, which costs nothing and gives nothing on the CPU. The
+    kinds take turns; the figures are medians. What they share is the kernel's UDP, which takes most
+    of the time.
+
+    Args:
+        make_device: opens the device.
+        parts: payload bytes of packets.
+        packets: packets of a measurement.
+        repeats: measurements.
+        told: is told how far it is.
+    """
+    _check_parts(parts)
+    out = []
+    with loopback_sender(_WINDOW) as sender, closing(make_device()) as device:
+        for i, part in enumerate(parts):
+            kinds = {p: PacketBuffers.allocate(_SLOTS_FORWARD, part + 32, p) for p in PAGE_KINDS}
+            for buffers in kinds.values():
+                device.register(buffers.data)
+            found: dict[str, list[tuple[float, float]]] = {pages: [] for pages in kinds}
+            payloads = np.zeros((1, packets * part), dtype=np.uint8)
+            for repeat in range(repeats):
+                told((i + repeat / repeats) / len(parts), f"forwarding {part:,} bytes")
+                for pages, buffers in kinds.items():
+                    with ExitStack() as stack:
+                        found[pages].append(_forward(stack, sender, buffers, payloads, part))
+            for pages, buffers in kinds.items():
+                rate, cpu = np.median(found[pages], axis=0)
+                out.append(ForwardFigures(pages, buffers.huge_bytes, part, rate * part * 8e-9, cpu))
+    return out
+
+
+def _forward(
+    stack: ExitStack,
+    sender: LoopbackSender,
+    buffers: PacketBuffers,
+    payloads: NDArray[np.uint8],
+    part: int,
+) -> tuple[float, float]:
+    """Packets a second, and nanoseconds of the processor a packet."""
+    sink = stack.enter_context(open_receiver("127.0.0.1"))
+    out = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    out.connect(sink.getsockname())
+    sock = stack.enter_context(open_receiver("127.0.0.1"))
+    receiver = PacketReceiver(sock, buffers)
+    sender.load(payloads)
+    sender.order(SendOrder(int(sock.getsockname()[1]), 1, range(1), part))
+    seen = slot = 0
+    begin, cpu, wanted = 0, 0, -(-payloads.shape[1] // part)
+    end = time.monotonic() + _TIMEOUT_S
+    while seen + refused_by_kernel(sock) < wanted and time.monotonic() < end:
+        count = receiver.receive(slot, min(BURST, buffers.slots - slot), 0.02)
+        if count:
+            if not begin:
+                begin, cpu = time.monotonic_ns(), time.thread_time_ns()
+            receiver.forward(out, slot, count)
+        slot = (slot + count) % buffers.slots
+        seen += count
+        sender.tell(seen + refused_by_kernel(sock), 0)
+    took, used = time.monotonic_ns() - begin, time.thread_time_ns() - cpu
+    while sender.begun() is None and time.monotonic() < end:
+        time.sleep(0.001)
+    return 1e9 * seen / took, used / max(1, seen)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packet buffers: slots of one size in one block of memory, allocated before any packet comes.
+
+A device needs no more of them than base address, stride and lengths. Memory that another program
+made, such as DPDK's, has the same three (:meth:`PacketBuffers.at`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+
+Pages = Literal["huge", "ordinary", "library"]
+PAGE_KINDS: tuple[Pages, ...] = ("huge", "ordinary", "library")
+HUGE_PAGE = 1 << 21
+_LINE = 64  # bytes of a cache line: no two packets share one
+
+
+def page_kind(name: str) -> Pages:
+    """A kind of pages by its name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for kind in PAGE_KINDS:
+        if kind == name:
+            return kind
+    raise UsageError(f"--pages: expected {', '.join(PAGE_KINDS)}, got {name!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class PacketBuffers:
+    """Slots for packets.
+
+    Attributes:
+        data: uint8 array of shape ``(slots, stride)``.
+        lengths: bytes of the packet in each slot, int64 array of shape ``(slots,)``.
+        pages: the pages asked for; ``library`` is the allocator of the device's library, and an
+            empty text memory of another program.
+        owner: what keeps the memory.
+    """
+
+    data: NDArray[np.uint8]
+    lengths: NDArray[np.int64]
+    pages: str
+    owner: Any = None
+
+    @property
+    def address(self) -> int:
+        """Address of the first slot."""
+        return int(self.data.ctypes.data)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one slot to the next."""
+        return int(self.data.strides[0])
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return len(self.data)
+
+    @property
+    def huge_bytes(self) -> int:
+        """Bytes that the kernel gave in huge pages; 0 where it does not say."""
+        return _huge_bytes(self.address, self.data.nbytes)
+
+    @classmethod
+    def allocate(cls, slots: int, packet_bytes: int, pages: Pages = "huge") -> PacketBuffers:
+        """Allocate slots and touch every page, so that no packet waits for one.
+
+        Args:
+            slots: number of slots.
+            packet_bytes: bytes of the largest packet, header included.
+            pages: huge pages if the kernel has some to give (``MADV_HUGEPAGE``), ordinary ones,
+                or the allocator of the device's library (PyTorch; pinned if there is a GPU).
+        """
+        stride = -(-packet_bytes // _LINE) * _LINE
+        size = slots * stride
+        lengths = np.zeros(slots, dtype=np.int64)
+        if pages == "library":
+            import torch
+
+            owner: Any = torch.zeros(size, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+            flat = owner.numpy()
+        else:
+            owner, flat = _mapped(size, huge=pages == "huge")
+        return cls(flat.reshape(slots, stride), lengths, pages, owner)
+
+    @classmethod
+    def at(cls, address: int, stride: int, slots: int, owner: Any = None) -> PacketBuffers:
+        """Slots that another program allocated; they must stay mapped while they are used."""
+        memory = (ctypes.c_uint8 * (stride * slots)).from_address(address)
+        data = np.ctypeslib.as_array(memory).reshape(slots, stride)
+        return cls(data, np.zeros(slots, dtype=np.int64), "", (memory, owner))
+
+
+def _mapped(size: int, *, huge: bool) -> tuple[mmap.mmap, NDArray[np.uint8]]:
+    """Anonymous pages of this process, zeroed, from the start of a huge page on."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        raise UsageError("packet buffers need Linux")
+    whole = -(-size // HUGE_PAGE) * HUGE_PAGE
+    owner = mmap.mmap(-1, whole + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    flat = np.frombuffer(owner, dtype=np.uint8)
+    # A huge page begins at a multiple of its size, an anonymous mapping anywhere.
+    skipped = -int(flat.ctypes.data) % HUGE_PAGE
+    try:
+        owner.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
+    except OSError as error:
+        if huge:
+            raise UsageError(
+                f"this kernel gives no huge pages ({error.strerror}): take --pages ordinary"
+            ) from error
+    flat = flat[skipped : skipped + size]
+    flat[:] = 0
+    return owner, flat
+
+
+def _huge_bytes(address: int, size: int) -> int:
+    try:
+        text = Path("/proc/self/smaps").read_text("ascii", errors="replace")
+    except OSError:
+        return 0
+    total, inside = 0, False
+    for line in text.splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            start, end = (int(part, 16) for part in found.groups())
+            inside = start < address + size and address < end
+        elif inside and line.startswith("AnonHugePages:"):
+            total += int(line.split()[1]) * 1024
+    return min(total, size)

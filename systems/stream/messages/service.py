@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A receiver that computes a model on every message and prints a line for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from torch import Tensor
+
+from n3ic.systems.stream.messages.assembly import AssemblyLimits
+from n3ic.systems.stream.messages.buffers import PacketBuffers, Pages
+from n3ic.systems.stream.messages.devices import TransferDevice
+from n3ic.systems.stream.messages.models import message_model
+from n3ic.systems.stream.messages.pipeline import BatchOutcome, MessagePipeline
+from n3ic.systems.stream.messages.receiver import open_receiver
+from n3ic.systems.stream.messages.ways import way_named
+
+_CLASSES_AXES = 3  # a model of more axes gives no classes
+
+
+@dataclass(frozen=True)
+class ReceiverOptions:
+    """How messages are received.
+
+    Attributes:
+        address: own host and port; port 0 for any free one.
+        way: name of the way to the device.
+        messages: end after so many, lost ones included; 0 for never.
+        timeout_s: seconds from a message's first packet to its last.
+        rows: messages that may be incomplete or computed at once.
+        slots: packet buffers.
+        packet_bytes: bytes of the largest packet, header included.
+        pages: memory of the packet buffers.
+        seed: seed of random weights.
+    """
+
+    address: tuple[str, int]
+    way: str = "pull"
+    messages: int = 0
+    timeout_s: float = 2.0
+    rows: int = 8
+    slots: int = 4096
+    packet_bytes: int = 2048
+    pages: Pages = "huge"
+    seed: int = 0
+
+
+def serve_model(
+    model: str,
+    make_device: Callable[[], TransferDevice],
+    options: ReceiverOptions,
+    line: Callable[[str], None],
+    note: Callable[[str], None],
+    listening: Callable[[int], None],
+) -> None:
+    """Receive messages until enough came or a signal ends it.
+
+    Args:
+        model: a model of :func:`~n3ic.systems.stream.messages.models.message_model`.
+        make_device: opens the device.
+        options: how messages are received.
+        line: gets a line of JSON for each message.
+        note: gets what was lost, by reason, at the end.
+        listening: gets the port once packets are received.
+
+    Raises:
+        UsageError: an option is wrong.
+        DeviceMemoryError: the model or the messages do not fit the device.
+    """
+    way = way_named(options.way)
+    found = message_model(model, options.seed)
+    limits = AssemblyLimits(
+        found.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s
+    )
+    with (
+        closing(make_device()) as device,
+        open_receiver(*options.address) as sock,
+        MessagePipeline(
+            sock,
+            PacketBuffers.allocate(options.slots, options.packet_bytes, options.pages),
+            *(device, way, found.on(device), limits),
+            batches=options.rows,
+        ) as pipeline,
+    ):
+        listening(int(sock.getsockname()[1]))
+        counts = pipeline.counts
+        try:
+            while not options.messages or counts.assembly.ended < options.messages:
+                for outcome in pipeline.step(0.2):
+                    line(json.dumps(described(outcome)))
+            for outcome in pipeline.flush():
+                line(json.dumps(described(outcome)))
+        finally:
+            note(f"{counts.computed:,} messages computed, {counts.assembly.packets:,} packets came")
+            for reason, count in counts.lines():
+                note(f"lost {reason}: {count:,}")
+
+
+def described(outcome: BatchOutcome) -> dict[str, Any]:
+    """A message's result and times as plain data; ``classes`` of models that give some."""
+    message, result = outcome.messages[0], outcome.result
+    out: dict[str, Any] = {
+        "sender": f"{IPv4Address(message.sender & 0xFFFFFFFF)}:{message.sender >> 32}",
+        "message": message.number,
+        "transfer_ms": round((outcome.ready_ns - message.first_ns) / 1e6, 3),
+        "inference_ms": round((outcome.done_ns - outcome.ready_ns) / 1e6, 3),
+    }
+    if not outcome.computed:
+        return out | {"lost": "the device's memory did not suffice"}
+    if not isinstance(result, Tensor):
+        return out
+    if result.dim() > _CLASSES_AXES:
+        return out | {"shape": list(result.shape[1:])}
+    return out | {"classes": result[0].argmax(dim=-1).reshape(-1).tolist()}

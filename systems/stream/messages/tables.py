@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of the three ways as tables, with the text's own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from n3ic.systems.stream.messages.bench import (
+    MEDIAN,
+    ForwardFigures,
+    WayFigures,
+    processor_mhz,
+)
+from n3ic.systems.stream.messages.paper import paper_table
+from n3ic.systems.stream.messages.training import TrainedStream
+from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.util.display import TextTable
+from n3ic.util.markdown import percent
+
+
+def plain(figures: ForwardFigures) -> dict[str, Any]:
+    """Figures as plain data."""
+    return asdict(figures)
+
+
+def _times(microseconds: Sequence[float]) -> str:
+    return " / ".join(f"{t / 1e3:.2f}" for t in microseconds)
+
+
+def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
+    """Figures 5 and 9 of the text."""
+    clock = processor_mhz()
+    head = ("message", "packets of", "way", "first byte", "last byte", "to device", "after last",
+            "early", "CPU", "device's CPU", "Mcycles", "lost", "as sent")  # fmt: skip
+    rows = tuple(
+        (
+            f"{f.size:,}",
+            f"{f.part:,}",
+            f"{WAYS[f.way].paper} {f.way}",
+            *(f"{times[MEDIAN] / 1e3:.2f}" for times in (f.first, f.last)),
+            _times(f.transfer),
+            f"{f.tail[MEDIAN] / 1e3:.2f}",
+            percent(f.early),
+            f"{f.host_cpu_us / 1e3:.3f}",
+            f"{f.device_cpu_us / 1e3:.3f}" if f.device_cpu_us else "-",
+            f"{f.host_cpu_us * clock / 1e6:.2f}" if clock else "-",
+            str(f.lost),
+            "yes" if f.equal else "NO",
+        )
+        for f in figures
+    )
+    title = (
+        "transfer, milliseconds; to device: least / median / 90 % / 99 %, else medians; "
+        "cycles: CPU time at the nominal clock"
+    )
+    return [TextTable(title, head, rows, 3), paper_table("transfer")]
+
+
+def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list[TextTable]:
+    """Table I and figures 10 to 12 of the text."""
+    head = ("model", "packets of", "way", "total", "to device", "after last", "inference",
+            "device alone", "pipelined", "overlap", "lost")  # fmt: skip
+    rows = tuple(
+        (
+            f.model,
+            f"{f.part:,}",
+            f"{WAYS[f.way].paper} {f.way}",
+            _times(f.total),
+            *(f"{t[MEDIAN] / 1e3:.2f}" for t in (f.transfer, f.tail, f.inference)),
+            f"{alone[f.model]:.2f}",
+            f"{f.pipelined_ms:.2f}",
+            percent(f.overlap),
+            str(f.lost),
+        )
+        for f in figures
+    )
+    title = "messages to results, milliseconds; total: least / median / 90 % / 99 %, else medians"
+    return [TextTable(title, head, rows, 3), paper_table("models")]
+
+
+def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[TextTable]:
+    """Table II of the text."""
+    names = {
+        "huge": "huge pages",
+        "ordinary": "ordinary pages",
+        "library": "the library's allocator",
+    }
+    rows = tuple(
+        (names[f.pages], f"{f.part:,}", f"{f.huge_bytes / 2**20:.0f} MiB", f"{f.gbit_s:.3f}",
+         f"{f.cpu_ns:,.0f}")
+        for f in figures
+    )  # fmt: skip
+    head = ("memory", "packets of", "in huge pages", "Gb/s", "CPU ns a packet")
+    title = "forwarding over the kernel's UDP"
+    if not registered:
+        title += "; no GPU: pages are not registered, the library's memory is not pinned"
+    return [TextTable(title, head, rows, 2), paper_table("memory")]
+
+
+def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list[TextTable]:
+    """Table III of the text: of each size of batch and way all repeats."""
+    head = ("batch", "way", "messages/s", "least", "most", "accuracy", "CPU µs a message", "lost",
+            "weights")  # fmt: skip
+    rows = []
+    for runs in found:
+        rates = [run.rate for run in runs]
+        weights = {run.weights[:12] for run in runs}
+        rows.append(
+            (
+                f"{runs[0].batch}",
+                f"{WAYS[runs[0].way].paper} {runs[0].way}",
+                *(f"{rate:,.0f}" for rate in (median(rates), min(rates), max(rates))),
+                percent(median(run.accuracy for run in runs)),
+                f"{median(run.host_cpu_us for run in runs):.1f}",
+                str(sum(run.lost for run in runs)),
+                ", ".join(sorted(weights)),
+            )
+        )
+    title = f"one epoch: {what}; median, least and most of {len(found[0])}"
+    return [TextTable(title, head, tuple(rows), 2), paper_table("training")]

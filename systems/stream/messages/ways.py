@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three ways of packets' payloads from the host's buffers into the device's tensor."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from n3ic.errors import UsageError
+from n3ic.systems.stream.messages.buffers import PacketBuffers
+from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark, gather
+from n3ic.systems.stream.messages.protocol import HEADER_BYTES
+
+
+class TransferWay(ABC):
+    """A way to the device.
+
+    Args:
+        device: the device.
+        buffers: where packets lie.
+        ring: slot, row, offset and bytes of packets, int64 of shape ``(entries, 4)``.
+        tensor: rows of the device.
+
+    Attributes:
+        name: name of the way.
+        paper: its name in the text.
+        summary: what it does.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    summary: ClassVar[str]
+
+    def __init__(
+        self,
+        device: TransferDevice,
+        buffers: PacketBuffers,
+        ring: NDArray[np.int64],
+        tensor: Tensor,
+    ) -> None:
+        self._device, self._buffers, self._ring, self._tensor = device, buffers, ring, tensor
+
+    @abstractmethod
+    def accept(self, first: int, count: int) -> TransferMark | None:
+        """Take the packets of entries of the ring.
+
+        Returns:
+            When their slots may be used again; None for at once.
+        """
+
+    def finish(self, rows: list[int]) -> TransferMark:
+        """All packets of rows came; return when the rows are on the device."""
+        return self._device.mark()
+
+
+class CopyWay(TransferWay):
+    """A copy to the device for each packet, as it comes."""
+
+    name = "copy"
+    paper = "A#1"
+    summary = "a copy a packet"
+
+    def __init__(
+        self,
+        device: TransferDevice,
+        buffers: PacketBuffers,
+        ring: NDArray[np.int64],
+        tensor: Tensor,
+    ) -> None:
+        super().__init__(device, buffers, ring, tensor)
+        device.register(buffers.data)
+        self._slots = torch.from_numpy(buffers.data)
+
+    def accept(self, first: int, count: int) -> TransferMark:
+        """Start a copy for each packet."""
+        entries = self._ring[np.arange(first, first + count) % len(self._ring)]
+        with self._device.transfers():
+            for slot, row, offset, part in entries.tolist():
+                self._tensor[row, offset : offset + part].copy_(
+                    self._slots[slot, HEADER_BYTES : HEADER_BYTES + part], non_blocking=True
+                )
+        return self._device.mark()
+
+
+class GatherWay(TransferWay):
+    """A gather of the packets by the CPU as they come, and one copy of each batch."""
+
+    name = "gather"
+    paper = "A#2"
+    summary = "a gather by the CPU, one copy a batch"
+
+    def __init__(
+        self,
+        device: TransferDevice,
+        buffers: PacketBuffers,
+        ring: NDArray[np.int64],
+        tensor: Tensor,
+    ) -> None:
+        super().__init__(device, buffers, ring, tensor)
+        self._host = torch.zeros(tensor.shape, dtype=torch.uint8, pin_memory=tensor.is_cuda)
+
+    def accept(self, first: int, count: int) -> None:
+        """Gather, so that the slots are free at once."""
+        gather(self._buffers, self._ring, first, count, self._host.numpy())
+
+    def finish(self, rows: list[int]) -> TransferMark:
+        """Copy the rows: at once if they are neighbours."""
+
+        def copy() -> None:
+            if rows == list(range(rows[0], rows[0] + len(rows))):
+                part = slice(rows[0], rows[0] + len(rows))
+                self._tensor[part].copy_(self._host[part], non_blocking=True)
+                return
+            for row in rows:
+                self._tensor[row].copy_(self._host[row], non_blocking=True)
+
+        return self._device.submit(copy)
+
+
+class PullWay(TransferWay):
+    """A pull by the device, which reads the packets where they lie, as they come."""
+
+    name = "pull"
+    paper = "NetML"
+    summary = "a pull by the device from the packet buffers"
+
+    def __init__(
+        self,
+        device: TransferDevice,
+        buffers: PacketBuffers,
+        ring: NDArray[np.int64],
+        tensor: Tensor,
+    ) -> None:
+        super().__init__(device, buffers, ring, tensor)
+        device.register(buffers.data)
+        device.register(ring)
+
+    def accept(self, first: int, count: int) -> TransferMark:
+        """Start a pull for all packets."""
+        return self._device.pull(self._buffers, self._ring, first, count, self._tensor)
+
+
+WAYS: dict[str, type[TransferWay]] = {way.name: way for way in (CopyWay, GatherWay, PullWay)}
+
+
+def way_named(name: str) -> type[TransferWay]:
+    """A way by its name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in WAYS:
+        raise UsageError(f"expected a way of {', '.join(WAYS)}, got {name!r}")
+    return WAYS[name]
