@@ -74,8 +74,10 @@ struct rte_mempool *memory_pool(const struct settings *s, struct shared_memory *
     const unsigned object = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + s->buffer_bytes;
     struct rte_pktmbuf_pool_private rooms = {
         .mbuf_data_room_size = (uint16_t)(RTE_PKTMBUF_HEADROOM + s->buffer_bytes)};
+    /* No device reaches a memory file by itself, so that objects may cross pages. */
+    const unsigned flags = s->memory == MEMORY_DPDK ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
     struct rte_mempool *pool = rte_mempool_create_empty("packets", s->buffers, object, CACHE,
-                                                        sizeof rooms, SOCKET_ID_ANY, 0);
+                                                        sizeof rooms, SOCKET_ID_ANY, flags);
     size_t least, alignment;
     if (!pool || rte_mempool_set_ops_byname(pool, RTE_MBUF_DEFAULT_MEMPOOL_OPS, NULL)) {
         fail(EXIT_FAILED, "no pool of packet buffers: %s", rte_strerror(rte_errno));
