@@ -52,8 +52,11 @@ static void open_device(struct manager *m, struct device *d, const char *name) {
 
 static void close_devices(struct manager *m) {
     for (unsigned i = 0; i < m->settings.n_ports; i++) {
-        check(m->settings.ports[i], "its end", rte_eth_dev_stop(m->devices[i].number));
-        rte_eth_dev_close(m->devices[i].number);
+        struct device *d = &m->devices[i];
+        losses_read(&d->losses, d->lost);
+        d->closed = 1;
+        check(m->settings.ports[i], "its end", rte_eth_dev_stop(d->number));
+        rte_eth_dev_close(d->number);
     }
 }
 

@@ -15,6 +15,8 @@ struct device { /* a port of DPDK */
     uint16_t number;
     int stamped; /* packets bring their times */
     struct loss_counter losses;
+    int closed;
+    uint64_t lost[LOSSES]; /* when it was read last */
     uint64_t received, sent, full;
     uint16_t n_out;
     struct rte_mbuf *out[BURST];

@@ -51,8 +51,9 @@ static void put_function(FILE *to, const struct function *f) {
 }
 
 static void put_device(FILE *to, struct device *d, const char *name) {
-    uint64_t lost[LOSSES];
-    losses_read(&d->losses, lost);
+    if (!d->closed) {
+        losses_read(&d->losses, d->lost);
+    }
     fprintf(to, "{\"name\": \"%s\", \"driver\": \"%s\", \"interface\": \"%s\", ", name,
             d->losses.driver, d->losses.interface);
     member(to, "received", d->received);
@@ -60,7 +61,7 @@ static void put_device(FILE *to, struct device *d, const char *name) {
     member(to, "full", d->full);
     fputs("\"losses\": {", to);
     for (unsigned i = 0; i < LOSSES; i++) {
-        fprintf(to, "%s\"%s\": %" PRIu64, i ? ", " : "", loss_names[i], lost[i]);
+        fprintf(to, "%s\"%s\": %" PRIu64, i ? ", " : "", loss_names[i], d->lost[i]);
     }
     fputs("}}", to);
 }
