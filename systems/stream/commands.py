@@ -9,6 +9,8 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
+from n3ic.systems.stream.functions.commands import FUNCTIONS
+
 
 class _SourceOrCommand(TyperGroup):
     """A group whose first word may be a source: ``n3ic stream SOURCE`` is ``stream run SOURCE``."""
@@ -26,3 +28,4 @@ COMMANDS = typer.Typer(
     no_args_is_help=True,
     rich_help_panel="Deploy",
 )
+COMMANDS.add_typer(FUNCTIONS, name="functions")
