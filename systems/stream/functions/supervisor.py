@@ -44,6 +44,7 @@ class ChainSupervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: Counter[str] = Counter()
         self._told_to_stop: set[str] = set()
+        self._to_start: set[str] = set()  # when their processes are gone
 
     def run(self, started: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Run until the manager ends; return its last statistics.
@@ -104,7 +105,11 @@ class ChainSupervisor:
 
     def _gone(self, name: str, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
-        if code and name not in self._told_to_stop:
+        if name in self._to_start:
+            self._to_start.discard(name)
+            self._told_to_stop.discard(name)
+            self._start(name)
+        elif code and name not in self._told_to_stop:
             self._note(f"function {name} ended {code}")
             if self._starts[name] <= self._functions[name].restarts:
                 self._start(name)
@@ -170,6 +175,9 @@ class ChainSupervisor:
     def _change(self, what: str, name: str) -> None:
         process = self._processes[name]
         runs = process.poll() is None
+        if what == "start" and runs and name in self._told_to_stop:
+            self._to_start.add(name)  # it is ending
+            return
         if runs == (what == "start"):
             raise UsageError(f"function {name} {'runs already' if runs else 'does not run'}")
         if what == "start":
