@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from n3ic.systems.stream.functions.native import function_library
 PASS, DROP, HOLD = 0, 1, 255
 FIRST_ROUTE = 2
 _ANSWER_BYTES = 512
+_BUSY_S = 0.02
 _EAL = ("--proc-type=secondary", "--no-pci", "--no-telemetry", "--log-level=4")
 
 
@@ -89,8 +91,11 @@ class SharedPackets:
             self._stack.callback(self._library.secondary_end)
         try:
             self._socket.connect(path)
-            self._socket.send(f"attach {name}".encode())
-            answer, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 2)
+            answer = b"busy"
+            while answer == b"busy":  # packets of its last process wait for room
+                self._socket.send(f"attach {name}".encode())
+                answer, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 2)
+                time.sleep(_BUSY_S * (answer == b"busy"))
         except OSError as error:
             raise UsageError(f"{path}: no manager answers: {error.strerror or error}") from error
         status, _, rest = answer.decode().partition(" ")

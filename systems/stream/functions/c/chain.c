@@ -87,12 +87,31 @@ static unsigned collect(struct manager *m, struct function *f, unsigned most) {
     return n;
 }
 
+/* Takes what a process gave back before it went, as far as there is room, then frees the rest. */
+static unsigned finish(struct manager *m, struct function *f) {
+    unsigned n = 0;
+    while (function_pending(f)) {
+        const unsigned most = room(m, f->downstream);
+        if (!most) {
+            return n;
+        }
+        n += collect(m, f, most);
+        f->left -= RTE_MIN(most, f->left);
+    }
+    function_reclaim(f);
+    return n;
+}
+
 unsigned chain_collect(struct manager *m) {
     unsigned n = 0;
     for (unsigned i = 0; i < m->settings.n_functions; i++) {
         struct function *f = &m->functions[i];
-        const unsigned most = f->state == ABSENT ? 0 : room(m, f->downstream);
-        n += most ? collect(m, f, most) : 0;
+        if (f->state == GONE) {
+            n += finish(m, f);
+        } else if (f->state != ABSENT) {
+            const unsigned most = room(m, f->downstream);
+            n += most ? collect(m, f, most) : 0;
+        }
     }
     return n;
 }
@@ -109,12 +128,6 @@ void chain_flush(struct manager *m) {
 }
 
 void chain_gone(struct manager *m, struct function *f) {
-    const enum function_end end = f->state == KILLED     ? f->why
-                                  : f->state == STOPPING ? ENDED_STOPPED
-                                                         : ENDED_DIED;
-    f->state = STOPPING; /* nothing is given to it, but all that it gave back counts */
-    for (unsigned rounds = f->ring_slots / BURST + 1; rounds; rounds--) {
-        collect(m, f, BURST);
-    }
-    function_reclaim(f, end);
+    function_gone(f);
+    finish(m, f);
 }

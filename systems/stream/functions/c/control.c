@@ -96,8 +96,12 @@ static void attach(struct manager *m, struct peer *p, const char *name) {
     struct function *f = function_of(m, name);
     struct ucred who = {0};
     socklen_t size = sizeof who;
-    if (!f || p->function || p->controls || f->state != ABSENT || m->phase > RECEIVING) {
-        say_text(p, !f ? "error no such function" : "error the function runs already");
+    if (!f || p->function || p->controls || m->phase > RECEIVING) {
+        say_text(p, !f ? "error no such function" : "error no function can come any more");
+        return;
+    }
+    if (f->state != ABSENT) {
+        say_text(p, f->state == GONE ? "busy" : "error the function runs already");
         return;
     }
     if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &who, &size)) {

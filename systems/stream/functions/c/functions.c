@@ -177,20 +177,28 @@ unsigned function_take(struct function *f, unsigned most, struct rte_mbuf **pack
     return n;
 }
 
-void function_reclaim(struct function *f, enum function_end end) {
+void function_gone(struct function *f) {
+    f->why = f->state == KILLED ? f->why : f->state == STOPPING ? ENDED_STOPPED : ENDED_DIED;
+    f->state = GONE;
+    f->left = f->ring_slots; /* whatever its ring says */
+    f->n_waiting = 0;
+    close(f->connection);
+    close(f->process);
+    f->connection = f->process = -1;
+}
+
+int function_pending(const struct function *f) {
+    return f->left && intact(f, returned(f)) && !rte_ring_empty(returned(f));
+}
+
+void function_reclaim(struct function *f) {
     for (uint32_t i = 0; i < f->settings->tickets; i++) {
         if (f->tickets[i].packet) {
             rte_pktmbuf_free(f->tickets[i].packet);
             release(f, i);
-            f->tally.lost[end]++;
+            f->tally.lost[f->why]++;
         }
     }
-    f->n_waiting = 0;
-    f->tally.ends[end]++;
-    close(f->connection);
-    if (f->process >= 0) {
-        close(f->process);
-    }
-    f->connection = f->process = -1;
+    f->tally.ends[f->why]++;
     f->state = ABSENT;
 }

@@ -14,7 +14,7 @@
 
 #include <rte_mbuf.h>
 
-enum function_state { ABSENT, ATTACHED, STOPPING, KILLED };
+enum function_state { ABSENT, ATTACHED, STOPPING, KILLED, GONE };
 
 /* How the process of a function ended. */
 enum function_end { ENDED_STOPPED, ENDED_DIED, ENDED_HUNG, ENDED_DAMAGED, ENDS };
@@ -36,7 +36,8 @@ struct ticket {
 struct function {
     const struct function_settings *settings;
     enum function_state state;
-    enum function_end why;   /* of a function that was killed */
+    enum function_end why;   /* of one that was killed or is gone */
+    uint32_t left;           /* descriptors that are still taken from one that is gone */
     int connection, process; /* its socket and its pidfd; -1 for none */
     int pid;
     struct shared_memory memory;
@@ -72,8 +73,14 @@ unsigned function_take(struct function *f, unsigned most, struct rte_mbuf **pack
 /* It is given nothing more, and asked to end when it has done what it has. */
 void function_stop(struct function *f);
 
-/* The process is gone: frees what is still out. Call it when function_take() gives nothing. */
-void function_reclaim(struct function *f, enum function_end end);
+/* The process is gone: nothing is given to it, and what it gave back can still be taken. */
+void function_gone(struct function *f);
+
+/* Whether it gave back something that was not taken yet. */
+int function_pending(const struct function *f);
+
+/* Of a function that is gone: frees what is still out, so that another process may come. */
+void function_reclaim(struct function *f);
 
 static inline uint32_t function_held(const struct function *f) {
     return f->settings->tickets - f->n_free;

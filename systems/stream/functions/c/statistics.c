@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <sys/resource.h>
 
-static const char *const state_names[] = {"absent", "running", "stopping", "killed"};
+static const char *const state_names[] = {"absent", "running", "stopping", "killed", "gone"};
 static const char *const end_names[ENDS] = {"stopped", "died", "hung", "damaged"};
 static const char *const phase_names[] = {"waiting", "receiving", "draining", "done"};
 static const char *const memory_names[] = {"file", "huge-file", "dpdk"};

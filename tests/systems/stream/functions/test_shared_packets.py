@@ -166,6 +166,25 @@ def test_a_slow_function_loses_its_own_packets_alone():
     assert last["buffers"]["free"] == last["buffers"]["all"]
 
 
+def test_what_a_function_gave_back_before_it_went_waits_for_room(tmp_path):
+    capture_of(tmp_path / "in.pcap", 500)
+    functions = (replace(ONE, tickets=1024, next="other"), replace(ONE, name="other", tickets=64))
+    chain = captured(tmp_path / "in.pcap", function=functions)
+    with FunctionManager(chain) as manager, SharedPackets(str(manager.path), "other", 64) as after:
+        with attached(manager, batch=600) as shared:
+            views = []
+            while sum(map(len, views)) < 500:
+                views.append(shared.receive(WAIT_US).descriptors.copy())
+            gathered = np.concatenate(views)
+            shared.give_back(gathered, np.full(500, PASS, dtype=np.uint8))
+        for view in arriving(after):
+            after.give_back(view.descriptors, np.full(len(view), PASS, dtype=np.uint8))
+        after.__exit__()
+        last = manager.last_status()
+    assert last["balance"]["ended"] == 500 and not last["balance"]["full"]
+    assert last["functions"][0]["passed"] == 500
+
+
 def test_a_second_process_of_a_function_is_refused_and_a_foreign_one():
     with FunctionManager(NULL) as manager, SharedPackets(str(manager.path), "one", 64):
         for name, why in (("one", "runs already"), ("two", "no such function")):
