@@ -42,8 +42,8 @@ class ChainFunction:
     next: str = ""
     routes: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    tickets: int = 1024
-    batch: int = 512
+    tickets: int = 4096
+    batch: int = 1024
     hang_s: float = 10.0
     absent: Literal["drop", "pass"] = "drop"
     restarts: int = 0

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import IO, Any, Self
 
 from n3ic.errors import N3icError, UsageError
 from n3ic.systems.stream.functions.chain import FunctionChain
@@ -45,7 +45,7 @@ class FunctionManager:
     path: Path
     prefix: str
     environment: Mapping[str, str]
-    output: BinaryIO
+    output: IO[bytes]
 
     def __init__(self, chain: FunctionChain) -> None:
         self._chain = chain

@@ -117,7 +117,7 @@ class SharedPackets:
         self._at = ctypes.c_void_p(self._area.ctypes.data)
         if not self._library.function_check(self._at, len(self._area)):
             raise N3icError("the manager's memory has another layout than expected")
-        self._columns = tuple(
+        self._columns: tuple[NDArray[Any], ...] = tuple(
             np.zeros(batch, dtype=t)
             for t in (np.uint64, np.uint64, np.uint32, np.uint32, np.uint64, np.uint32)
         )
@@ -250,4 +250,5 @@ def _zone(library: ctypes.CDLL, name: str) -> NDArray[np.uint8]:
     start = library.secondary_zone(name.encode(), ctypes.byref(size))
     if not start:
         raise N3icError(f"the manager's memory zone {name} is not there")
-    return np.frombuffer((ctypes.c_uint8 * size.value).from_address(start), dtype=np.uint8)
+    memory = (ctypes.c_uint8 * size.value).from_address(start)
+    return np.frombuffer(memoryview(memory), dtype=np.uint8)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import signal
@@ -17,6 +18,13 @@ from n3ic.systems.stream.functions.packets import PacketFunction, SharedPackets,
 from n3ic.util.plain_data import from_plain
 
 _WAIT_US = 100_000
+_PACKAGE = "n3ic.systems.stream.functions"
+READY = {
+    "count": f"{_PACKAGE}.ready:CountFunction",
+    "meter": f"{_PACKAGE}.metering:MeterFunction",
+    "recorder": f"{_PACKAGE}.ready:RecorderFunction",
+}
+"""Functions that are ready to use, with their classes."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +50,10 @@ def function_class(use: str) -> type[PacketFunction]:
     """
     file, _, name = use.rpartition(":")
     if not file:
-        from n3ic.systems.stream.functions.ready import READY
-
         if use not in READY:
             raise UsageError(f"use: expected {', '.join(READY)} or FILE.py:CLASS, got {use!r}")
-        return READY[use]
+        place, _, name = READY[use].partition(":")
+        return cast("type[PacketFunction]", getattr(importlib.import_module(place), name))
     path = Path(file)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if path.suffix != ".py" or not path.is_file() or spec is None or spec.loader is None:
@@ -56,7 +63,7 @@ def function_class(use: str) -> type[PacketFunction]:
     found = getattr(module, name, None)
     if not (isinstance(found, type) and issubclass(found, PacketFunction)):
         raise UsageError(f"use: {file}: expected a subclass of PacketFunction named {name}")
-    return cast("type[PacketFunction]", found)
+    return found
 
 
 def serve(task: FunctionTask) -> None:

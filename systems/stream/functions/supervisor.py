@@ -122,7 +122,7 @@ class ChainSupervisor:
         for key in [*self._selector.get_map().values()]:
             if isinstance(key.fileobj, int):
                 os.close(key.fileobj)
-            elif key.data == self._answer:
+            elif isinstance(key.fileobj, socket.socket) and key.data == self._answer:
                 key.fileobj.close()
 
     def _serve(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
+from bursts import in_bursts
 from command_line import N3IC
 from metered_models import metered_network
 
@@ -19,14 +20,17 @@ from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.exporters.host.exporter import EXPORTER as HOST
 from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.kernel.prediction import predict
 from n3ic.meter.capture import Capture
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
+from n3ic.meter.verdicts import features_of
 from n3ic.systems.stream.functions.chain import read_chain
 from n3ic.systems.stream.functions.supervisor import ask
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
 
 TIMEOUT_S = 120
+SPEC = replace(standard_spec(packets=4), windows=())
 CHAIN = """
 ports = ["net_pcap0,rx_pcap=in.pcap", "net_pcap1,tx_pcap=out.pcap"]
 receive = ["meter", "recorder"]
@@ -35,7 +39,16 @@ until_end = true
 [[function]]
 name = "meter"
 use = "meter"
-options = { model = "model.safetensors", out = "verdicts.jsonl" }
+routes = ["waiting"]
+[function.options]
+model = "model.safetensors"
+out = "verdicts.jsonl"
+verdicts = { a = "drop", undecided = "waiting" }
+
+[[function]]
+name = "waiting"
+use = "recorder"
+options = { out = "waiting.pcap" }
 
 [[function]]
 name = "recorder"
@@ -98,7 +111,20 @@ def traffic(path, count, seed=5):
     frames = [(data, len(data), t) for data, _, t in fuzz_frames(r, count, [0, 0, 1, 7, 60])]
     frames = [f for f in frames if 0 < len(f[0]) <= 2048]
     path.write_bytes(pcap(LINK_ETHERNET, frames, 1000, "<"))
-    return [data for data, _, _ in frames]
+    return frames
+
+
+def verdicts_of_packets(model, frames):
+    """The verdict on each frame's flow when it was counted, by the reference of bursts."""
+
+    def verdicts_of(records):
+        if not len(records):
+            return []
+        return 1 + model.verdicts(predict(model, model.encode(features_of(records, SPEC))).scores)
+
+    _, _, found = in_bursts(SPEC, frames, iter(lambda: 1, 0), verdicts_of)
+    names = ("undecided", *model.classes)
+    return [v if v == "aside" else names[v] for v in found]
 
 
 def packets_of(path):
@@ -116,7 +142,7 @@ def status_of(done):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('use = "count"', "", "function[3].use: expected text"),
+        ('use = "count"', "", "function[4].use: expected text"),
         ("until_end = true", "until_end = 1", "until_end: expected true or false"),
         ("until_end = true", "until_ende = true", "until_ende: unknown key"),
         ('next = "half"', 'next = "hals"', "no function or port 'hals'; did you mean 'half'"),
@@ -156,12 +182,12 @@ def test_a_class_that_is_not_there_is_refused_before_anything_runs(n3ic, tmp_pat
 
 @pytest.mark.slow
 def test_verdicts_are_those_of_flow_exec_and_packets_go_where_functions_say(n3ic, tmp_path, dpdk):
-    spec = replace(standard_spec(packets=4), windows=())
-    model = metered_network(spec, 25, classes=("a", "b", "d"), extremes=False)
+    model = metered_network(SPEC, 25, classes=("a", "b", "d"), extremes=False)
     model.save(tmp_path / "model.safetensors")
     (tmp_path / "host").mkdir()
     HOST.write(model, {}, tmp_path / "host")
-    frames = traffic(tmp_path / "in.pcap", 3000)
+    stamped = traffic(tmp_path / "in.pcap", 3000)
+    frames, verdicts = [f[0] for f in stamped], verdicts_of_packets(model, stamped)
     (tmp_path / "half.py").write_text(HALF)
     (tmp_path / "chain.toml").write_text(CHAIN)
     status = status_of(n3ic("stream functions run chain.toml --socket here --json"))
@@ -176,12 +202,16 @@ def test_verdicts_are_those_of_flow_exec_and_packets_go_where_functions_say(n3ic
         assert told == [*theirs[1 : 1 + len(told)]]
     assert packets_of(tmp_path / "seen.pcap") == frames
     assert packets_of(tmp_path / "out.pcap") == [f for f in frames if len(f) % 3 == 0]
+    waiting = [f for f, v in zip(frames, verdicts, strict=True) if v == "undecided"]
+    assert packets_of(tmp_path / "waiting.pcap") == waiting and 100 < len(waiting) < len(frames)
     counted = json.loads((tmp_path / "count.json").read_text())
     assert counted["packets"] == sum(len(f) % 3 == 2 for f in frames)
     balance = status["balance"]
     assert status["received"] == len(frames) and status["copies"] == 2 * len(frames)
-    assert balance["dropped"] == sum(len(f) % 3 == 1 for f in frames)
-    assert balance["ended"] == len(frames) + counted["packets"] and not balance["unaccounted"]
+    by_half, by_meter = sum(len(f) % 3 == 1 for f in frames), verdicts.count("a")
+    assert balance["dropped"] == by_half + by_meter and by_meter > 10
+    assert balance["ended"] == len(frames) - by_meter + counted["packets"]
+    assert not balance["unaccounted"]
     assert status["buffers"]["free"] == status["buffers"]["all"]
 
 
@@ -200,7 +230,6 @@ options = {options}
 name = "count"
 use = "count"
 options = {{ out = "count.json" }}
-tickets = 8192
 """
 
 
