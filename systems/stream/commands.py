@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from n3ic.systems.stream.flows.commands import run
+from n3ic.systems.stream.functions.commands import FUNCTIONS
 from n3ic.systems.stream.messages import commands as messages
 from n3ic.systems.stream.site.commands import site
 
@@ -36,3 +37,4 @@ COMMANDS.command("send")(messages.send)
 COMMANDS.command("receive")(messages.receive)
 COMMANDS.command("bench")(messages.bench)
 COMMANDS.command("train")(messages.train)
+COMMANDS.add_typer(FUNCTIONS, name="functions")

@@ -4,17 +4,12 @@
 
 #include "meter.h"
 
-#include <inttypes.h>
-#include <linux/if_packet.h>
-#include <net/if.h>
 #include <rte_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { KEY_BYTES = 64, CACHE = 256, MAX_FD = 4096 };
+enum { KEY_BYTES = 64, CACHE = 256 };
 
 /* --- distribution ---------------------------------------------------------------------- */
 
@@ -83,25 +78,6 @@ const char *ports_distribution(const struct ports *p) {
 
 /* --- ports ----------------------------------------------------------------------------- */
 
-/* A statistic of the kernel's interface; 0 where there is none. */
-static uint64_t of_interface(const struct port *p, const char *name) {
-    char path[128];
-    uint64_t value = 0;
-    FILE *file;
-    if (!p->interface[0]) {
-        return 0;
-    }
-    snprintf(path, sizeof path, "/sys/class/net/%s/statistics/%s", p->interface, name);
-    file = fopen(path, "r");
-    if (file) {
-        if (fscanf(file, "%" SCNu64, &value) != 1) {
-            value = 0;
-        }
-        fclose(file);
-    }
-    return value;
-}
-
 static void check(const struct port *p, const char *what, int status) {
     if (status) {
         fail(EXIT_FAILED, "port %s: %s: %s", p->name, what, rte_strerror(-status));
@@ -116,10 +92,6 @@ static void start_port(struct ports *all, struct port *p, const struct settings 
     uint16_t rx = (uint16_t)s->descriptors, tx = rx;
     check(p, "its description", rte_eth_dev_info_get(p->number, &info));
     rte_eth_dev_get_name_by_port(p->number, p->name);
-    snprintf(p->driver, sizeof p->driver, "%s", info.driver_name);
-    if (info.if_index) {
-        if_indextoname(info.if_index, p->interface);
-    }
     if (all->distribution == BY_DEVICE) {
         symmetric_key(key);
         conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -144,8 +116,7 @@ static void start_port(struct ports *all, struct port *p, const struct settings 
         check(p, "a queue for sending",
               rte_eth_tx_queue_setup(p->number, q, tx, SOCKET_ID_ANY, NULL));
     }
-    p->dropped_before = of_interface(p, "rx_dropped");
-    p->missed_before = of_interface(p, "rx_missed_errors");
+    check(p, "its description", losses_begin(&p->losses, p->number));
     check(p, "its start", rte_eth_dev_start(p->number));
     if (all->distribution == BY_DEVICE && !device_hashes(p->number, info.hash_key_size)) {
         fail(EXIT_FAILED,
@@ -158,7 +129,7 @@ static void start_port(struct ports *all, struct port *p, const struct settings 
         check(p, "promiscuous mode", promiscuous);
     }
     /* net_pcap stamps packets with microseconds since 1970; units of other drivers are theirs. */
-    p->stamped = strcmp(p->driver, "net_pcap") == 0;
+    p->stamped = strcmp(p->losses.driver, "net_pcap") == 0;
     p->is_capture = p->stamped && !info.if_index;
 }
 
@@ -215,53 +186,4 @@ uint16_t port_send(struct port *p, unsigned lcores, unsigned own, struct rte_mbu
         rte_spinlock_unlock(&p->lock);
     }
     return n;
-}
-
-/* --- losses ---------------------------------------------------------------------------- */
-
-/*
- * What the kernel dropped because the rings of net_af_packet were full. The driver counts none of
- * it, but its sockets are this process's own. Reading resets the kernel's count.
- */
-static uint64_t packet_sockets(unsigned interface) {
-    uint64_t lost = 0;
-    for (int fd = 0; fd < MAX_FD; fd++) {
-        struct sockaddr_ll address;
-        struct tpacket_stats said;
-        int domain = 0;
-        socklen_t size = sizeof domain;
-        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_PACKET) {
-            continue;
-        }
-        size = sizeof address;
-        if (getsockname(fd, (struct sockaddr *)&address, &size) ||
-            (unsigned)address.sll_ifindex != interface) {
-            continue;
-        }
-        size = sizeof said;
-        if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &said, &size) == 0) {
-            lost += said.tp_drops;
-        }
-    }
-    return lost;
-}
-
-struct losses port_losses(struct port *p) {
-    struct losses out = {0};
-    struct rte_eth_stats said;
-    if (rte_eth_stats_get(p->number, &said) == 0) {
-        out.imissed = said.imissed;
-        out.ierrors = said.ierrors;
-        out.no_mbuf = said.rx_nombuf;
-        out.transmit_errors = said.oerrors;
-    }
-    if (p->interface[0]) {
-        out.interface_dropped = of_interface(p, "rx_dropped") - p->dropped_before;
-        out.interface_missed = of_interface(p, "rx_missed_errors") - p->missed_before;
-        if (strcmp(p->driver, "net_af_packet") == 0) {
-            p->socket_lost += packet_sockets(if_nametoindex(p->interface));
-        }
-        out.socket_dropped = p->socket_lost;
-    }
-    return out;
 }

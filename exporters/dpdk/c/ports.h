@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* DPDK's ports: how their packets reach the workers, and what they lose. */
+/* DPDK's ports: how their packets reach the workers, and what sends them. */
 #ifndef N3IC_PORTS_H
 #define N3IC_PORTS_H
 
+#include "losses.h"
 #include "settings.h"
 
-#include <net/if.h>
 #include <rte_ethdev.h>
 #include <rte_spinlock.h>
 
@@ -18,10 +18,10 @@ enum distribution {
 
 struct port {
     uint16_t number, rx_queues, tx_queues;
-    char name[RTE_ETH_NAME_MAX_LEN], driver[32], interface[IF_NAMESIZE];
+    char name[RTE_ETH_NAME_MAX_LEN];
+    struct loss_counter losses;
     int stamped, is_capture; /* packets bring their times; as old as the capture */
     rte_spinlock_t lock;     /* of the last queue for sending, where workers share it */
-    uint64_t dropped_before, missed_before, socket_lost;
 };
 
 struct ports {
@@ -32,21 +32,12 @@ struct ports {
     struct port *by_number[RTE_MAX_ETHPORTS];
 };
 
-/* What a port lost, from every place that says so; see docs/how-to/dpdk.md. */
-struct losses {
-    uint64_t imissed, ierrors, no_mbuf, transmit_errors; /* as the driver says */
-    uint64_t interface_dropped, interface_missed;        /* as the kernel's interface says */
-    uint64_t socket_dropped;                             /* PACKET_STATISTICS */
-};
-
 /* Configures and starts all ports for the lcores that work; what cannot be ends the program. */
 void ports_open(struct ports *p, const struct settings *s, unsigned lcores);
 void ports_close(struct ports *p);
 
 /* One line for the user: how packets are distributed, and why. */
 const char *ports_distribution(const struct ports *p);
-
-struct losses port_losses(struct port *p);
 
 /* Sends packets by the queue of an lcore, and gives how many the port took. */
 uint16_t port_send(struct port *p, unsigned lcores, unsigned own, struct rte_mbuf **packets,

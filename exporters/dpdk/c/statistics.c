@@ -62,40 +62,21 @@ static void put_member(FILE *to, int *first, const char *name, uint64_t value) {
     fprintf(to, ": %" PRIu64, value);
 }
 
-/* The losses of a port by name; those that the driver says first. */
-static unsigned each_loss(struct port *p, const char *names[7], uint64_t values[7]) {
-    const struct losses l = port_losses(p);
-    const char *const known[7] = {"imissed",
-                                  "ierrors",
-                                  "no_mbuf",
-                                  "transmit_errors",
-                                  "interface_dropped",
-                                  "interface_missed",
-                                  "packet_socket_dropped"};
-    const uint64_t all[7] = {l.imissed,         l.ierrors,           l.no_mbuf,
-                             l.transmit_errors, l.interface_dropped, l.interface_missed,
-                             l.socket_dropped};
-    memcpy(names, known, sizeof known);
-    memcpy(values, all, sizeof all);
-    return 7;
-}
-
 static void put_ports(struct shared *all, FILE *to) {
     for (unsigned i = 0; i < all->ports->n; i++) {
         struct port *p = &all->ports->port[i];
-        const char *names[7];
-        uint64_t values[7];
-        const unsigned n = each_loss(p, names, values);
+        uint64_t values[LOSSES];
+        losses_read(&p->losses, values);
         int first = 1;
         fputs(i ? ",\n  {\"name\": " : "\n  {\"name\": ", to);
         put_string(to, p->name);
         fputs(", \"driver\": ", to);
-        put_string(to, p->driver);
+        put_string(to, p->losses.driver);
         fputs(", \"interface\": ", to);
-        put_string(to, p->interface);
+        put_string(to, p->losses.interface);
         fputs(", \"losses\": {", to);
-        for (unsigned j = 0; j < n; j++) {
-            put_member(to, &first, names[j], values[j]);
+        for (unsigned j = 0; j < LOSSES; j++) {
+            put_member(to, &first, loss_names[j], values[j]);
         }
         fputs("}}", to);
     }
@@ -193,12 +174,12 @@ void write_text(struct shared *all, FILE *to, double seconds) {
     }
     for (unsigned i = 0; i < all->ports->n; i++) {
         struct port *p = &all->ports->port[i];
-        const char *names[7];
-        uint64_t values[7];
-        const unsigned n = each_loss(p, names, values);
-        for (unsigned j = 0; j < n; j++) {
+        uint64_t values[LOSSES];
+        losses_read(&p->losses, values);
+        for (unsigned j = 0; j < LOSSES; j++) {
             if (values[j]) {
-                fprintf(to, "  lost by port %s: %" PRIu64 " (%s)\n", p->name, values[j], names[j]);
+                fprintf(to, "  lost by port %s: %" PRIu64 " (%s)\n", p->name, values[j],
+                        loss_names[j]);
             }
         }
     }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See settings.h. */
+#include "settings.h"
+
+#include "area.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fail(int status, const char *form, ...) {
+    va_list values;
+    va_start(values, form);
+    fputs("n3ic-manager: ", stderr);
+    vfprintf(stderr, form, values);
+    fputc('\n', stderr);
+    va_end(values);
+    exit(status);
+}
+
+static uint64_t number(const char *what, const char *text, uint64_t least, uint64_t most) {
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long n = strtoull(text, &end, 10);
+    if (errno || *end || *text < '0' || *text > '9' || n < least || n > most) {
+        fail(EXIT_USAGE, "%s %s: expected a number from %llu to %llu", what, text,
+             (unsigned long long)least, (unsigned long long)most);
+    }
+    return n;
+}
+
+/* "-" for nowhere, "f2" for a function, "p1" for a port; their numbers are checked at the end. */
+static struct hop hop(const char *text) {
+    struct hop h = {TO_END, 0};
+    if (strcmp(text, "-") != 0) {
+        if (*text != 'f' && *text != 'p') {
+            fail(EXIT_USAGE, "%s: expected -, fNUMBER or pNUMBER", text);
+        }
+        h.kind = *text == 'f' ? TO_FUNCTION : TO_PORT;
+        h.index = (unsigned)number("a place", text + 1, 0, MOST_FUNCTIONS);
+    }
+    return h;
+}
+
+static unsigned hops(char *text, struct hop *out, unsigned most) {
+    unsigned n = 0;
+    char *rest = text;
+    for (char *one = strtok_r(text, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+        if (n == most) {
+            fail(EXIT_USAGE, "at most %u places", most);
+        }
+        out[n++] = hop(one);
+    }
+    return n;
+}
+
+/* NAME:TICKETS:HANG_MS:BYPASSED:NEXT:ROUTES */
+static struct function_settings function(char *text) {
+    enum { PARTS = 6 };
+    struct function_settings f = {0};
+    char *part[PARTS];
+    for (unsigned i = 0; i < PARTS; i++) {
+        part[i] = strsep(&text, ":");
+        if (!part[i]) {
+            fail(EXIT_USAGE, "--function: expected NAME:TICKETS:HANG_MS:BYPASSED:NEXT:ROUTES");
+        }
+    }
+    if (strlen(part[0]) >= sizeof f.name) {
+        fail(EXIT_USAGE, "--function %s: at most %zu letters", part[0], sizeof f.name - 1);
+    }
+    strcpy(f.name, part[0]);
+    f.tickets = (uint32_t)number("tickets", part[1], BURST, MOST_TICKETS);
+    f.hang_ms = (uint32_t)number("hang", part[2], 1, UINT32_MAX);
+    f.bypassed = (int)number("bypassed", part[3], 0, 1);
+    f.next = hop(part[4]);
+    f.n_routes = hops(part[5], f.routes, MOST_ROUTES);
+    return f;
+}
+
+static enum memory memory(const char *text) {
+    static const char *const names[] = {"file", "huge-file", "dpdk"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            return (enum memory)i;
+        }
+    }
+    fail(EXIT_USAGE, "--memory %s: expected file, huge-file or dpdk", text);
+}
+
+static void check(const struct settings *s, const struct hop *list, unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        const unsigned known = list[i].kind == TO_FUNCTION ? s->n_functions : s->n_ports;
+        if (list[i].kind != TO_END && list[i].index >= known) {
+            fail(EXIT_USAGE, "a place that no option names");
+        }
+    }
+}
+
+void settings_read(struct settings *s, int argc, char **argv) {
+    enum { SOCKET, MEMORY, BUFFERS, BUFFER_BYTES, PACKETS, UNTIL_END, PORT, ENTRIES, FUNCTION };
+    static const struct option known[] = {{"socket", required_argument, NULL, SOCKET},
+                                          {"memory", required_argument, NULL, MEMORY},
+                                          {"buffers", required_argument, NULL, BUFFERS},
+                                          {"buffer-bytes", required_argument, NULL, BUFFER_BYTES},
+                                          {"packets", required_argument, NULL, PACKETS},
+                                          {"until-end", no_argument, NULL, UNTIL_END},
+                                          {"port", required_argument, NULL, PORT},
+                                          {"entries", required_argument, NULL, ENTRIES},
+                                          {"function", required_argument, NULL, FUNCTION},
+                                          {NULL, 0, NULL, 0}};
+    int option;
+    *s = (struct settings){.buffers = 16384, .buffer_bytes = 2048};
+    optind = 1;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        switch (option) {
+        case SOCKET:
+            s->socket = optarg;
+            break;
+        case MEMORY:
+            s->memory = memory(optarg);
+            break;
+        case BUFFERS:
+            s->buffers = (uint32_t)number("--buffers", optarg, BURST, 1 << 24);
+            break;
+        case BUFFER_BYTES:
+            s->buffer_bytes = (uint32_t)number("--buffer-bytes", optarg, 256, 65000);
+            break;
+        case PACKETS:
+            s->packets = number("--packets", optarg, 1, UINT64_MAX);
+            break;
+        case UNTIL_END:
+            s->until_end = 1;
+            break;
+        case PORT:
+            if (s->n_ports == MOST_PORTS) {
+                fail(EXIT_USAGE, "at most %d ports", MOST_PORTS);
+            }
+            s->ports[s->n_ports++] = optarg;
+            break;
+        case ENTRIES:
+            s->n_entries = hops(optarg, s->entries, MOST_FUNCTIONS);
+            break;
+        case FUNCTION:
+            if (s->n_functions == MOST_FUNCTIONS) {
+                fail(EXIT_USAGE, "at most %d functions", MOST_FUNCTIONS);
+            }
+            s->functions[s->n_functions++] = function(optarg);
+            break;
+        default:
+            exit(EXIT_USAGE);
+        }
+    }
+    if (optind != argc || !s->socket || !s->n_entries || !s->n_ports) {
+        fail(EXIT_USAGE, "expected --socket, --port, --entries and no further word");
+    }
+    check(s, s->entries, s->n_entries);
+    for (unsigned i = 0; i < s->n_functions; i++) {
+        check(s, &s->functions[i].next, 1);
+        check(s, s->functions[i].routes, s->functions[i].n_routes);
+    }
+}

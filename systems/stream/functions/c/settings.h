@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the command line says, and how the manager ends where it cannot go on. */
+#ifndef N3IC_SETTINGS_H
+#define N3IC_SETTINGS_H
+
+#include <stdint.h>
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { BURST = 64, MOST_FUNCTIONS = 32, MOST_PORTS = 16, MOST_ROUTES = 16, NAME_BYTES = 32 };
+
+/* Where a packet goes. */
+enum hop_kind { TO_END, TO_FUNCTION, TO_PORT };
+struct hop {
+    enum hop_kind kind;
+    unsigned index;
+};
+
+struct function_settings {
+    char name[NAME_BYTES];
+    uint32_t tickets, hang_ms;
+    int bypassed; /* while it is absent, packets go on to `next`; else they are dropped */
+    unsigned n_routes;
+    struct hop next, routes[MOST_ROUTES];
+};
+
+/* Whose memory functions map. */
+enum memory {
+    MEMORY_FILE,      /* a memory file, without huge pages */
+    MEMORY_HUGE_FILE, /* a memory file of huge pages */
+    MEMORY_DPDK       /* DPDK's own, which secondary processes map */
+};
+
+struct settings {
+    const char *socket;
+    enum memory memory;
+    uint32_t buffers, buffer_bytes;
+    uint64_t packets; /* after which it ends; 0 for never */
+    int until_end;    /* the ports are captures: wait in place of losing, and end with them */
+    unsigned n_functions, n_ports, n_entries;
+    struct function_settings functions[MOST_FUNCTIONS];
+    const char *ports[MOST_PORTS]; /* names of DPDK's devices */
+    struct hop entries[MOST_FUNCTIONS];
+};
+
+/* Fills settings from the words behind EAL's "--". */
+void settings_read(struct settings *s, int argc, char **argv);
+
+/* Says why on standard error, and exits. */
+_Noreturn void fail(int status, const char *form, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The function ``meter``: flows of packets in shared memory, and what the model says of them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.api import load
+from n3ic.errors import UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.meter.compiled import CompiledMeter, Records
+from n3ic.meter.packet import LINK_ETHERNET
+from n3ic.meter.rows import key_table
+from n3ic.meter.verdicts import features_of
+from n3ic.systems.stream.functions.options import only, opened, path_of
+from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
+
+_BURST = 64  # METER_BURST
+_UNDECIDED, _RECORD, _ASIDE = 0, 0x80000000, 0xFFFFFFFF  # MARK_
+_FRAME = np.dtype(
+    [("data", np.uint64), ("captured", np.uint32), ("length", np.uint32), ("time", np.uint64)],
+    align=True,
+)
+_AT_END = 1024  # flows that are ended at once
+
+
+class MeterFunction(PacketFunction):
+    """Meters packets, classifies flows by ``model``, and appends a JSON line each to ``out``.
+
+    With ``verdicts``, packets of a flow go by its verdict: a class, ``shunt``, ``undecided`` or
+    ``aside``, to ``drop``, ``pass`` or one of the function's routes.
+    """
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        only(self.options, "model", "out", "task", "verdicts")
+        self.model = load(path_of(self.options, "model"), str(self.options.get("task", "")))
+        if self.model.meter is None:
+            raise UsageError(f"{self.options['model']}: the model has no meter")
+        self.spec = self.model.meter
+        self.meter = CompiledMeter(self.spec, LINK_ETHERNET)
+        self.actions = self._actions(self.options.get("verdicts", {}))
+        self.out = opened(path_of(self.options, "out"))
+
+    def _actions(self, verdicts: Any) -> NDArray[np.uint8] | None:
+        """An action for each verdict: undecided, classes, shunt, aside; None if all pass."""
+        names = ("undecided", *self.model.classes, "shunt", "aside")
+        if not isinstance(verdicts, Mapping) or not {*verdicts} <= {*names}:
+            raise UsageError(f"options.verdicts: expected a table of {', '.join(names)}")
+        known = {"pass": PASS, "drop": DROP, **{name: self.route(name) for name in self.routes}}
+        for name, to in verdicts.items():
+            if to not in known:
+                expected = ", ".join(known)
+                raise UsageError(f"options.verdicts.{name}: expected {expected}, got {to!r}")
+        wanted = (known[verdicts.get(name, "pass")] for name in names)
+        return np.fromiter(wanted, np.uint8) if verdicts else None
+
+    def on_batch(self, view: PacketView) -> Any:
+        """Count packets where they lie, and tell the flows that were decided."""
+        if self.actions is None:
+            self.meter.count_frames(view.frames(self.spec.tick_ns))
+            self._tell(self.meter.records())
+            return None
+        return self.actions[self._verdicts(view)]
+
+    def on_end(self) -> None:
+        """Decide the flows that are left."""
+        more = True
+        while more:
+            more = self.meter.end(_AT_END)
+            self.shared.alive()
+            self._tell(self.meter.records())
+        self.meter.close()
+        self.out.close()
+
+    def _verdicts(self, view: PacketView) -> NDArray[np.int64]:
+        """Verdict of each packet's flow when it was counted, a place in what ``_actions`` gave."""
+        library, meter = self.meter.library, self.meter.pointer
+        frames = np.zeros(len(view), dtype=_FRAME)
+        frames["data"] = view.offset + np.uint64(view.data.ctypes.data)
+        frames["captured"], frames["length"] = view.captured, view.length
+        frames["time"] = view.frames(self.spec.tick_ns).time
+        marks = np.zeros(len(view), dtype=np.uint32)
+        out = np.zeros(len(view), dtype=np.int64)
+        for at in range(0, len(view), _BURST):
+            n = min(_BURST, len(view) - at)
+            part, said = frames[at : at + n], marks[at : at + n]
+            library.meter_burst(
+                meter, ctypes.c_size_t(n), ctypes.c_void_p(part.ctypes.data),
+                ctypes.c_void_p(said.ctypes.data),
+            )  # fmt: skip
+            decided = self._tell(self.meter.records())
+            for record, mark in enumerate(decided.tolist()):
+                library.meter_mark(meter, ctypes.c_size_t(record), ctypes.c_uint32(mark))
+            by_record = (said >= _RECORD) & (said != _ASIDE)
+            out[at : at + n] = np.where(said == _ASIDE, len(self.model.classes) + 2, said)
+            out[at : at + n][by_record] = decided[said[by_record] - _RECORD]
+        return out
+
+    def _tell(self, records: Records) -> NDArray[np.int64]:
+        """Write a line for each record; return a mark for its flow, 1 more than its verdict."""
+        if not len(records):
+            return np.zeros(0, dtype=np.int64)
+        found = predict(self.model, self.model.encode(features_of(records, self.spec)))
+        verdicts = self.model.verdicts(found.scores)
+        rows = key_table(records, self.spec, "").drop_columns(["capture"]).to_pylist()
+        names = self.model.verdict_names
+        said = (verdicts.tolist(), found.classes.tolist(), found.margins.tolist())
+        for row, verdict, winner, margin, scores in zip(
+            rows, *said, found.scores.tolist(), strict=True
+        ):
+            row |= {"verdict": names[verdict], "class": self.model.classes[winner]}
+            row |= {"margin": margin, "scores": scores}
+            self.out.write(json.dumps(row).encode() + b"\n")
+        self.out.flush()
+        marks: NDArray[np.int64] = np.where(verdicts < 0, len(self.model.classes), verdicts) + 1
+        return marks

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the manager and a function's library on first use, and keeps them in the user's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from n3ic.errors import MissingDependencyError, N3icError
+from n3ic.exporters.dpdk.application import require_dpdk
+from n3ic.exporters.dpdk.exporter import EXPORTER
+from n3ic.kernel import build
+from n3ic.util.cache import Cache
+from n3ic.util.process import run_tool
+
+_FOLDER = Path(__file__).resolve().parent / "c"
+_LOSSES = EXPORTER.folder / "c"
+_MANAGER = (
+    *("manager.c", "chain.c", "control.c", "functions.c", "memory.c", "settings.c"),
+    *("statistics.c", "losses.c"),
+)
+_SECONDS = 300
+_FLAGS = ("-std=gnu11", "-O2")
+
+
+def manager_program() -> Path:
+    """The path of the manager; built if it is not cached.
+
+    Raises:
+        MissingDependencyError: DPDK or a C compiler is missing.
+        N3icError: it does not compile.
+    """
+    return _built("manager", _MANAGER, (), libraries=True)
+
+
+@cache
+def function_library(*, secondary: bool) -> ctypes.CDLL:
+    """A function's side of the shared memory, with typed functions of ``function.h``.
+
+    Args:
+        secondary: with what joins DPDK as a secondary process, see ``secondary.h``.
+
+    Raises:
+        MissingDependencyError: DPDK or a C compiler is missing.
+        N3icError: it does not compile.
+    """
+    names = ("function.c", "secondary.c") if secondary else ("function.c",)
+    shared = ("-shared", "-fPIC")
+    library = ctypes.CDLL(str(_built("function", names, shared, libraries=secondary)))
+    for name, (result, arguments) in {**_OWN, **(_SECONDARY if secondary else {})}.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _array(kind: type[np.generic]) -> Any:
+    return np.ctypeslib.ndpointer(dtype=kind, flags="C_CONTIGUOUS")
+
+
+_OWN: dict[str, tuple[Any, list[Any]]] = {
+    "function_check": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t]),
+    "function_receive": (
+        ctypes.c_size_t,
+        [
+            *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32),
+            *(_array(t) for t in (np.uint64, np.uint64, np.uint32, np.uint32, np.uint64)),
+            _array(np.uint32),
+        ],
+    ),
+    "function_return": (
+        ctypes.c_size_t,
+        [ctypes.c_void_p, ctypes.c_size_t, _array(np.uint64), _array(np.uint8)],
+    ),
+    "function_alive": (None, [ctypes.c_void_p]),
+    "function_stopping": (ctypes.c_int, [ctypes.c_void_p]),
+}
+_SECONDARY: dict[str, tuple[Any, list[Any]]] = {
+    "secondary_start": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]),
+    "secondary_zone": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]),
+    "secondary_end": (None, []),
+}
+
+
+def _built(stem: str, names: tuple[str, ...], flags: tuple[str, ...], *, libraries: bool) -> Path:
+    require_dpdk(("pkg-config",))
+    try:
+        compiler = build.find_compiler()
+    except build.NoCompilerError as error:
+        raise MissingDependencyError(str(error)) from error
+    sources = [_LOSSES / n if n == "losses.c" else _FOLDER / n for n in names]
+    headers = sorted([*_FOLDER.glob("*.h"), _LOSSES / "losses.h"])
+    include = (f"-I{_FOLDER}", f"-I{_LOSSES}")
+    before, after = (*_FLAGS, *flags, *include, *_dpdk("--cflags")), _dpdk("--libs") * libraries
+    text = [p.read_bytes() for p in (*sources, *headers)]
+    cache = Cache.open("functions")
+    # The flags tell DPDK's version and place apart, whose inline functions are built in.
+    said = " ".join((*before, *after, *_dpdk("--modversion"))).encode()
+    name = build.library_name(stem, compiler, [*text, said])
+    if cache.find(name) is None:
+        with cache.new_file(name) as out:
+            words = (*compiler.command, *before, *map(str, sources), "-o", str(out), *after)
+            done = run_tool(words, seconds=_SECONDS)
+            if done.returncode:
+                said_text = done.stderr.decode(errors="replace")[-2000:]
+                raise N3icError(f"the {stem} of functions does not compile: {said_text}")
+    return cache.directory / name
+
+
+def _dpdk(what: str) -> tuple[str, ...]:
+    done = subprocess.run(
+        ["pkg-config", what, "libdpdk"], capture_output=True, text=True, check=True
+    )
+    return tuple(shlex.split(done.stdout))

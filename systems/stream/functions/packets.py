@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets as a function sees them: numpy arrays on the memory that the manager shares."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import N3icError, UsageError
+from n3ic.meter.compiled import Frames
+from n3ic.systems.stream.functions.native import function_library
+
+PASS, DROP, HOLD = 0, 1, 255
+FIRST_ROUTE = 2
+_ANSWER_BYTES = 512
+_BUSY_S = 0.02
+_EAL = ("--proc-type=secondary", "--no-pci", "--no-telemetry", "--log-level=4")
+
+
+@dataclass(frozen=True, eq=False)
+class PacketView:
+    """Packets in shared memory; nothing of them is copied, and all arrays of bytes are read-only.
+
+    They stay where they are until they are given back: what is kept of ``data`` afterwards shows
+    other packets.
+
+    Attributes:
+        data: memory of all packets, uint8; a packet is ``data[offset : offset + captured]``.
+        descriptors: what names each packet to the manager, uint64.
+        offset: start of each packet in ``data``, uint64.
+        captured: bytes of each packet that are there, uint32.
+        length: bytes of each packet on the wire, uint32.
+        time: nanoseconds since 1970, uint64.
+        port: number of the port of DPDK that received it, uint32.
+    """
+
+    data: NDArray[np.uint8]
+    descriptors: NDArray[np.uint64]
+    offset: NDArray[np.uint64]
+    captured: NDArray[np.uint32]
+    length: NDArray[np.uint32]
+    time: NDArray[np.uint64]
+    port: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.descriptors)
+
+    def packet(self, index: int) -> NDArray[np.uint8]:
+        """The bytes of a packet where they lie."""
+        start = int(self.offset[index])
+        return self.data[start : start + int(self.captured[index])]
+
+    def frames(self, tick_ns: int) -> Frames:
+        """The packets as the compiled meter takes them, with times in its unit."""
+        time = self.time // np.uint64(tick_ns)
+        return Frames(self.data, self.offset, self.captured, self.length, time)
+
+
+class SharedPackets:
+    """A function's connection to the manager: its rings, and the packets behind them.
+
+    Args:
+        path: the manager's socket.
+        name: the function's name in the chain.
+        batch: packets that one view holds at most.
+        prefix: EAL's ``--file-prefix`` of a manager whose memory is DPDK's own.
+
+    Raises:
+        UsageError: no manager listens, or it refuses the function.
+        MissingDependencyError: DPDK or a C compiler is missing.
+        N3icError: the memory cannot be mapped.
+    """
+
+    def __init__(self, path: str, name: str, batch: int, prefix: str = "") -> None:
+        self._stack = ExitStack()
+        self._socket = self._stack.enter_context(
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        )
+        self._library = function_library(secondary=bool(prefix))
+        if prefix:  # before the manager counts the function as there
+            _join(self._library, prefix)
+            self._stack.callback(self._library.secondary_end)
+        try:
+            self._socket.connect(path)
+            answer = b"busy"
+            while answer == b"busy":  # packets of its last process wait for room
+                self._socket.send(f"attach {name}".encode())
+                answer, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 2)
+                time.sleep(_BUSY_S * (answer == b"busy"))
+        except OSError as error:
+            raise UsageError(f"{path}: no manager answers: {error.strerror or error}") from error
+        status, _, rest = answer.decode().partition(" ")
+        if status != "ok":
+            raise UsageError(f"function {name}: the manager says: {rest or 'nothing'}")
+        sizes = [int(word) for word in rest.split(" ")[:2]]
+        zones = rest.split(" ")[2:]
+        pieces = (
+            [_zone(self._library, z) for z in zones]
+            if prefix
+            else [
+                _mapped(f, n, only_read=i == 0)
+                for i, (f, n) in enumerate(zip(files, sizes, strict=False))
+            ]
+        )
+        self.data: NDArray[np.uint8] = pieces[0]
+        self.data.flags.writeable = False
+        self._area = pieces[1]
+        self._at = ctypes.c_void_p(self._area.ctypes.data)
+        if not self._library.function_check(self._at, len(self._area)):
+            raise N3icError("the manager's memory has another layout than expected")
+        self._columns: tuple[NDArray[Any], ...] = tuple(
+            np.zeros(batch, dtype=t)
+            for t in (np.uint64, np.uint64, np.uint32, np.uint32, np.uint64, np.uint32)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def receive(self, wait_us: int) -> PacketView:
+        """Wait at most so long for packets; the view's columns are those of the next call, too."""
+        n = self._library.function_receive(self._at, len(self._columns[0]), wait_us, *self._columns)
+        return PacketView(self.data, *(column[:n] for column in self._columns))
+
+    def give_back(self, descriptors: NDArray[np.uint64], actions: NDArray[np.uint8]) -> None:
+        """Give packets back with what is to be done with each; :data:`HOLD` keeps them.
+
+        Raises:
+            N3icError: more descriptors are given back than the function has.
+        """
+        out = actions != HOLD
+        if not out.all():
+            descriptors, actions = descriptors[out], actions[out]
+        if self._library.function_return(self._at, len(actions), descriptors, actions) < len(
+            actions
+        ):
+            raise N3icError("more packets were given back than the function has")
+
+    def alive(self) -> None:
+        """Tell the manager that the function works on, within a batch that takes long."""
+        self._library.function_alive(self._at)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the function is to end when its ring is empty."""
+        return bool(self._library.function_stopping(self._at))
+
+    def check_manager(self) -> None:
+        """Check that the manager is there.
+
+        Raises:
+            N3icError: it is gone.
+        """
+        try:
+            gone = self._socket.recv(1, socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return
+        if gone:
+            raise N3icError("the manager is gone")
+
+
+def actions_of(said: Any, packets: int) -> NDArray[np.uint8]:
+    """What ``on_batch`` returned as an action a packet: None passes all on, a number is for all.
+
+    Raises:
+        N3icError: it is something else, or of another length.
+    """
+    found = np.asarray(PASS if said is None else said)
+    if found.dtype.kind not in "iub" or found.shape not in ((), (packets,)):
+        raise N3icError(
+            f"on_batch: expected None, an action, or an array of {packets} actions, got "
+            f"{type(said).__name__} of shape {found.shape}"
+        )
+    if found.size and (found.min() < 0 or found.max() > HOLD):
+        raise N3icError(f"on_batch: actions are 0 to {HOLD}, got {found.min()} to {found.max()}")
+    return np.ascontiguousarray(np.broadcast_to(found, (packets,)), dtype=np.uint8)
+
+
+class PacketFunction:
+    """What a function does with packets; subclass it and name the class in the chain.
+
+    Args:
+        options: the function's ``options`` in the chain.
+        routes: the function's ``routes``; :meth:`route` gives the action that leads to one.
+        shared: the connection to the manager, for packets that are held.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], routes: tuple[str, ...], shared: SharedPackets
+    ) -> None:
+        self.options = options
+        self.routes = routes
+        self.shared = shared
+
+    def on_batch(self, view: PacketView) -> Any:
+        """Handle packets.
+
+        Returns:
+            None to pass all on to ``next``, one action for all, or an array of an action each:
+            :data:`PASS`, :data:`DROP`, :meth:`route`, or :data:`HOLD` to keep the packet and give
+            it back later by ``self.shared.give_back``; what is held at the end counts as lost.
+        """
+        raise NotImplementedError
+
+    def on_end(self) -> None:
+        """Called when the function is stopped, after its last packet."""
+
+    def route(self, name: str) -> int:
+        """The action that sends a packet to one of the function's ``routes``.
+
+        Raises:
+            UsageError: the chain gives the function no such route.
+        """
+        if name not in self.routes:
+            raise UsageError(f"no route {name!r}; the chain's routes are {', '.join(self.routes)}")
+        return FIRST_ROUTE + self.routes.index(name)
+
+
+def _mapped(file: int, size: int, *, only_read: bool) -> NDArray[np.uint8]:
+    protection = mmap.PROT_READ | (0 if only_read else mmap.PROT_WRITE)
+    try:
+        # The mapping lives as long as the array, and duplicates the file's descriptor.
+        return np.frombuffer(mmap.mmap(file, size, mmap.MAP_SHARED, protection), dtype=np.uint8)
+    except (OSError, ValueError) as error:
+        raise N3icError(f"the manager's memory cannot be mapped: {error}") from error
+    finally:
+        socket.close(file)
+
+
+def _join(library: ctypes.CDLL, prefix: str) -> None:
+    words = [word.encode() for word in ("n3ic-function", f"--file-prefix={prefix}", *_EAL)]
+    status = library.secondary_start(len(words), (ctypes.c_char_p * len(words))(*words))
+    if status:
+        raise N3icError(f"DPDK does not start as a secondary process: error {status}")
+
+
+def _zone(library: ctypes.CDLL, name: str) -> NDArray[np.uint8]:
+    size = ctypes.c_size_t()
+    start = library.secondary_zone(name.encode(), ctypes.byref(size))
+    if not start:
+        raise N3icError(f"the manager's memory zone {name} is not there")
+    memory = (ctypes.c_uint8 * size.value).from_address(start)
+    return np.frombuffer(memoryview(memory), dtype=np.uint8)

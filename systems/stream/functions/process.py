@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of one function: ``python -m n3ic.systems.stream.functions.process JSON``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from n3ic.errors import N3icError, UsageError
+from n3ic.systems.stream.functions.chain import ChainFunction
+from n3ic.systems.stream.functions.packets import PacketFunction, SharedPackets, actions_of
+from n3ic.util.plain_data import from_plain
+
+_WAIT_US = 100_000
+_PACKAGE = "n3ic.systems.stream.functions"
+READY = {
+    "count": f"{_PACKAGE}.ready:CountFunction",
+    "meter": f"{_PACKAGE}.metering:MeterFunction",
+    "recorder": f"{_PACKAGE}.ready:RecorderFunction",
+}
+"""Functions that are ready to use, with their classes."""
+
+
+@dataclass(frozen=True)
+class FunctionTask:
+    """What the process of a function is told.
+
+    Attributes:
+        socket: the manager's socket.
+        prefix: of a manager whose memory is DPDK's own, else empty.
+        function: the function.
+    """
+
+    socket: str
+    prefix: str
+    function: ChainFunction
+
+
+def function_class(use: str) -> type[PacketFunction]:
+    """The class that a chain names, of this package or of a file.
+
+    Raises:
+        UsageError: there is no such file or class.
+    """
+    file, _, name = use.rpartition(":")
+    if not file:
+        if use not in READY:
+            raise UsageError(f"use: expected {', '.join(READY)} or FILE.py:CLASS, got {use!r}")
+        place, _, name = READY[use].partition(":")
+        return cast("type[PacketFunction]", getattr(importlib.import_module(place), name))
+    path = Path(file)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if path.suffix != ".py" or not path.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"use: {file}: expected a file of Python")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, name, None)
+    if not (isinstance(found, type) and issubclass(found, PacketFunction)):
+        raise UsageError(f"use: {file}: expected a subclass of PacketFunction named {name}")
+    return found
+
+
+def serve(task: FunctionTask) -> None:
+    """Attach to the manager, and hand packets to the function until it is to end.
+
+    Raises:
+        N3icError: the manager refuses or is gone, or the function returned something wrong.
+    """
+    told = task.function
+    kind = function_class(told.use)
+    with SharedPackets(task.socket, told.name, told.batch, task.prefix) as shared:
+        function = kind(told.options, told.routes, shared)
+        while True:
+            view = shared.receive(_WAIT_US)
+            if len(view):
+                actions = actions_of(function.on_batch(view), len(view))
+                shared.give_back(view.descriptors, actions)
+            elif shared.stopping:
+                break
+            else:
+                shared.check_manager()
+        function.on_end()
+
+
+def main(words: list[str]) -> int:
+    """Serve; the exit code is that of the error, whose text goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the manager ends functions
+    task = from_plain(FunctionTask, json.loads(words[0]), strict=True)
+    try:
+        serve(task)
+    except (N3icError, OSError) as error:
+        sys.stderr.write(f"function {task.function.name}: {error}\n")
+        return getattr(error, "exit_code", 1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a manager and its functions, and does what is asked by a socket meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import N3icError, UsageError
+from n3ic.systems.stream.functions.chain import FunctionChain
+from n3ic.systems.stream.functions.manager import ANSWER_BYTES, FunctionManager
+from n3ic.systems.stream.functions.native import function_library
+from n3ic.systems.stream.functions.process import FunctionTask, function_class
+
+_REQUEST_BYTES = 256
+_ANSWER_S = 60
+_STARTING_S = 0.02  # between two looks at whether all functions are attached
+
+
+class ChainSupervisor:
+    """Manager and functions of a chain, each a process.
+
+    Args:
+        chain: what is run.
+        path: the socket on which :func:`ask` finds it; one that nobody listens on is replaced.
+        note: receives a line when a function ends unasked.
+    """
+
+    def __init__(self, chain: FunctionChain, path: Path, note: Callable[[str], object]) -> None:
+        self._chain = chain
+        self._path = path
+        self._note = note
+        self._functions = {f.name: f for f in chain.function}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._starts: Counter[str] = Counter()
+        self._told_to_stop: set[str] = set()
+        self._to_start: set[str] = set()  # when their processes are gone
+
+    def run(self, started: Callable[[], object] = lambda: None) -> dict[str, Any]:
+        """Run until the manager ends; return its last statistics.
+
+        Args:
+            started: called when packets begin to be received.
+
+        Raises:
+            UsageError: the socket cannot be made, or a function's class is not there.
+            MissingDependencyError: DPDK or a C compiler is missing.
+            N3icError: the manager or a function does not start, or the manager fails.
+        """
+        for function in self._chain.function:
+            function_class(function.use)
+        function_library(secondary=self._chain.memory == "dpdk")  # built once, for all of them
+        with ExitStack() as stack:
+            listener = stack.enter_context(_listening(self._path))
+            self._selector = stack.enter_context(selectors.DefaultSelector())
+            stack.callback(self._kill)
+            self._manager = stack.enter_context(FunctionManager(self._chain))
+            for name in self._functions:
+                self._start(name)
+            self._wait_for_functions()
+            self._selector.register(listener, selectors.EVENT_READ, self._accept)
+            self._selector.register(self._manager.output, selectors.EVENT_READ, None)
+            self._manager.say("receive")
+            started()
+            return self._serve()
+
+    # --- processes ------------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        task = FunctionTask(str(self._manager.path), self._manager.prefix, self._functions[name])
+        command = [sys.executable, "-m", "n3ic.systems.stream.functions.process"]
+        process = subprocess.Popen(
+            [*command, json.dumps(asdict(task))],
+            env=self._manager.environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._processes[name] = process
+        self._starts[name] += 1
+        handle = os.pidfd_open(process.pid)
+
+        def gone(_: object) -> None:
+            self._selector.unregister(handle)
+            os.close(handle)
+            self._gone(name, process)
+
+        self._selector.register(handle, selectors.EVENT_READ, gone)
+
+    def _wait_for_functions(self) -> None:
+        while any(f["state"] != "running" for f in self._manager.status()["functions"]):
+            for name, process in self._processes.items():
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(_STARTING_S)
+                    raise N3icError(f"function {name} ended {code} before the first packet")
+
+    def _gone(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        code = process.wait()
+        if name in self._to_start:
+            self._to_start.discard(name)
+            self._told_to_stop.discard(name)
+            self._start(name)
+        elif code and name not in self._told_to_stop:
+            self._note(f"function {name} ended {code}")
+            if self._starts[name] <= self._functions[name].restarts:
+                self._start(name)
+
+    def _kill(self) -> None:
+        """End what still runs, when the manager is gone."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        for key in [*self._selector.get_map().values()]:
+            if isinstance(key.fileobj, int):
+                os.close(key.fileobj)
+            elif isinstance(key.fileobj, socket.socket) and key.data == self._answer:
+                key.fileobj.close()
+
+    def _serve(self) -> dict[str, Any]:
+        interrupts = 0
+        while True:
+            try:
+                for key, _ in self._selector.select():
+                    if key.data is None:
+                        return self._manager.last_status()
+                    key.data(key.fileobj)
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts > 1:
+                    raise
+                self._note("no more packets are received, functions finish; again: kill them")
+                self._manager.say("end")
+
+    # --- what is asked -----------------------------------------------------------------------
+
+    def _accept(self, listener: Any) -> None:
+        client, _ = listener.accept()
+        client.setblocking(False)
+        self._selector.register(client, selectors.EVENT_READ, self._answer)
+
+    def _answer(self, client: Any) -> None:
+        self._selector.unregister(client)
+        with client, suppress(OSError):
+            words = client.recv(_REQUEST_BYTES).decode(errors="replace").split()
+            try:
+                said = {"ok": True, **self._do(words)}
+            except N3icError as error:
+                said = {"ok": False, "error": str(error)}
+            client.send(json.dumps(said).encode())
+
+    def _do(self, words: list[str]) -> dict[str, Any]:
+        match words:
+            case ["status"]:
+                return {"status": self._manager.status()}
+            case ["end"]:
+                self._manager.say("end")
+            case ["start" | "stop" | "kill" as what, name] if name in self._functions:
+                self._change(what, name)
+            case ["start" | "stop" | "kill", name]:
+                known = ", ".join(self._functions)
+                raise UsageError(f"there is no function {name!r}, expected one of {known}")
+            case _:
+                raise UsageError("expected status, end, start NAME, stop NAME or kill NAME")
+        return {}
+
+    def _change(self, what: str, name: str) -> None:
+        process = self._processes[name]
+        runs = process.poll() is None
+        if what == "start" and runs and name in self._told_to_stop:
+            self._to_start.add(name)  # it is ending
+            return
+        if runs == (what == "start"):
+            raise UsageError(f"function {name} {'runs already' if runs else 'does not run'}")
+        if what == "start":
+            self._told_to_stop.discard(name)
+            self._start(name)
+            return
+        if what == "stop":
+            self._manager.say(f"stop {name}")
+        self._told_to_stop.add(name)
+        if what == "kill":
+            process.kill()
+
+
+def ask(path: Path, request: str) -> dict[str, Any]:
+    """Ask a running supervisor: ``status``, ``end``, or ``start``, ``stop`` or ``kill`` and a name.
+
+    Raises:
+        UsageError: none runs there, or it refuses.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(_ANSWER_S)
+        try:
+            client.connect(str(path))
+            client.send(request.encode())
+            answer = client.recv(ANSWER_BYTES)
+        except OSError as error:
+            raise UsageError(
+                f"{path}: no functions answer: {error.strerror or error}; start some with "
+                "n3ic stream functions run, or name their --socket"
+            ) from error
+    found: dict[str, Any] = json.loads(answer or b'{"ok": false, "error": "no answer"}')
+    if not found.pop("ok"):
+        raise UsageError(found["error"])
+    return found
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    """A socket for :func:`ask`; one that a dead supervisor left is replaced."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            if path.is_socket():
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+                    if probe.connect_ex(str(path)) == 0:
+                        raise UsageError(f"{path}: functions run there; name another --socket")
+                path.unlink()
+            listener.bind(str(path))
+            path.chmod(0o600)
+            listener.listen()
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from error
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
