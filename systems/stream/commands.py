@@ -9,6 +9,8 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
+from n3ic.systems.stream.learning.commands import history, learn, rollback
+
 
 class _SourceOrCommand(TyperGroup):
     """A group whose first word may be a source: ``n3ic stream SOURCE`` is ``stream run SOURCE``."""
@@ -26,3 +28,6 @@ COMMANDS = typer.Typer(
     no_args_is_help=True,
     rich_help_panel="Deploy",
 )
+COMMANDS.command("learn")(learn)
+COMMANDS.command("rollback")(rollback)
+COMMANDS.command("history")(history)

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``n3ic stream learn``, ``rollback`` and ``history``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from n3ic.model.classifier import Classifier
+    from n3ic.systems.stream.batch import FlowBatch
+    from n3ic.systems.stream.learning.late_labels import LabelFile
+    from n3ic.systems.stream.learning.replay import ReplayedFlows
+    from n3ic.systems.stream.learning.rows import LabelledRows
+    from n3ic.systems.stream.learning.session import LearningFolder
+    from n3ic.systems.stream.learning.stream import ReplayedLabels
+
+_BATCH = 200  # flows of a batch of a replayed table
+_ANCHORS = 2000
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of n3ic stream learn.")]
+Push = Annotated[
+    str,
+    typer.Option(help="Where the running model is: file:PATH, host:FOLDER or xdp:INTERFACE."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+def learn(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A capture, or a table of flows.")
+    ],
+    folder: Annotated[Path, typer.Option(help="Log and models; a folder that exists goes on.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run that begins; of a new folder.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Labels by flow key: a growing file of JSON lines, or .csv."),
+    ] = None,
+    delay: Annotated[
+        int | None,
+        typer.Option(help="Take the table's own labels, up to so many flows late.", min=0),
+    ] = None,
+    push: Push = "",
+    anchors: Annotated[
+        Path | None,
+        typer.Option(help="Flows with trusted labels, of which no class may be forgotten."),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of ever promoting a model that is no better.")
+    ] = 0.05,
+    every: Annotated[
+        int, typer.Option(help="Labelled flows between two refreshed models.", min=1)
+    ] = 500,
+    held: Annotated[
+        float, typer.Option(help="Share of flows that judge and are not trained on.")
+    ] = 0.3,
+    guard: Annotated[
+        float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(help="Seed of the reservoir and the training.")] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Refresh a model on labels that come late, and swap it in only if it is better."""
+    from n3ic.cli.console import print_json, print_note, print_result
+    from n3ic.errors import UsageError
+    from n3ic.meter.capture import is_capture
+    from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
+    from n3ic.systems.stream.learning.learner import LearnSettings
+    from n3ic.systems.stream.learning.replay import captured, replayed
+    from n3ic.systems.stream.learning.session import LOG, LearningFolder
+    from n3ic.systems.stream.learning.stream import ReplayedLabels, learn_from
+
+    if (labels is None) == (delay is None):
+        raise UsageError("labels come from --labels FILE or, of a table, --delay N: give one")
+    swap = _swap(push)
+    if not (folder / LOG).exists():
+        if model is None:
+            raise UsageError(f"{folder}: a new folder needs --model")
+        settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
+        LearningFolder.begin(folder, _model(model), settings)
+    elif model is not None:
+        raise UsageError(f"{folder} exists: leave --model out to go on there")
+    learning = LearningFolder(folder, swap, now=_now)
+    first = running = learning.learner.running
+    if anchors is not None:
+        learning.anchor(_anchors(anchors, running, dataset, seed))
+    join = LabelJoin(running, seed=seed)
+    right: list[tuple[int, int]] = []
+    if is_capture(source):
+        if labels is None:
+            raise UsageError(f"{source}: a capture has no labels of its own: give --labels")
+        feed: LabelFile | ReplayedLabels = LabelFile(labels)
+        batches = captured(source, running)
+        passed: Callable[[int], object] = lambda flows: None  # noqa: E731
+    else:
+        flows = replayed(source, running, dataset=dataset)
+        batches = _running(flows, learning, right)
+        feed = LabelFile(labels) if labels else ReplayedLabels(flows, running, delay or 0, seed)
+        passed = _passer(feed)
+    for done in learn_from(batches, feed, learning, join, passed=passed):
+        if done.decisions and not json:
+            said = ", ".join(done.decisions)
+            print_note(f"after {done.flows:,} flows, {done.labelled:,} labelled: {said}")
+    now = learning.learner.running
+    learning.close()
+    if isinstance(feed, LabelFile) and feed.unread:
+        print_note(f"{feed.unread} labels could not be read: {feed.first_fault}")
+    if json:
+        print_json(
+            {
+                "running": now.digest,
+                "began": first.digest,
+                "decisions": learning.decisions,
+                "counts": dict(join.counts),
+                "accuracy": [{"flows": n, "right": share} for n, share in right],
+            }
+        )
+        return
+    print_result(
+        f"{join.counts['flows labelled']:,} flows labelled, running {now.name} {now.digest[:12]}"
+        + ("" if now.digest != first.digest else ", as before")
+    )
+
+
+def rollback(
+    folder: Folder,
+    push: Push = "",
+) -> None:
+    """Put the former model back, on the target and in the log."""
+    from n3ic.cli.console import print_result
+    from n3ic.systems.stream.learning.session import LearningFolder
+
+    learning = LearningFolder(folder, _swap(push), now=_now)
+    learning.roll_back()
+    now = learning.learner.running
+    learning.close()
+    print_result(f"{folder}: running {now.name} {now.digest[:12]} again")
+
+
+def history(
+    folder: Folder,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Train every model again, and compare its bytes.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Show what was decided, and check that the log gives the same decisions again."""
+    from n3ic.cli.console import print_json, print_result, show_table
+    from n3ic.systems.stream.learning.session import LearningFolder
+    from n3ic.util.display import TextTable
+
+    learning = LearningFolder(folder, retrain=replay)
+    learning.close()
+    now = learning.learner.running
+    if json:
+        print_json({"running": now.digest, "decisions": learning.decisions})
+        return
+    rows = tuple(
+        (
+            str(d["what"]),
+            str(d.get("model", ""))[:12],
+            str(d.get("outcome") or d.get("error") or d.get("reason") or ""),
+            "" if "rows" not in d else f"{d['rows']:,}",
+            f"{d['better']} : {d['worse']}" if "better" in d else "",
+        )
+        for d in learning.decisions
+    )
+    head = ("decision", "model", "outcome", "flows", "better : worse")
+    show_table(TextTable(f"{folder}", head, rows, left=3))
+    print_result(f"running {now.name} {now.digest[:12]}")
+
+
+def _swap(push: str) -> Callable[[Classifier], None] | None:
+    from n3ic.systems.stream.learning.pushes import push_to
+
+    return push_to(push) if push else None
+
+
+def _now() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _model(path: Path) -> Classifier:
+    """The model of a file, or of a run of one."""
+    from n3ic.errors import UsageError
+    from n3ic.model.families import load_model
+    from n3ic.runs.folder import models_of
+
+    found = models_of(path)
+    if len(found) > 1:
+        raise UsageError(f"{path} holds {len(found)} networks: name the file of one")
+    return load_model(next(iter(found.values())))
+
+
+def _anchors(path: Path, model: Classifier, dataset: str | None, seed: int) -> LabelledRows:
+    import numpy as np
+
+    from n3ic.systems.stream.learning.late_labels import record_key
+    from n3ic.systems.stream.learning.replay import replayed
+    from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
+
+    flows = replayed(path, model, dataset=dataset)
+    rows = np.flatnonzero(flows.label >= 0)
+    if len(rows) > _ANCHORS:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, _ANCHORS, replace=False))
+    keys = [key_hash(record_key(flows.records[row]), seed) for row in rows.tolist()]
+    return LabelledRows(flows.features[rows], flows.label[rows], np.array(keys, np.uint64))
+
+
+def _running(
+    flows: ReplayedFlows, learning: LearningFolder, right: list[tuple[int, int]]
+) -> Iterator[FlowBatch]:
+    """Flows decided by the model that runs then; how many it gets right goes into ``right``."""
+    for start in range(0, len(flows), _BATCH):
+        rows = slice(start, start + _BATCH)
+        batch = flows.batch(learning.learner.running, rows)
+        right.append((len(batch), int((batch.classes == flows.label[rows]).sum())))
+        yield batch
+
+
+def _passer(feed: LabelFile | ReplayedLabels) -> Callable[[int], object]:
+    from n3ic.systems.stream.learning.stream import ReplayedLabels
+
+    def passed(flows: int) -> None:
+        if isinstance(feed, ReplayedLabels):
+            feed.flow = flows
+
+    return passed
