@@ -37,6 +37,10 @@ class ChainedLog:
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise N3icError(f"cannot open {path}: {error.strerror or error}") from error
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Read from the first line again."""
         self._end = self._lines = 0
         self._last = FIRST
 

@@ -86,7 +86,7 @@ class LearningFolder:
 
     @property
     def learner(self) -> OnlineLearner:
-        """The learner."""
+        """The learner; after an error, as of the next :meth:`up_to_date`."""
         if self._learner is None:
             raise DataError(f"{self._log.path}: it begins without a model")
         return self._learner
@@ -99,10 +99,18 @@ class LearningFolder:
     def up_to_date(self) -> Iterator[None]:
         """Keep other processes out, once what they wrote is known."""
         with self._log.alone():
-            self._ahead.extend(self._log.news())
-            while self._ahead:
-                self._repeat(self._ahead.popleft())
-            yield
+            try:
+                self._ahead.extend(self._log.news())
+                while self._ahead:
+                    self._repeat(self._ahead.popleft())
+                yield
+            except BaseException:
+                # The learner may have gone on where the log could not: the log is right.
+                self._log.rewind()
+                self._learner = None
+                self._ahead.clear()
+                self.decisions.clear()
+                raise
 
     def anchor(self, rows: LabelledRows) -> None:
         """Give the learner flows of the training, with labels that are trusted."""
