@@ -79,30 +79,34 @@ def learn(
     if (labels is None) == (delay is None):
         raise UsageError("labels come from --labels FILE or, of a table, --delay N: give one")
     swap = _swap(push)
-    if not (folder / LOG).exists():
-        if model is None:
-            raise UsageError(f"{folder}: a new folder needs --model")
-        settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
-        LearningFolder.begin(folder, _model(model), settings)
-    elif model is not None:
-        raise UsageError(f"{folder} exists: leave --model out to go on there")
-    learning = LearningFolder(folder, swap, now=_now)
-    first = running = learning.learner.running
-    if anchors is not None:
-        learning.anchor(_anchors(anchors, running, dataset, seed))
-    join = LabelJoin(running, seed=seed)
-    right: list[tuple[int, int]] = []
-    if is_capture(source):
-        if labels is None:
-            raise UsageError(f"{source}: a capture has no labels of its own: give --labels")
-        feed: LabelFile | ReplayedLabels = LabelFile(labels)
-        batches = captured(source, running)
-        passed: Callable[[int], object] = lambda flows: None  # noqa: E731
+    if (folder / LOG).exists():
+        if model is not None:
+            raise UsageError(f"{folder} exists: leave --model out to go on there")
+        learning = LearningFolder(folder, swap, now=_now)
+        first = learning.learner.running
+    elif model is None:
+        raise UsageError(f"{folder}: a new folder needs --model")
     else:
-        flows = replayed(source, running, dataset=dataset)
-        batches = _running(flows, learning, right)
-        feed = LabelFile(labels) if labels else ReplayedLabels(flows, running, delay or 0, seed)
-        passed = _passer(feed)
+        first = _model(model)
+    settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
+    flows = None if is_capture(source) else replayed(source, first, dataset=dataset)
+    if flows is None and labels is None:
+        raise UsageError(f"{source}: a capture has no labels of its own: give --labels")
+    trusted = None if anchors is None else _anchors(anchors, first, dataset, seed)
+    if model is not None:
+        LearningFolder.begin(folder, first, settings)
+        learning = LearningFolder(folder, swap, now=_now)
+    if trusted is not None:
+        learning.anchor(trusted)
+    join = LabelJoin(first, seed=seed)
+    right: list[tuple[int, int]] = []
+    feed: LabelFile | ReplayedLabels
+    if flows is None or labels is not None:
+        feed = LabelFile(labels or "")
+    else:
+        feed = ReplayedLabels(flows, first, delay or 0, seed)
+    batches = captured(source, first) if flows is None else _running(flows, learning, right)
+    passed = _passer(feed)
     for done in learn_from(batches, feed, learning, join, passed=passed):
         if done.decisions and not json:
             said = ", ".join(done.decisions)

@@ -101,6 +101,7 @@ def numbered(rows: int, start: int = 0) -> Records:
     number = np.arange(start, start + rows, dtype=np.int64)
     octets = (number + _NUMBERED).astype(">u4").view(np.uint8).reshape(-1, 4)
     records["source"][:, :4] = octets
+    records["destination"][:, :4] = 10, 255, 255, 255
     records["address_bytes"] = 4
     for name in _TIMES:
         records[name] = number

@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows whose classes depend on their features, until the traffic changes."""
 
+import json
+
 import numpy as np
 
+from n3ic.data.table_meter import meter_file
 from n3ic.families.tables.learner import TablesTraining
 from n3ic.families.tables.train import fit_tables
+from n3ic.meter.specification import write_spec
+from n3ic.meter.standard import standard_spec
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.stream.learning.refresh import columns_of, refreshed
-from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
+from n3ic.systems.stream.learning.replay import ReplayedFlows, key_fields, numbered
 from n3ic.systems.stream.learning.rows import LabelledRows
 
-FEATURES = 6
+METER = standard_spec(packets=8)
+NAMES = ("sminlen", "smaxlen", "smean", "dminlen", "dmaxlen", "dmean")
+FEATURES = len(NAMES)
 CLASSES = ("benign", "attack")
-SPEC = InputSpec(tuple(Field.thermometer(f"f{i}", range(10, 100, 10)) for i in range(FEATURES)))
+SPEC = InputSpec(
+    tuple(Field.thermometer(name, range(10, 100, 10), unit=METER.units[name]) for name in NAMES)
+)
 
 
 def traffic(rows, seed=0, *, changed=False, noise=0.05, start=0):
@@ -35,7 +44,7 @@ def labelled(flows, seed=0):
 def network(seed=0, rows=1500):
     """A binary network that was trained before the change."""
     model = random_model((SPEC.n_bits, 16, 2), np.random.default_rng(seed))
-    model = model.with_input(SPEC).changed(classes=CLASSES, name="flows")
+    model = model.with_input(SPEC).changed(classes=CLASSES, name="flows", meter=METER)
     flows = traffic(rows, seed + 100)
     return refreshed(model, flows.features, flows.label, np.ones(2), rounds=4, seed=seed).changed(
         provenance={}
@@ -48,4 +57,25 @@ def tables(seed=0, rows=1500):
     model = random_model((SPEC.n_bits, 16, 2), np.random.default_rng(seed)).with_input(SPEC)
     bits = SPEC.encode(columns_of(model, flows.features))
     settings = TablesTraining(tables=12, table_bits=3)
-    return fit_tables(bits, np.eye(2)[flows.label], SPEC, CLASSES, settings, name="flows")
+    found = fit_tables(bits, np.eye(2)[flows.label], SPEC, CLASSES, settings, name="flows")
+    return found.changed(meter=METER)
+
+
+def write_table(path, flows, *, labels=True):
+    """The flows as ``n3ic data extract`` writes them, with their keys and times."""
+    head = ["source", "source_port", "destination", "destination_port", "protocol"]
+    lines = [",".join([*head, "first_us", "last_us", *NAMES, *(["label"] if labels else [])])]
+    for record, features, label in zip(flows.records, flows.features, flows.label, strict=True):
+        key = key_fields(record)
+        cells = [*(key[name] for name in head), record["first"], record["last"], *features]
+        lines.append(",".join(map(str, [*cells, *([CLASSES[label]] if labels else [])])))
+    path.write_text("\n".join(lines) + "\n")
+    write_spec(METER, meter_file(path))
+
+
+def label_lines(flows, order):
+    """Lines of JSON with the labels of some flows, in that order."""
+    return "".join(
+        json.dumps({**key_fields(flows.records[i]), "label": CLASSES[flows.label[i]]}) + "\n"
+        for i in order
+    )
