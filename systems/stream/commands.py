@@ -9,7 +9,12 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from n3ic.systems.stream.learning.commands import history, learn, rollback
+from n3ic.systems.stream.learning.commands import (
+    history,
+    learn,
+    rollback,
+    second_stage,
+)
 
 
 class _SourceOrCommand(TyperGroup):
@@ -31,3 +36,4 @@ COMMANDS = typer.Typer(
 COMMANDS.command("learn")(learn)
 COMMANDS.command("rollback")(rollback)
 COMMANDS.command("history")(history)
+COMMANDS.command("second-stage")(second_stage)

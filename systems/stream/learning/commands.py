@@ -180,6 +180,55 @@ def history(
     print_result(f"running {now.name} {now.digest[:12]}")
 
 
+def second_stage(
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; default: the newest run.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled flows; default: the embedded sample.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    task: Annotated[str, typer.Option(help="Network of a run of several.")] = "",
+    kind: Annotated[str, typer.Option(help="trees, mlp, or both.")] = "both",
+    write: Annotated[
+        Path | None, typer.Option(help="Write the second stage, of one kind, to this file.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Train a larger model for the flows that the card is not sure of, and show both together.
+
+    The threshold that n3ic shunt wrote into the model has a star.
+    """
+    from n3ic.cli.console import print_json, print_note, show_table, spinner
+    from n3ic.errors import UsageError
+    from n3ic.runs.folder import newest_run
+    from n3ic.systems.stream.learning.second_stage import KINDS
+    from n3ic.systems.stream.learning.second_stage import second_stage as study
+    from n3ic.util.files import free_path
+
+    kinds = KINDS if kind == "both" else tuple(k for k in KINDS if k == kind)
+    if not kinds:
+        raise UsageError(f"--kind is trees, mlp or both, not {kind!r}")
+    if write is not None:
+        if len(kinds) > 1:
+            raise UsageError("--write writes one second stage: add --kind trees or --kind mlp")
+        free_path(write, replace)
+    if model is None:
+        model = newest_run()
+        print_note(f"model: {model}")
+    with spinner("training second stages"):
+        found = study(model, data, dataset=dataset, task=task, kinds=kinds)
+    if json:
+        print_json(found.to_dict())
+    else:
+        for each in found.tables:
+            show_table(each)
+    if write is not None:
+        found.stages[kinds[0]].save(write)
+        print_note(f"wrote {write}")
+
+
 def _swap(push: str) -> Callable[[Classifier], None] | None:
     from n3ic.systems.stream.learning.pushes import push_to
 

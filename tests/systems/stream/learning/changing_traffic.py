@@ -64,11 +64,13 @@ def tables(seed=0, rows=1500):
 def write_table(path, flows, *, labels=True):
     """The flows as ``n3ic data extract`` writes them, with their keys and times."""
     head = ["source", "source_port", "destination", "destination_port", "protocol"]
-    lines = [",".join([*head, "first_us", "last_us", *NAMES, *(["label"] if labels else [])])]
+    every, end = METER.feature_names, ["label"] if labels else []
+    lines = [",".join([*head, "first_us", "last_us", *every, *end])]
     for record, features, label in zip(flows.records, flows.features, flows.label, strict=True):
-        key = key_fields(record)
-        cells = [*(key[name] for name in head), record["first"], record["last"], *features]
-        lines.append(",".join(map(str, [*cells, *([CLASSES[label]] if labels else [])])))
+        key, known = key_fields(record), dict(zip(NAMES, features, strict=True))
+        cells = [*(key[name] for name in head), record["first"], record["last"]]
+        cells += [*(known.get(name, 0) for name in every), *([CLASSES[label]] if labels else [])]
+        lines.append(",".join(map(str, cells)))
     path.write_text("\n".join(lines) + "\n")
     write_spec(METER, meter_file(path))
 
