@@ -9,12 +9,14 @@ integer one does.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from n3ic.families.binary.binary_mlp import BinaryMLP
+from n3ic.families.binary.binary_mlp import BinaryLinear, BinaryMLP
 from n3ic.families.binary.fold import fold
 from n3ic.model.bits import Bits
 from n3ic.model.network import BinaryModel
@@ -79,9 +81,9 @@ def opened(model: BinaryModel, x: Tensor) -> BinaryMLP:
     shape = tuple(layer.n_outputs for layer in model.hidden)
     network = BinaryMLP(model.input.n_bits, len(model.classes), Training(hidden=shape))
     with torch.no_grad():
-        for layer, norm, sign, own in zip(
-            network.layers, network.norms, network.signs, model.hidden, strict=True
-        ):
+        norms, acts = cast("list[nn.BatchNorm1d]", [*network.norms]), [*network.signs]
+        hidden = zip(network.binary_layers()[:-1], norms, acts, model.hidden, strict=True)
+        for layer, norm, act, own in hidden:
             _start(layer, own.weights)
             if own.mask is not None:
                 layer.mask.copy_(torch.from_numpy(own.mask.astype(np.float32)))
@@ -94,12 +96,12 @@ def opened(model: BinaryModel, x: Tensor) -> BinaryMLP:
             norm.running_mean.copy_(mean)
             norm.running_var.copy_(deviation**2 - norm.eps)
             norm.bias.copy_((mean - least) / deviation)
-            x = sign(norm.eval()(dots))
+            x = act(norm.eval()(dots))
             norm.train()
         _start(network.output, model.output.weights)
         network.bias.copy_(torch.from_numpy(model.output.bias.astype(np.float32)))
     return network
 
 
-def _start(layer: nn.Module, weights: Bits) -> None:
+def _start(layer: BinaryLinear, weights: Bits) -> None:
     layer.linear.weight.copy_(torch.from_numpy(np.where(weights, _LATENT, -_LATENT)))

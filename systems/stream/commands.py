@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from n3ic.systems.stream.learning.commands import (
+    drift,
     history,
     learn,
     rollback,
@@ -37,3 +38,4 @@ COMMANDS.command("learn")(learn)
 COMMANDS.command("rollback")(rollback)
 COMMANDS.command("history")(history)
 COMMANDS.command("second-stage")(second_stage)
+COMMANDS.command("drift")(drift)

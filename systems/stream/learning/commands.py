@@ -229,6 +229,67 @@ def second_stage(
         print_note(f"wrote {write}")
 
 
+def drift(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A capture, or a table of flows.")
+    ],
+    model: Annotated[Path, typer.Option(help="Model file or run that classifies them.")],
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="Flows like those of the training; default: the source's first ones."),
+    ] = None,
+    reference_flows: Annotated[
+        int, typer.Option(help="Without --reference, so many flows of the source.", min=100)
+    ] = 1000,
+    then: Annotated[
+        Path | None,
+        typer.Option(help="Flows of other traffic that follow, to measure detectors' delays."),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of ever giving an alarm without a change.")
+    ] = 0.01,
+    seed: Annotated[int, typer.Option(help="Seed of the ranks among equals.")] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Test whether traffic is still that of the training; of a replay, compare detectors."""
+    import numpy as np
+
+    from n3ic.cli.console import print_json, print_result, show_table
+    from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
+    from n3ic.systems.stream.learning.drift_test import DriftTest
+    from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha: expected an error between 0 and 1, got {alpha}")
+    network = _model(model)
+    flows = flows_of(source, network, dataset)
+    like = flows_of(reference, network, dataset) if reference else flows.part(0, reference_flows)
+    if reference is None:
+        flows = flows.part(reference_flows, len(flows))
+    if then is not None:
+        whole = ReplayedFlows.joined(flows, flows_of(then, network, dataset))
+        delays = detection_delays(network, like, whole, len(flows), alpha=alpha, seed=seed)
+        if json:
+            print_json({"change": len(flows), "flows": len(whole), "delays": to_plain(delays)})
+        else:
+            show_table(delay_table(delays, len(flows), len(whole)))
+        return
+    test = DriftTest(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
+    found = test.add(flows.features)
+    if json:
+        alarm = None if found is None else {"flow": found.flow, "statistic": found.statistic}
+        print_json({"flows": len(flows), "reference": len(like), "alarm": alarm})
+    elif found is None:
+        print_result(f"no drift in {len(flows):,} flows, against {len(like):,} of the reference")
+    else:
+        print_result(
+            f"drift: found at flow {found.flow:,} of {len(flows):,}, most in {found.statistic}; "
+            f"without a change, an alarm ever has a probability of at most {alpha:g}"
+        )
+
+
 def _swap(push: str) -> Callable[[Classifier], None] | None:
     from n3ic.systems.stream.learning.pushes import push_to
 

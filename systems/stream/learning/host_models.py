@@ -82,7 +82,7 @@ class HostModel:
         return np.clip(np.stack(values, axis=1), 0, UINT32_MAX)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in self.tensors().values())
 
@@ -132,15 +132,15 @@ class HostTrees(HostModel):
     def odds(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """See :meth:`HostModel.odds`."""
         rounds, sums = self.roots.shape
-        every = np.arange(len(columns))
-        at = np.broadcast_to(self.roots.reshape(-1), (len(columns), rounds * sums)).copy()
-        while True:  # children come after their parents, so this ends
-            feature = self.feature[at]
-            inner = feature >= 0
-            if not inner.any():
-                break
-            big = columns[every[:, None], np.maximum(feature, 0)] >= self.cut[at]
-            at = np.where(inner, np.where(big, self.right[at], self.left[at]), at)
+        at = np.tile(self.roots.reshape(-1), len(columns))
+        flat, start = columns.reshape(-1), np.repeat(np.arange(len(columns)), rounds * sums)
+        start *= columns.shape[1]
+        moving = np.flatnonzero(self.feature[at] >= 0)
+        while len(moving):  # children come after their parents, so this ends
+            node = at[moving]
+            big = flat[start[moving] + self.feature[node]] >= self.cut[node]
+            at[moving] = node = np.where(big, self.right[node], self.left[node])
+            moving = moving[self.feature[node] >= 0]
         total = self.value[at].reshape(len(columns), rounds, sums).sum(axis=1) + self.base
         if sums == 1:
             one = 1 / (1 + np.exp(-total[:, 0]))
@@ -196,7 +196,7 @@ class HostTrees(HostModel):
 
     @classmethod
     def _of(cls, features: tuple[str, ...], classes: tuple[str, ...], file: _File) -> Self:
-        nodes, rounds, sums, known = (file.size(n) for n in ("nodes", "rounds", "sums", "known"))
+        nodes, rounds, sums, known = (file.number(n) for n in ("nodes", "rounds", "sums", "known"))
         shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
             "feature": (np.int32, (nodes,)),
             "cut": (np.int64, (nodes,)),
@@ -269,8 +269,8 @@ class HostMlp(HostModel):
         take, before = file.tensors.take, len(features)
         mean, scale = (take(name, np.float32, (before,)) for name in ("mean", "scale"))
         layers = []
-        for i in range(min(file.size("layers"), _MOST_LAYERS)):
-            width = file.size(f"width{i}")
+        for i in range(min(file.number("layers"), _MOST_LAYERS)):
+            width = file.number(f"width{i}")
             layers.append(
                 (take(f"matrix{i}", np.float32, (before, width)),
                  take(f"bias{i}", np.float32, (width,)))
@@ -288,7 +288,7 @@ class _File:
     header: Mapping[str, Any]
     tensors: Tensors
 
-    def size(self, name: str) -> int:
+    def number(self, name: str) -> int:
         """A size of the header.
 
         Raises:
@@ -312,10 +312,10 @@ def load_host_model(path: str | Path) -> HostModel:
         kind = header["family"]
         if kind not in kinds:
             raise ModelError(f"a model of family {kind!r}, expected {' or '.join(kinds)}")
-        names = [tuple(header[name]) for name in ("features", "classes")]
-        if any(not isinstance(name, str) for one in names for name in one) or len(names[1]) < 2:
+        features, classes = (tuple(header[name]) for name in ("features", "classes"))
+        if any(not isinstance(one, str) for one in (*features, *classes)) or len(classes) < 2:
             raise ModelError("features and classes are names, two classes or more")
-        found = kinds[kind]._of(*names, _File(header, tensors))
+        found = kinds[kind]._of(features, classes, _File(header, tensors))
         tensors.close()
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error

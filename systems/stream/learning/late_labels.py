@@ -170,7 +170,7 @@ class LabelJoin:
 
     def labels(self, entries: Iterable[tuple[Key, Labelled]]) -> LabelledRows:
         """Add labels; the flows that they are about come back, in the order of their arrival."""
-        keys = {}
+        keys: dict[Key, None] = {}
         for key, entry in entries:
             if entry.label in self._classes:
                 self._labels.add(key, entry)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -39,6 +39,17 @@ class ReplayedFlows:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def part(self, start: int, end: int) -> ReplayedFlows:
+        """Some of the flows, in their order."""
+        rows = slice(start, end)
+        return ReplayedFlows(self.features[rows], self.label[rows], self.records[rows])
+
+    @classmethod
+    def joined(cls, *parts: ReplayedFlows) -> ReplayedFlows:
+        """Flows, one part after the other."""
+        names = [f.name for f in fields(cls)]
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
     def batch(self, model: Classifier, rows: slice) -> FlowBatch:
         """Some of the flows, decided by a model."""
@@ -93,6 +104,23 @@ def replayed(path: str | Path, model: Classifier, *, dataset: str | None = None)
     return ReplayedFlows(
         np.stack(features, axis=1).astype(np.uint32), found.label, numbered(len(found.label))
     )
+
+
+def flows_of(path: str | Path, model: Classifier, dataset: str | None = None) -> ReplayedFlows:
+    """All flows of a capture or of a table; those of a capture have no labels.
+
+    Raises:
+        DataError: there are none, or they cannot be read.
+        UsageError: nothing reads them.
+    """
+    if not is_capture(path):
+        return replayed(path, model, dataset=dataset)
+    batches = list(captured(path, model))
+    if not batches:
+        raise DataError(f"{path}: no flow in it")
+    features = np.concatenate([batch.features for batch in batches])
+    records = np.concatenate([batch.records for batch in batches])
+    return ReplayedFlows(features, np.full(len(features), -1, np.int64), records)
 
 
 def numbered(rows: int, start: int = 0) -> Records:

@@ -100,21 +100,19 @@ class SecondStage:
                 f"{'* ' if p.threshold == self.model.shunt else ''}{p.threshold}",
                 percent(p.shunted),
                 percent(p.card),
-                *(
-                    text
-                    for kind in self.stages
-                    for text in (
-                        percent(p.host[kind]),
-                        percent(p.right[kind]),
-                        percent(p.unseen[kind]),
-                        f"{p.cpu_us[kind]:.2f}",
-                    )
-                ),
+                kind,
+                percent(p.host[kind]),
+                percent(p.right[kind]),
+                percent(p.unseen[kind]),
+                f"{p.cpu_us[kind]:.2f}",
             )
             for p in self.points
+            for kind in self.stages
         )
-        of = ("on the rest", "end to end", "deduplicated", "host us a flow")
-        head = ("threshold", "shunted", "card", *(f"{k}: {t}" for k in self.stages for t in of))
+        head = (
+            *("threshold", "shunted", "card", "second stage", "on the rest", "end to end"),
+            *("deduplicated", "host us a flow"),
+        )
         costs = tuple(
             (name, f"{cost.bytes:,}", f"{cost.cpu_us:.2f}", f"{cost.alone_us:.1f}")
             for name, cost in self.costs.items()
@@ -268,7 +266,7 @@ def _thresholds(margins: NDArray[np.int32], own: int) -> list[int]:
 
 
 def _cost(stage: HostModel, columns: NDArray[np.int64]) -> StageCost:
-    return StageCost(stage.bytes, *_times(stage.odds, columns))
+    return StageCost(stage.size, *_times(stage.odds, columns))
 
 
 def _model_cost(model: Classifier, features: Mapping[str, NDArray[np.int64]]) -> StageCost:

@@ -46,7 +46,7 @@ class PairedBet:
     @property
     def capital(self) -> float:
         """Logarithm of the capital now."""
-        return _mean(self._capital[None])[0]
+        return float(_mean(self._capital[None])[0])
 
     def add(self, one: NDArray[np.bool_], other: NDArray[np.bool_]) -> int:
         """Bet on rows, up to the one that decides.

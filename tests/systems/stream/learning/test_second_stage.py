@@ -127,9 +127,9 @@ def test_the_command_shows_both_stages_and_writes_one(n3ic, tmp_path):
     everything = told["points"][-1]
     assert everything["shunted"] == 1 and everything["card"] is None
     assert everything["right"]["trees"] == everything["host"]["trees"]
-    assert told["costs"]["trees"]["bytes"] == load_host_model(tmp_path / "stage.n3ic").bytes
+    assert told["costs"]["trees"]["bytes"] == load_host_model(tmp_path / "stage.n3ic").size
     assert load_host_model(tmp_path / "stage.n3ic").classes == ("benign", "attack")
     shown = n3ic(f"{command} --kind mlp").stdout
-    assert "* 9" in shown and "mlp: end to end" in shown
+    assert "* 9" in shown and "second stage" in shown
     assert "exists" in n3ic(f"{command} --kind trees --write stage.n3ic", expect=2).stderr
     assert "--kind" in n3ic(f"{command} --write other.n3ic", expect=2).stderr
