@@ -93,8 +93,9 @@ def opened(model: BinaryModel, x: Tensor) -> BinaryMLP:
             deviation = (variance + norm.eps).sqrt().clamp(min=_LEAST_DEVIATION)
             # Dot products have one parity: the point halfway below the threshold is never hit.
             least = torch.from_numpy((2 * own.thresholds - own.fan_in - 1).astype(np.float32))
-            norm.running_mean.copy_(mean)
-            norm.running_var.copy_(deviation**2 - norm.eps)
+            seen = norm.state_dict()
+            seen["running_mean"].copy_(mean)
+            seen["running_var"].copy_(deviation**2 - norm.eps)
             norm.bias.copy_((mean - least) / deviation)
             x = act(norm.eval()(dots))
             norm.train()

@@ -63,10 +63,19 @@ def learn(
     guard: Annotated[
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
     ] = 0.05,
+    teacher: Annotated[
+        bool, typer.Option("--teacher", help="A float network learns, too, and teaches the model.")
+    ] = False,
+    second_stage_file: Annotated[
+        Path | None,
+        typer.Option("--second-stage", help="Write the running teacher here, for what is shunted."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the reservoir and the training.")] = 0,
     json: JsonFlag = False,
 ) -> None:
     """Refresh a model on labels that come late, and swap it in only if it is better."""
+    from dataclasses import replace
+
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.meter.capture import is_capture
@@ -89,6 +98,7 @@ def learn(
     else:
         first = _model(model)
     settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
+    settings = replace(settings, teacher=teacher)
     flows = None if is_capture(source) else replayed(source, first, dataset=dataset)
     if flows is None and labels is None:
         raise UsageError(f"{source}: a capture has no labels of its own: give --labels")
@@ -112,7 +122,10 @@ def learn(
             said = ", ".join(done.decisions)
             print_note(f"after {done.flows:,} flows, {done.labelled:,} labelled: {said}")
     now = learning.learner.running
+    taught = learning.second_stage()
     learning.close()
+    if taught is not None and second_stage_file is not None:
+        taught.save(second_stage_file)
     if isinstance(feed, LabelFile) and feed.unread:
         print_note(f"{feed.unread} labels could not be read: {feed.first_fault}")
     if json:

@@ -7,9 +7,11 @@ of :mod:`n3ic.model.file`: no pickle, checked as a whole, the same bytes for the
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -29,7 +31,9 @@ _MOST = 1 << 24
 _MOST_LAYERS = 16
 _HIDDEN = (64, 32)
 _EPOCHS = 30
+_FURTHER = 10
 _BATCH = 256
+_LEAST_SCALE = 1e-3
 _LEARNING_RATE = 3e-3
 _FARTHEST = 8.0  # deviations: farther values are none that the training rows had
 
@@ -80,6 +84,11 @@ class HostModel:
             raise ModelError(f"the second stage reads {lacking[0]!r}, which the flows lack")
         values = [np.asarray(columns[name], dtype=np.int64) for name in self.features]
         return np.clip(np.stack(values, axis=1), 0, UINT32_MAX)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file's bytes."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @property
     def size(self) -> int:
@@ -327,46 +336,62 @@ def load_host_model(path: str | Path) -> HostModel:
 def fit_host_mlp(
     columns: NDArray[np.int64],
     label: NDArray[np.int64],
-    held: tuple[NDArray[np.int64], NDArray[np.int64]],
+    held: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
     features: tuple[str, ...],
     classes: tuple[str, ...],
     seed: int,
+    *,
+    start: HostMlp | None = None,
+    class_weight: NDArray[np.float64] | None = None,
 ) -> HostMlp:
-    """Train a float network; the epoch of the least loss on other rows is kept.
+    """Train a float network, or one that is there further.
 
     Args:
         columns: integers, shape ``(rows, features)``.
         label: class index of each row.
-        held: the same of rows that choose the epoch.
+        held: the same of rows whose least loss chooses the epoch; None keeps the last one.
         features: names of the columns.
         classes: class names.
         seed: of weights and shuffling.
+        start: the network to go on from, for fewer epochs; None for a new one.
+        class_weight: weight of a row of each class, shape ``(classes,)``; None for equal weights.
     """
     import torch
     from torch import Tensor, nn
 
     from n3ic.training.loop import Passes, class_indices, deterministic, run_epochs
 
-    logs = np.log1p(columns.astype(np.float64))
-    mean = logs.mean(axis=0).astype(np.float32)
-    scale = np.maximum(logs.std(axis=0), 1e-3).astype(np.float32)
+    if start is None:
+        logs = np.log1p(columns.astype(np.float64))
+        mean = logs.mean(axis=0).astype(np.float32)
+        scale = np.maximum(logs.std(axis=0), _LEAST_SCALE).astype(np.float32)
+    else:
+        mean, scale = start.mean, start.scale
     with deterministic(seed):
         x, y = torch.from_numpy(standardised(columns, mean, scale)), class_indices(label)
         widths = (len(features), *_HIDDEN, len(classes))
         linear = [nn.Linear(a, b) for a, b in pairwise(widths)]
         parts = [part for layer in linear for part in (layer, nn.ReLU())][:-1]
         network = nn.Sequential(*parts)
+        if start is not None:
+            with torch.no_grad():
+                for layer, (matrix, bias) in zip(linear, start.weights, strict=True):
+                    layer.weight.copy_(torch.from_numpy(matrix.T.copy()))
+                    layer.bias.copy_(torch.from_numpy(bias))
+        weight = None if class_weight is None else torch.from_numpy(class_weight).float()
 
         def loss(index: Tensor) -> Tensor:
-            return nn.functional.cross_entropy(network(x[index]), y[index])
+            return nn.functional.cross_entropy(network(x[index]), y[index], weight)
 
         run_epochs(
             network,
             torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE),
             loss,
             len(x),
-            Passes(_EPOCHS, min(_BATCH, len(x))),
-            validation=(
+            Passes(_EPOCHS if start is None else _FURTHER, min(_BATCH, len(x))),
+            validation=None
+            if held is None
+            else (
                 torch.from_numpy(standardised(held[0], mean, scale)),
                 class_indices(held[1]),
             ),

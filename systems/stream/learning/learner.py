@@ -40,6 +40,7 @@ class LearnSettings:
         watch: held-out flows during which the former model may prove better and come back.
         guard: by how much the recall of a class may fall on the anchors; 1 for no guard.
         rounds: most passes of polishing.
+        teacher: whether a float network is trained further on the same flows, and teaches.
         seed: of the reservoir and of the training.
     """
 
@@ -51,6 +52,7 @@ class LearnSettings:
     watch: int = 3000
     guard: float = 0.05
     rounds: int = 4
+    teacher: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -63,6 +63,30 @@ def decided(model: Classifier, records: Records, features: NDArray[np.uint32]) -
     return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
 
 
+def of_events(model: Classifier, events: NDArray[np.void]) -> FlowBatch:
+    """Flows that a card decided, with the scores that it computed.
+
+    Args:
+        model: a model that ran on the card; its features are taken from the events' records.
+        events: of :func:`n3ic.exporters.xdp.layout.event_type`.
+
+    Raises:
+        UsageError: the model has no meter.
+    """
+    if model.meter is None:
+        raise UsageError(f"{model.name} has no meter: events of a card have metered features")
+    names = model.meter.feature_names
+    columns = [names.index(name) for name in model.input.features]
+    return FlowBatch(
+        events,
+        np.ascontiguousarray(events["features"][:, columns]),
+        events["scores"].astype(np.int32),
+        events["class"].astype(np.int64),
+        events["margin"].astype(np.int32),
+        events["verdict"].astype(np.int64),
+    )
+
+
 def captured(path: str | Path, model: Classifier) -> Iterator[FlowBatch]:
     """Flows of a capture, batch by batch.
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
+from n3ic.systems.stream.learning.host_models import HostMlp, fit_host_mlp, load_host_model
 from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
 from n3ic.systems.stream.learning.log import ChainedLog
 from n3ic.systems.stream.learning.refresh import refreshed
@@ -29,6 +30,7 @@ from n3ic.util.plain_data import from_plain
 
 LOG, MODELS = "log.jsonl", "models"
 _GIVEN = ("begin", "anchors", "rows", "rollback")
+_TAUGHT = "taught_by"  # in the provenance of a model
 _ASIDE = ("at",)  # facts that need not repeat
 
 
@@ -62,6 +64,7 @@ class LearningFolder:
         self._log = ChainedLog(self.folder / LOG)
         self._ahead: deque[dict[str, Any]] = deque()
         self._learner: OnlineLearner | None = None
+        self._teachers: dict[str, HostMlp] = {}
         self.decisions: list[dict[str, Any]] = []
         with self.up_to_date():
             pass
@@ -200,12 +203,57 @@ class LearningFolder:
             with suppress(N3icError):  # its file is gone: train it again
                 return self._read(str(known.get("model")))
         settings = self.learner.settings
+        teacher = odds = None
+        if settings.teacher:
+            columns = features.astype(np.int64)
+            teacher = fit_host_mlp(
+                columns,
+                label,
+                None,
+                model.input.features,
+                model.classes,
+                settings.seed,
+                start=self._teacher(model),
+                class_weight=class_weight,
+            )
+            odds = teacher.odds(columns)
         new = refreshed(
-            model, features, label, class_weight, rounds=settings.rounds, seed=settings.seed
+            model,
+            features,
+            label,
+            class_weight,
+            teacher=odds,
+            rounds=settings.rounds,
+            seed=settings.seed,
         )
+        if teacher is not None:
+            new = new.changed(provenance={**new.provenance, _TAUGHT: teacher.digest})
+            self._teachers[teacher.digest] = teacher
+            if not self._ahead:
+                teacher.save(self.folder / MODELS / f"{teacher.digest}.host")
         if not self._ahead:
             new.save(self.model_file(new.digest))
         return new
+
+    def _teacher(self, model: Classifier) -> HostMlp | None:
+        """The float network that taught a model, if one did."""
+        digest = model.provenance.get(_TAUGHT)
+        if digest is None:
+            return None
+        if digest not in self._teachers:
+            found = load_host_model(self.folder / MODELS / f"{digest}.host")
+            if not isinstance(found, HostMlp) or found.digest != digest:
+                raise DataError(f"{self.folder}: the teacher {digest[:12]} is another model")
+            self._teachers[digest] = found
+        return self._teachers[digest]
+
+    def second_stage(self) -> HostMlp | None:
+        """The float network that taught the running model, as a second stage; None without one.
+
+        Raises:
+            ModelError: its file is missing or damaged.
+        """
+        return self._teacher(self.learner.running)
 
     def _push(self, model: Classifier) -> str:
         known = self._ahead[0] if self._ahead else {}

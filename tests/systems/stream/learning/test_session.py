@@ -4,7 +4,9 @@
 import json
 import resource
 from contextlib import contextmanager
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from changing_traffic import labelled, tables, traffic
 
@@ -55,6 +57,25 @@ def test_the_log_gives_the_same_decisions_and_the_same_bytes_again(folder, tmp_p
         if file.stem != model.digest:
             file.unlink()
     assert opened(folder).learner.running.to_bytes() == now.to_bytes()
+
+
+def test_a_teacher_learns_beside_and_comes_back_from_the_log(tmp_path, model):
+    folder = tmp_path / "taught"
+    LearningFolder.begin(folder, model, replace(SETTINGS, teacher=True))
+    learning = learned(folder)
+    stage = learning.second_stage()
+    after = traffic(1000, 50, changed=True)
+    assert (stage.odds(after.features.astype(np.int64)).argmax(1) == after.label).mean() > 0.75
+    for retrain in (False, True):
+        again = opened(folder, retrain=retrain)
+        assert again.learner.running.digest == learning.learner.running.digest
+        assert again.second_stage().to_bytes() == stage.to_bytes()
+    for file in (folder / "models").glob("*.host"):
+        file.write_bytes(model.to_bytes())
+    with pytest.raises(N3icError, match="host"):
+        opened(folder).second_stage()
+    learning.roll_back()
+    assert learning.second_stage() != stage
 
 
 def test_a_log_goes_on_wherever_it_was_cut(folder, tmp_path):
