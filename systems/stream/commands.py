@@ -11,6 +11,13 @@ from typer.core import TyperGroup
 
 from n3ic.systems.stream.flows.commands import run
 from n3ic.systems.stream.functions.commands import FUNCTIONS
+from n3ic.systems.stream.learning.commands import (
+    drift,
+    history,
+    learn,
+    rollback,
+    second_stage,
+)
 from n3ic.systems.stream.messages import commands as messages
 from n3ic.systems.stream.site.commands import site
 
@@ -38,3 +45,8 @@ COMMANDS.command("receive")(messages.receive)
 COMMANDS.command("bench")(messages.bench)
 COMMANDS.command("train")(messages.train)
 COMMANDS.add_typer(FUNCTIONS, name="functions")
+COMMANDS.command("learn")(learn)
+COMMANDS.command("rollback")(rollback)
+COMMANDS.command("history")(history)
+COMMANDS.command("second-stage")(second_stage)
+COMMANDS.command("drift")(drift)

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``n3ic stream learn``, ``rollback`` and ``history``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from n3ic.model.classifier import Classifier
+    from n3ic.systems.stream.batch import FlowBatch
+    from n3ic.systems.stream.learning.late_labels import LabelFile
+    from n3ic.systems.stream.learning.replay import ReplayedFlows
+    from n3ic.systems.stream.learning.rows import LabelledRows
+    from n3ic.systems.stream.learning.session import LearningFolder
+    from n3ic.systems.stream.learning.stream import ReplayedLabels
+
+_BATCH = 200  # flows of a batch of a replayed table
+_ANCHORS = 2000
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of n3ic stream learn.")]
+Push = Annotated[
+    str,
+    typer.Option(help="Where the running model is: file:PATH, host:FOLDER or xdp:INTERFACE."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+def learn(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A capture, or a table of flows.")
+    ],
+    folder: Annotated[Path, typer.Option(help="Log and models; a folder that exists goes on.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run that begins; of a new folder.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Labels by flow key: a growing file of JSON lines, or .csv."),
+    ] = None,
+    delay: Annotated[
+        int | None,
+        typer.Option(help="Take the table's own labels, up to so many flows late.", min=0),
+    ] = None,
+    push: Push = "",
+    anchors: Annotated[
+        Path | None,
+        typer.Option(help="Flows with trusted labels, of which no class may be forgotten."),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of ever promoting a model that is no better.")
+    ] = 0.05,
+    every: Annotated[
+        int, typer.Option(help="Labelled flows between two refreshed models.", min=1)
+    ] = 500,
+    held: Annotated[
+        float, typer.Option(help="Share of flows that judge and are not trained on.")
+    ] = 0.3,
+    guard: Annotated[
+        float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
+    ] = 0.05,
+    teacher: Annotated[
+        bool, typer.Option("--teacher", help="A float network learns, too, and teaches the model.")
+    ] = False,
+    second_stage_file: Annotated[
+        Path | None,
+        typer.Option("--second-stage", help="Write the running teacher here, for what is shunted."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the reservoir and the training.")] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Refresh a model on labels that come late, and swap it in only if it is better."""
+    from dataclasses import replace
+
+    from n3ic.cli.console import print_json, print_note, print_result
+    from n3ic.errors import UsageError
+    from n3ic.meter.capture import is_capture
+    from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
+    from n3ic.systems.stream.learning.learner import LearnSettings
+    from n3ic.systems.stream.learning.replay import captured, replayed
+    from n3ic.systems.stream.learning.session import LOG, LearningFolder
+    from n3ic.systems.stream.learning.stream import ReplayedLabels, learn_from
+
+    if (labels is None) == (delay is None):
+        raise UsageError("labels come from --labels FILE or, of a table, --delay N: give one")
+    swap = _swap(push)
+    if (folder / LOG).exists():
+        if model is not None:
+            raise UsageError(f"{folder} exists: leave --model out to go on there")
+        learning = LearningFolder(folder, swap, now=_now)
+        first = learning.learner.running
+    elif model is None:
+        raise UsageError(f"{folder}: a new folder needs --model")
+    else:
+        first = _model(model)
+    settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
+    settings = replace(settings, teacher=teacher)
+    flows = None if is_capture(source) else replayed(source, first, dataset=dataset)
+    if flows is None and labels is None:
+        raise UsageError(f"{source}: a capture has no labels of its own: give --labels")
+    trusted = None if anchors is None else _anchors(anchors, first, dataset, seed)
+    if model is not None:
+        LearningFolder.begin(folder, first, settings)
+        learning = LearningFolder(folder, swap, now=_now)
+    if trusted is not None:
+        learning.anchor(trusted)
+    join = LabelJoin(first, seed=seed)
+    right: list[tuple[int, int]] = []
+    feed: LabelFile | ReplayedLabels
+    if flows is None or labels is not None:
+        feed = LabelFile(labels or "")
+    else:
+        feed = ReplayedLabels(flows, first, delay or 0, seed)
+    batches = captured(source, first) if flows is None else _running(flows, learning, right)
+    passed = _passer(feed)
+    for done in learn_from(batches, feed, learning, join, passed=passed):
+        if done.decisions and not json:
+            said = ", ".join(done.decisions)
+            print_note(f"after {done.flows:,} flows, {done.labelled:,} labelled: {said}")
+    now = learning.learner.running
+    taught = learning.second_stage()
+    learning.close()
+    if taught is not None and second_stage_file is not None:
+        taught.save(second_stage_file)
+    if isinstance(feed, LabelFile) and feed.unread:
+        print_note(f"{feed.unread} labels could not be read: {feed.first_fault}")
+    if json:
+        print_json(
+            {
+                "running": now.digest,
+                "began": first.digest,
+                "decisions": learning.decisions,
+                "counts": dict(join.counts),
+                "accuracy": [{"flows": n, "right": share} for n, share in right],
+            }
+        )
+        return
+    print_result(
+        f"{join.counts['flows labelled']:,} flows labelled, running {now.name} {now.digest[:12]}"
+        + ("" if now.digest != first.digest else ", as before")
+    )
+
+
+def rollback(
+    folder: Folder,
+    push: Push = "",
+) -> None:
+    """Put the former model back, on the target and in the log."""
+    from n3ic.cli.console import print_result
+    from n3ic.systems.stream.learning.session import LearningFolder
+
+    learning = LearningFolder(folder, _swap(push), now=_now)
+    learning.roll_back()
+    now = learning.learner.running
+    learning.close()
+    print_result(f"{folder}: running {now.name} {now.digest[:12]} again")
+
+
+def history(
+    folder: Folder,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Train every model again, and compare its bytes.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Show what was decided, and check that the log gives the same decisions again."""
+    from n3ic.cli.console import print_json, print_result, show_table
+    from n3ic.systems.stream.learning.session import LearningFolder
+    from n3ic.util.display import TextTable
+
+    learning = LearningFolder(folder, retrain=replay)
+    learning.close()
+    now = learning.learner.running
+    if json:
+        print_json({"running": now.digest, "decisions": learning.decisions})
+        return
+    rows = tuple(
+        (
+            str(d["what"]),
+            str(d.get("model", ""))[:12],
+            str(d.get("outcome") or d.get("error") or d.get("reason") or ""),
+            "" if "rows" not in d else f"{d['rows']:,}",
+            f"{d['better']} : {d['worse']}" if "better" in d else "",
+        )
+        for d in learning.decisions
+    )
+    head = ("decision", "model", "outcome", "flows", "better : worse")
+    show_table(TextTable(f"{folder}", head, rows, left=3))
+    print_result(f"running {now.name} {now.digest[:12]}")
+
+
+def second_stage(
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; default: the newest run.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled flows; default: the embedded sample.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    task: Annotated[str, typer.Option(help="Network of a run of several.")] = "",
+    kind: Annotated[str, typer.Option(help="trees, mlp, or both.")] = "both",
+    write: Annotated[
+        Path | None, typer.Option(help="Write the second stage, of one kind, to this file.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Train a larger model for the flows that the card is not sure of, and show both together.
+
+    The threshold that n3ic shunt wrote into the model has a star.
+    """
+    from n3ic.cli.console import print_json, print_note, show_table, spinner
+    from n3ic.errors import UsageError
+    from n3ic.runs.folder import newest_run
+    from n3ic.systems.stream.learning.second_stage import KINDS
+    from n3ic.systems.stream.learning.second_stage import second_stage as study
+    from n3ic.util.files import free_path
+
+    kinds = KINDS if kind == "both" else tuple(k for k in KINDS if k == kind)
+    if not kinds:
+        raise UsageError(f"--kind is trees, mlp or both, not {kind!r}")
+    if write is not None:
+        if len(kinds) > 1:
+            raise UsageError("--write writes one second stage: add --kind trees or --kind mlp")
+        free_path(write, replace)
+    if model is None:
+        model = newest_run()
+        print_note(f"model: {model}")
+    with spinner("training second stages"):
+        found = study(model, data, dataset=dataset, task=task, kinds=kinds)
+    if json:
+        print_json(found.to_dict())
+    else:
+        for each in found.tables:
+            show_table(each)
+    if write is not None:
+        found.stages[kinds[0]].save(write)
+        print_note(f"wrote {write}")
+
+
+def drift(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A capture, or a table of flows.")
+    ],
+    model: Annotated[Path, typer.Option(help="Model file or run that classifies them.")],
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="Flows like those of the training; default: the source's first ones."),
+    ] = None,
+    reference_flows: Annotated[
+        int, typer.Option(help="Without --reference, so many flows of the source.", min=100)
+    ] = 1000,
+    then: Annotated[
+        Path | None,
+        typer.Option(help="Flows of other traffic that follow, to measure detectors' delays."),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of ever giving an alarm without a change.")
+    ] = 0.01,
+    seed: Annotated[int, typer.Option(help="Seed of the ranks among equals.")] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Test whether traffic is still that of the training; of a replay, compare detectors."""
+    import numpy as np
+
+    from n3ic.cli.console import print_json, print_result, show_table
+    from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
+    from n3ic.systems.stream.learning.drift_test import DriftTest
+    from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha: expected an error between 0 and 1, got {alpha}")
+    network = _model(model)
+    flows = flows_of(source, network, dataset)
+    like = flows_of(reference, network, dataset) if reference else flows.part(0, reference_flows)
+    if reference is None:
+        flows = flows.part(reference_flows, len(flows))
+    if then is not None:
+        whole = ReplayedFlows.joined(flows, flows_of(then, network, dataset))
+        delays = detection_delays(network, like, whole, len(flows), alpha=alpha, seed=seed)
+        if json:
+            print_json({"change": len(flows), "flows": len(whole), "delays": to_plain(delays)})
+        else:
+            show_table(delay_table(delays, len(flows), len(whole)))
+        return
+    test = DriftTest(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
+    found = test.add(flows.features)
+    if json:
+        alarm = None if found is None else {"flow": found.flow, "statistic": found.statistic}
+        print_json({"flows": len(flows), "reference": len(like), "alarm": alarm})
+    elif found is None:
+        print_result(f"no drift in {len(flows):,} flows, against {len(like):,} of the reference")
+    else:
+        print_result(
+            f"drift: found at flow {found.flow:,} of {len(flows):,}, most in {found.statistic}; "
+            f"without a change, an alarm ever has a probability of at most {alpha:g}"
+        )
+
+
+def _swap(push: str) -> Callable[[Classifier], None] | None:
+    from n3ic.systems.stream.learning.pushes import push_to
+
+    return push_to(push) if push else None
+
+
+def _now() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _model(path: Path) -> Classifier:
+    """The model of a file, or of a run of one."""
+    from n3ic.errors import UsageError
+    from n3ic.model.families import load_model
+    from n3ic.runs.folder import models_of
+
+    found = models_of(path)
+    if len(found) > 1:
+        raise UsageError(f"{path} holds {len(found)} networks: name the file of one")
+    return load_model(next(iter(found.values())))
+
+
+def _anchors(path: Path, model: Classifier, dataset: str | None, seed: int) -> LabelledRows:
+    import numpy as np
+
+    from n3ic.systems.stream.learning.late_labels import record_key
+    from n3ic.systems.stream.learning.replay import replayed
+    from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
+
+    flows = replayed(path, model, dataset=dataset)
+    rows = np.flatnonzero(flows.label >= 0)
+    if len(rows) > _ANCHORS:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, _ANCHORS, replace=False))
+    keys = [key_hash(record_key(flows.records[row]), seed) for row in rows.tolist()]
+    return LabelledRows(flows.features[rows], flows.label[rows], np.array(keys, np.uint64))
+
+
+def _running(
+    flows: ReplayedFlows, learning: LearningFolder, right: list[tuple[int, int]]
+) -> Iterator[FlowBatch]:
+    """Flows decided by the model that runs then; how many it gets right goes into ``right``."""
+    for start in range(0, len(flows), _BATCH):
+        rows = slice(start, start + _BATCH)
+        batch = flows.batch(learning.learner.running, rows)
+        right.append((len(batch), int((batch.classes == flows.label[rows]).sum())))
+        yield batch
+
+
+def _passer(feed: LabelFile | ReplayedLabels) -> Callable[[int], object]:
+    from n3ic.systems.stream.learning.stream import ReplayedLabels
+
+    def passed(flows: int) -> None:
+        if isinstance(feed, ReplayedLabels):
+            feed.flow = flows
+
+    return passed

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How soon detectors find a change in a replayed stream, and how often they see one that is none.
+
+Beside the test of :mod:`.drift_test` stand ADWIN (Bifet and Gavaldà 2007, of river) on the margins;
+on proxies for labels, as Caravan (Zhang et al., OSDI 2024) has them: a larger model labels the
+flows, and the share on which the running model agrees stands for its accuracy; and on true labels,
+which come at once only in a replay; and the PSI that ``n3ic xdp status`` shows, of 500 flows each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError, needed
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.learning.drift_test import DriftTest
+from n3ic.systems.stream.learning.host_models import HostTrees
+from n3ic.systems.stream.learning.refresh import columns_of
+from n3ic.systems.stream.learning.replay import ReplayedFlows
+from n3ic.systems.xdp.drift import drift
+from n3ic.util.display import TextTable
+
+OURS = "betting on ranks"
+ADWIN_MARGIN = "ADWIN, margins"
+ADWIN_PROXY = "ADWIN, proxy labels"
+ADWIN_LABEL = "ADWIN, true labels at once"
+PSI = "PSI of 500 flows"
+_WINDOW = 500
+_PROXY_ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class DetectionDelay:
+    """What a detector did.
+
+    Attributes:
+        detector: its name.
+        false_alarms: alarms before the change.
+        delay: flows from the change to its first alarm; None without one.
+        statistic: what the alarm was about, where the detector says so.
+    """
+
+    detector: str
+    false_alarms: int
+    delay: int | None
+    statistic: str = ""
+
+
+def detection_delays(
+    model: Classifier,
+    reference: ReplayedFlows,
+    stream: ReplayedFlows,
+    change: int,
+    *,
+    alpha: float = 0.01,
+    seed: int = 0,
+) -> tuple[DetectionDelay, ...]:
+    """Compare detectors on a stream whose traffic changes.
+
+    Args:
+        model: the running model.
+        reference: flows like those of the training, with labels for the model that gives proxies.
+        stream: the flows, of which those from number ``change`` on are other traffic.
+        change: how many flows come before the change; as many as there are for no change.
+        alpha: error of the test; ADWIN's delta.
+        seed: of the test and of the trees.
+
+    Raises:
+        UsageError: the reference has too few flows.
+        MissingDependencyError: river or scikit-learn is missing.
+    """
+    found = predict(model, model.encode(columns_of(model, stream.features)))
+    top = max(1, model.largest_margin)
+    signals = {ADWIN_MARGIN: found.margins / top}
+    if (reference.label >= 0).all():
+        agent = _agent(model, reference, seed)
+        proxies = agent.odds(stream.features.astype(np.int64)).argmax(axis=1)
+        signals[ADWIN_PROXY] = (found.classes != proxies).astype(np.float64)
+    if (stream.label >= 0).all():
+        signals[ADWIN_LABEL] = (found.classes != stream.label).astype(np.float64)
+    ours = _ours(model, reference.features, stream.features, alpha, seed)
+    out = [_delay(OURS, [at for at, _ in ours], change, dict(ours))]
+    out += [_delay(name, _adwin(values, alpha), change) for name, values in signals.items()]
+    moved = _psi(model, reference.features, stream.features)
+    return (*out, _delay(PSI, moved, change))
+
+
+def delay_table(delays: Iterable[DetectionDelay], change: int, flows: int) -> TextTable:
+    """The delays as a table."""
+    rows = tuple(
+        (
+            each.detector,
+            f"{each.false_alarms:,}",
+            "never" if each.delay is None else f"{each.delay:,}",
+            each.statistic,
+        )
+        for each in delays
+    )
+    head = ("detector", "alarms before", "flows to the alarm", "of")
+    return TextTable(f"{change:,} flows, then {flows - change:,} of other traffic", head, rows)
+
+
+def to_plain(delays: Iterable[DetectionDelay]) -> list[dict[str, Any]]:
+    """Plain data for JSON."""
+    return [asdict(each) for each in delays]
+
+
+def _agent(model: Classifier, reference: ReplayedFlows, seed: int) -> HostTrees:
+    from n3ic.training.input_bits import boosted_trees
+
+    if len(np.unique(reference.label)) < 2:
+        raise UsageError("the reference has flows of one class: labels of two are expected")
+    columns = columns_of(model, reference.features)
+    trees = boosted_trees(columns, reference.label, rounds=_PROXY_ROUNDS, seed=seed)
+    return HostTrees.of_boosted(trees, model.input.features, model.classes)
+
+
+def _ours(
+    model: Classifier,
+    reference: NDArray[np.uint32],
+    stream: NDArray[np.uint32],
+    alpha: float,
+    seed: int,
+) -> list[tuple[int, str]]:
+    """Alarms with what they are about; after each the test begins anew."""
+    out: list[tuple[int, str]] = []
+    at = 0
+    while at < len(stream):
+        test = DriftTest(model, reference, alpha=alpha, seed=seed + len(out))
+        while test.alarm is None and at + test.flows < len(stream):
+            start = at + test.flows
+            test.add(stream[start : start + _WINDOW])
+        at += test.flows
+        if test.alarm is not None:
+            out.append((at, test.alarm.statistic))
+    return out
+
+
+def _adwin(values: NDArray[np.float64], delta: float) -> list[int]:
+    with needed("comparing with ADWIN"):
+        from river.drift import ADWIN
+    made: Any = ADWIN  # river has no types
+    detector, out = made(delta=delta), []
+    for number, value in enumerate(values.tolist(), 1):
+        detector.update(value)
+        if detector.drift_detected:
+            out.append(number)
+    return out
+
+
+def _psi(model: Classifier, reference: NDArray[np.uint32], stream: NDArray[np.uint32]) -> list[int]:
+    """Windows of which some feature has moved far, by the reference's rates of the bits."""
+    spec = model.input.with_rates(model.input.encode(columns_of(model, reference)))
+    out = []
+    for end in range(_WINDOW, len(stream) + 1, _WINDOW):
+        part = stream[end - _WINDOW : end]
+        counts = spec.encode(columns_of(model, part)).sum(axis=0)
+        if any(each.level == "large" for each in drift(spec, counts, len(part))):
+            out.append(end)
+    return out
+
+
+def _delay(
+    name: str, alarms: list[int], change: int, said: dict[int, str] | None = None
+) -> DetectionDelay:
+    after = next((at for at in alarms if at > change), None)
+    early = sum(at <= change for at in alarms)
+    if after is None:
+        return DetectionDelay(name, early, None)
+    return DetectionDelay(name, early, after - change, (said or {}).get(after, ""))

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether traffic is still that of the training, by a test that may run for ever.
+
+Each flow gets a rank, in each statistic, among the reference flows and all flows before it. As long
+as flows are exchangeable with the reference, these ranks are independent and uniform, whatever the
+distribution (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"). A gambler bets
+that they are not. New gamblers start as the stream goes on, each with a share of the capital that
+all share, so that a change after a million flows is found nearly as fast as one after a hundred.
+The capital of all ever reaches ``1 / alpha`` without a change with a probability of at most
+``alpha`` (Ville's inequality).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import RATE_UNIT
+from n3ic.systems.stream.learning.refresh import columns_of
+from n3ic.systems.stream.learning.sequential import spent
+
+MARGIN, VERDICT, BITS = "margin", "verdict", "bits"
+_FEWEST = 100  # flows of the reference
+_CELLS = 32  # of a statistic with many values
+_TILTS = (-0.9, -0.5, 0.5, 0.9)  # bets on ranks that are smaller, or larger
+_CURVES = (-0.45, 0.45, 0.9)  # bets on ranks that are central, or extreme
+_SHARE_FLOOR = 0.5 / RATE_UNIT
+
+
+@dataclass(frozen=True)
+class DriftAlarm:
+    """What the test found.
+
+    Attributes:
+        flow: number of the flow at which it found it, from 1.
+        statistic: what has moved most: a feature, ``bits``, ``margin`` or ``verdict``.
+    """
+
+    flow: int
+    statistic: str
+
+
+class FlowStatistics:
+    """The statistics of a flow: features, bits, margin and verdict, each in a few cells.
+
+    Args:
+        model: the model.
+        reference: features of flows like those of the training, uint32, shape
+            ``(flows, features)``; they choose the cells.
+
+    Attributes:
+        names: a name for each statistic.
+        cells: number of cells of each statistic.
+    """
+
+    def __init__(self, model: Classifier, reference: NDArray[np.uint32]) -> None:
+        self._model = model
+        bits = model.input.encode(columns_of(model, reference))
+        share = np.clip(bits.mean(axis=0), _SHARE_FLOOR, 1 - _SHARE_FLOOR)
+        self._set, self._unset = -np.log(share), -np.log(1 - share)
+        self.names = (*model.input.features, BITS, MARGIN, VERDICT)
+        values = self._values(reference)
+        self._edges = [_edges(column) for column in values[:-1]]
+        self._edges.append(
+            np.arange(len(model.classes), dtype=np.float64)
+        )  # verdicts: shunted, then each class
+        self.cells = [len(edges) + 1 for edges in self._edges]
+
+    def of(self, features: NDArray[np.uint32]) -> list[NDArray[np.int64]]:
+        """The cell of each flow, an array of shape ``(flows,)`` for each statistic."""
+        values = self._values(features)
+        return [
+            np.searchsorted(edges, column, side="right").astype(np.int64)
+            for edges, column in zip(self._edges, values, strict=True)
+        ]
+
+    def _values(self, features: NDArray[np.uint32]) -> list[NDArray[np.float64]]:
+        model = self._model
+        bits = model.input.encode(columns_of(model, features))
+        found = predict(model, model.encode(columns_of(model, features)))
+        strange = np.where(bits, self._set, self._unset).sum(axis=1)
+        verdicts = model.verdicts(found.scores)
+        own = [column.astype(np.float64) for column in features.T]
+        return [*own, strange, found.margins.astype(np.float64), verdicts.astype(np.float64)]
+
+
+class DriftTest:
+    """The test of one stream.
+
+    Args:
+        model: the model.
+        reference: features of flows like those of the training, which did not train the model,
+            uint32, shape ``(flows, features)``. Every other one chooses the cells; the stream is
+            compared with the rest.
+        alpha: probability that it ever gives an alarm without a change.
+        block: flows between two gamblers.
+        seed: of the ranks among equals.
+
+    Attributes:
+        flows: number of flows so far.
+        alarm: what it found, once it did.
+
+    Raises:
+        UsageError: there are too few reference flows.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        reference: NDArray[np.uint32],
+        *,
+        alpha: float = 0.01,
+        block: int = 50,
+        seed: int = 0,
+    ) -> None:
+        if len(reference) < _FEWEST:
+            raise UsageError(f"{len(reference)} reference flows: {_FEWEST} or more are expected")
+        self._statistics = FlowStatistics(model, reference[::2])
+        # Flows that chose the cells would lie in them otherwise than new ones.
+        own = self._statistics.of(reference[1::2])
+        self._counts = [
+            np.bincount(cells, minlength=size).astype(np.float64)
+            for cells, size in zip(own, self._statistics.cells, strict=True)
+        ]
+        self._seen = len(own[0])
+        self._random = np.random.default_rng(seed)
+        self._alpha, self._block = alpha, block
+        # Logarithm of what all gamblers together have in each bet on each statistic.
+        self._wealth = np.full((len(self._statistics.names), len(_TILTS) + len(_CURVES)), -np.inf)
+        self.flows = 0
+        self.alarm: DriftAlarm | None = None
+
+    def add(self, features: NDArray[np.uint32]) -> DriftAlarm | None:
+        """Look at flows; return the alarm, now or of before."""
+        if self.alarm is not None or not len(features):
+            return self.alarm
+        steps = np.log(_bets(self._ranks(self._statistics.of(features))))
+        at = 0
+        while at < len(features) and self.alarm is None:
+            if self.flows % self._block == 0:
+                self._start()
+            size = min(self._block - self.flows % self._block, len(features) - at)
+            self._bet(steps[at : at + size])
+            at += size
+        return self.alarm
+
+    def _ranks(self, cells: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+        """The rank of each flow among all before it, in (0, 1), shape ``(flows, statistics)``."""
+        rows = len(cells[0])
+        total = self._seen + np.arange(1, rows + 1)
+        out = np.empty((rows, len(cells)))
+        for s, (own, counts) in enumerate(zip(cells, self._counts, strict=True)):
+            marks = np.zeros((rows, len(counts)))
+            marks[np.arange(rows), own] = 1
+            before = counts + np.cumsum(marks, axis=0) - marks
+            below = (before * (np.arange(len(counts)) < own[:, None])).sum(axis=1)
+            equal = before[np.arange(rows), own] + 1
+            out[:, s] = (below + self._random.random(rows) * equal) / total
+            counts += marks.sum(axis=0)
+        self._seen += rows
+        return out
+
+    def _start(self) -> None:
+        """Let a gambler start, with a share of what all have that together is 1."""
+        money = spent(1.0, self.flows // self._block + 1) / self._wealth.size
+        self._wealth = np.logaddexp(self._wealth, log(money))
+
+    def _bet(self, steps: NDArray[np.float64]) -> None:
+        """Bet on the ranks of some flows, shape ``(flows, statistics, bets)``."""
+        paths = self._wealth + np.cumsum(steps, axis=0)
+        of = np.logaddexp.reduce(paths, axis=2)
+        total = np.logaddexp.reduce(of, axis=1)
+        reached = np.flatnonzero(total >= -log(self._alpha))
+        last = int(reached[0]) if len(reached) else len(steps) - 1
+        self._wealth = paths[last]
+        self.flows += last + 1
+        if len(reached):
+            name = self._statistics.names[int(of[last].argmax())]
+            self.alarm = DriftAlarm(self.flows, name)
+
+
+def _edges(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Edges of cells that hold about as many of some values each."""
+    wanted = np.quantile(values, np.linspace(0, 1, _CELLS + 1)[1:-1], method="inverted_cdf")
+    return np.unique(wanted)
+
+
+def _bets(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a capital of 1 becomes, shape ``(flows, statistics)`` to ``(..., bets)``.
+
+    Each bet has a mean of 1 under uniform ranks.
+    """
+    x = 2 * ranks[..., None] - 1
+    return np.concatenate([1 + np.array(_TILTS) * x, 1 + np.array(_CURVES) * (3 * x * x - 1)], -1)

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels that come late and in any order, joined with flows by key and time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import DataError
+from n3ic.meter.flow_keys import Key, ends_of, flow_key
+from n3ic.meter.labels import MAX_LINE, SLACK_US, Labelled
+from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
+
+_COLUMNS = ("source", "source_port", "destination", "destination_port", "protocol")
+_READ = 1 << 20  # bytes of one look at the file
+_FOREVER = 1 << 62
+Item = TypeVar("Item")
+
+
+class LabelFile:
+    """A file of labels that grows: lines of JSON, or CSV with a header.
+
+    A line has source, source_port, destination, destination_port, protocol, label, and optionally
+    start and end (seconds since 1970). A line that is not ended yet waits; one that cannot be read
+    is counted and left out.
+
+    Args:
+        path: the file; it need not exist yet. CSV if its name ends in ``.csv``.
+
+    Attributes:
+        unread: number of lines that could not be read.
+        first_fault: what was wrong with the first of them.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.unread = 0
+        self.first_fault = ""
+        self._at = self._line = 0
+        self._left = b""
+        self._header: list[str] = []
+
+    def news(self) -> list[tuple[Key, Labelled]]:
+        """Labels of lines that came since the last call, at most a mebibyte of them.
+
+        Raises:
+            DataError: the file has become shorter, or a line is too long.
+        """
+        try:
+            with self.path.open("rb") as stream:
+                if stream.seek(0, io.SEEK_END) < self._at:
+                    raise DataError(f"{self.path}: it has become shorter: labels are only added")
+                stream.seek(self._at)
+                data = stream.read(_READ)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        self._at += len(data)
+        *lines, self._left = (self._left + data).split(b"\n")
+        if max(map(len, [*lines, self._left])) > MAX_LINE:
+            raise DataError(f"{self.path}: a line of more than {MAX_LINE:,} bytes; no labels")
+        found = []
+        for line in lines:
+            self._line += 1
+            try:
+                entry = self._entry(line.decode("utf-8").strip())
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                self.unread += 1
+                self.first_fault = self.first_fault or f"{self.path}, line {self._line}: {error}"
+                continue
+            if entry is not None:
+                found.append(entry)
+        return found
+
+    def _entry(self, text: str) -> tuple[Key, Labelled] | None:
+        if not text:
+            return None
+        if self.path.suffix.lower() == ".csv":
+            cells = next(csv.reader([text]))
+            if not self._header:
+                self._header = [cell.strip() for cell in cells]
+                if missing := {*_COLUMNS, "label"} - {*self._header}:
+                    raise DataError(f"{self.path}: column {min(missing)!r} is missing")
+                return None
+            told: Mapping[str, Any] = dict(zip(self._header, cells, strict=True))
+        else:
+            told = json.loads(text)
+        return entry_of(told)
+
+
+def entry_of(told: Mapping[str, Any]) -> tuple[Key, Labelled]:
+    """A label of plain data; see :class:`LabelFile`.
+
+    Raises:
+        ValueError: a value is invalid.
+        KeyError: a value is missing.
+        TypeError: the data are no mapping.
+    """
+    key = flow_key(*(str(told[name]).strip() for name in _COLUMNS))
+    label = told["label"]
+    if not isinstance(label, str) or not label:
+        raise ValueError(f"expected a name as label, got {label!r}"[:120])
+    start, end = (round(float(told.get(name) or 0) * 1e6) for name in ("start", "end"))
+    return key, Labelled(label, start, end or _FOREVER)
+
+
+@dataclass(eq=False)
+class _Flow:
+    """A flow that waits for its label."""
+
+    key: Key
+    first: int
+    last: int
+    features: NDArray[np.uint32]
+
+    def label(self, known: Iterable[Labelled]) -> str | None:
+        """The label that holds at the flow's time; empty if two contradict, None without one."""
+        said = {
+            entry.label
+            for entry in known
+            if entry.start - SLACK_US <= self.last and entry.end + SLACK_US >= self.first
+        }
+        return None if not said else said.pop() if len(said) == 1 else ""
+
+
+class LabelJoin:
+    """Flows that wait for their labels, and labels that wait for their flows.
+
+    Args:
+        model: names the classes and the meter's unit of time.
+        room: most flows that wait, and most labels that are kept; the oldest make room.
+        seed: of the hashes of keys.
+
+    Attributes:
+        counts: flows by what became of them, and labels that were of no use.
+    """
+
+    def __init__(self, model: Classifier, room: int = 100_000, seed: int = 0) -> None:
+        self._classes = {name: i for i, name in enumerate(model.classes)}
+        self._width = len(model.input.features)
+        self._tick = model.meter.tick_ns if model.meter else 1000
+        self._room, self._seed = room, seed
+        self._flows = _ByKey[_Flow]()
+        self._labels = _ByKey[Labelled]()
+        self.counts: Counter[str] = Counter()
+
+    def flows(self, batch: FlowBatch) -> LabelledRows:
+        """Add flows; those whose labels are there already come back with them."""
+        done = []
+        for flow in self._flows_of(batch):
+            label = flow.label(self._labels.of(flow.key).values())
+            if label is None:
+                self._flows.add(flow.key, flow)
+            else:
+                done.append((flow, label))
+        self.counts["flows left unlabelled"] += self._flows.shrink(self._room)
+        return self._rows(done)
+
+    def labels(self, entries: Iterable[tuple[Key, Labelled]]) -> LabelledRows:
+        """Add labels; the flows that they are about come back, in the order of their arrival."""
+        keys: dict[Key, None] = {}
+        for key, entry in entries:
+            if entry.label in self._classes:
+                self._labels.add(key, entry)
+                keys[key] = None
+            else:
+                self.counts["labels of unknown classes"] += 1
+        found = {}
+        for key in keys:
+            known = self._labels.of(key)
+            for number, flow in [*self._flows.of(key).items()]:
+                label = flow.label(known.values())
+                if label is not None:
+                    found[number] = self._flows.take(number), label
+        self._labels.shrink(self._room)
+        return self._rows([found[number] for number in sorted(found)])
+
+    def _flows_of(self, batch: FlowBatch) -> Iterator[_Flow]:
+        times = [
+            (batch.records[name].astype(np.int64) * self._tick // 1000).tolist()
+            for name in ("first", "last")
+        ]
+        parts = zip(batch.records, *times, batch.features, strict=True)
+        for record, first, last, features in parts:
+            yield _Flow(record_key(record), first, last, features)
+
+    def _rows(self, done: Sequence[tuple[_Flow, str]]) -> LabelledRows:
+        kept = [(flow, label) for flow, label in done if label]
+        self.counts["flows labelled"] += len(kept)
+        self.counts["flows with contradicting labels"] += len(done) - len(kept)
+        if not kept:
+            return LabelledRows.none(self._width)
+        return LabelledRows(
+            np.stack([flow.features for flow, _ in kept]),
+            np.array([self._classes[label] for _, label in kept], np.int64),
+            np.array([key_hash(flow.key, self._seed) for flow, _ in kept], np.uint64),
+        )
+
+
+def record_key(record: np.void) -> Key:
+    """The key of a flow's record, the same for both directions."""
+    size = int(record["address_bytes"])
+    one, other = (
+        (record[side].tobytes()[:size], int(record[f"{side}_port"]))
+        for side in ("source", "destination")
+    )
+    return ends_of(one, other), int(record["protocol"])
+
+
+class _ByKey(Generic[Item]):
+    """Items in the order of their arrival, found by a flow's key."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[int, tuple[Key, Item]] = OrderedDict()
+        self._of: dict[Key, dict[int, Item]] = {}
+        self._next = 0
+
+    def add(self, key: Key, item: Item) -> None:
+        """Add an item."""
+        self._items[self._next] = key, item
+        self._of.setdefault(key, {})[self._next] = item
+        self._next += 1
+
+    def of(self, key: Key) -> dict[int, Item]:
+        """The items of a key by their numbers."""
+        return self._of.get(key, {})
+
+    def take(self, number: int) -> Item:
+        """Remove an item."""
+        key, item = self._items.pop(number)
+        del self._of[key][number]
+        if not self._of[key]:
+            del self._of[key]
+        return item
+
+    def shrink(self, room: int) -> int:
+        """Remove the oldest items until as many are left; return how many went."""
+        gone = max(0, len(self._items) - room)
+        for _ in range(gone):
+            self.take(next(iter(self._items)))
+        return gone

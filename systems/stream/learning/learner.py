@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides when a refreshed model takes the place of the running one.
+
+Nothing here reads a clock: what happens depends on the rows, their order and the seed alone, so
+that a log of the rows gives the same decisions and the same models again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.learning.refresh import columns_of
+from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
+from n3ic.systems.stream.learning.sequential import PairedBet, spent
+
+_FEWEST = 20  # anchors of a class that say something about its recall
+
+Outcome = Literal["better", "given up", "anchors"]
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """How a stream is learned from.
+
+    Attributes:
+        room: most flows of the reservoir.
+        every: labelled flows to train on between two refreshed models.
+        held: share of the flows' keys that are held out: they judge, and are never trained on.
+        alpha: probability that any model is ever promoted that is no better on held-out flows.
+        patience: held-out flows after which a model that is not yet better is given up; one that
+            has not gained anything is, as soon as another can be made.
+        watch: held-out flows during which the former model may prove better and come back.
+        guard: by how much the recall of a class may fall on the anchors; 1 for no guard.
+        rounds: most passes of polishing.
+        teacher: whether a float network is trained further on the same flows, and teaches.
+        seed: of the reservoir and of the training.
+    """
+
+    room: int = 1500
+    every: int = 500
+    held: float = 0.3
+    alpha: float = 0.05
+    patience: int = 1500
+    watch: int = 3000
+    guard: float = 0.05
+    rounds: int = 4
+    teacher: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shares = {"held": self.held, "alpha": self.alpha}
+        for name, value in shares.items():
+            if not 0 < value < 1:
+                raise UsageError(f"{name}: expected a share between 0 and 1, got {value!r}")
+        if not 0 <= self.guard <= 1:
+            raise UsageError(f"guard: expected a share from 0 to 1, got {self.guard!r}")
+        for name in ("room", "every", "patience", "watch", "rounds"):
+            if not 1 <= getattr(self, name) <= 10_000_000:
+                raise UsageError(f"{name}: expected 1 to 10,000,000, got {getattr(self, name)!r}")
+
+
+class Train(Protocol):
+    """Makes a refreshed model of the running one."""
+
+    def __call__(
+        self,
+        model: Classifier,
+        features: NDArray[np.uint32],
+        label: NDArray[np.int64],
+        class_weight: NDArray[np.float64],
+    ) -> Classifier:
+        """See :func:`n3ic.systems.stream.learning.refresh.refreshed`."""
+
+
+@dataclass(eq=False)
+class Challenge:
+    """A model that is compared with the running one.
+
+    Attributes:
+        model: the model.
+        bet: the test so far.
+        most: held-out flows after which it ends.
+        former: whether the model ran before the running one.
+    """
+
+    model: Classifier
+    bet: PairedBet
+    most: int
+    former: bool = False
+
+
+class OnlineLearner:
+    """Learns from labelled flows; see :class:`LearnSettings`.
+
+    Args:
+        model: the running model.
+        settings: how to learn.
+        train: makes refreshed models.
+        push: puts a model in the place of the running one; returns why it failed, or "".
+        tell: receives each decision: its name and facts.
+
+    Attributes:
+        running: the running model.
+        former: models that ran before, the last one at the end.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        settings: LearnSettings,
+        *,
+        train: Train,
+        push: Callable[[Classifier], str],
+        tell: Callable[..., object],
+    ) -> None:
+        self.running = model
+        self.former: list[Classifier] = []
+        self.settings = settings
+        self._train, self._push, self._tell = train, push, tell
+        features, classes = len(model.input.features), len(model.classes)
+        self._reservoir = Reservoir(settings.room, features, classes, settings.seed)
+        none = LabelledRows.none(features)
+        self._anchors, self._rehearsed, self._waiting, self._recent = none, none, none, none
+        self._challenges: list[Challenge] = []
+        self._watch: Challenge | None = None
+        self._due: Challenge | None = None  # better, but the push failed
+        self._tests = self._new = 0
+
+    def anchor(self, rows: LabelledRows) -> None:
+        """Take flows of the training: half of them guard against bad labels, half are rehearsed.
+
+        Their labels are trusted. A refreshed model must keep the recall of each class on the
+        first half; the others are trained on beside the stream's.
+        """
+        half = held_out(rows.key, 0.5)
+        self._anchors, self._rehearsed = rows.take(half), rows.take(~half)
+
+    def take(self, rows: LabelledRows) -> None:
+        """Learn from flows whose labels came."""
+        held = held_out(rows.key, self.settings.held)
+        own = rows.take(~held)
+        self._reservoir.add(own)
+        self._recent = LabelledRows.joined(self._recent, own).take(
+            slice(-self.settings.every, None)
+        )
+        self._new += len(own)
+        judges = rows.take(held)
+        self._retry()
+        self._judge_former(judges)
+        recent = LabelledRows.joined(self._waiting, judges)
+        self._waiting = recent.take(slice(-self.settings.patience, None))
+        while self._due is None:
+            if self._challenges:
+                self._judge()
+            if self._challenges or not self._due_again:
+                break
+            self._refresh()
+
+    def roll_back(self, reason: str) -> None:
+        """Put the former model in the place of the running one.
+
+        Raises:
+            UsageError: no model ran before.
+        """
+        if not self.former:
+            raise UsageError("there is no former model to go back to")
+        self._put(self.former[-1], reason, back=True)
+
+    # --- decisions -------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Train models and let them challenge the running one.
+
+        One is trained on the reservoir, one on the latest flows alone: after a change of the
+        traffic, older flows mislead.
+        """
+        self._new = 0
+        for of, rows in (("reservoir", self._reservoir.rows()), ("latest", self._latest())):
+            features, label, weight = rows
+            features = np.concatenate([features, self._rehearsed.features])
+            label = np.concatenate([label, self._rehearsed.label])
+            if len(np.unique(label)) < 2:
+                continue
+            model = self._train(self.running, features, label, weight)
+            known = [self.running, *(test.model for test in self._challenges)]
+            if any(_same(model, other) for other in known):
+                self._tell("unchanged", of=of, rows=len(label))
+                continue
+            self._tests += 1
+            alpha = spent(self.settings.alpha, self._tests)
+            self._challenges.append(Challenge(model, PairedBet(alpha), self.settings.patience))
+            self._tell("candidate", model=model.digest, of=of, rows=len(label), alpha=alpha)
+
+    def _latest(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64]]:
+        """The latest flows to train on, with equal weights."""
+        rows = self._recent
+        return rows.features, rows.label, np.ones(len(self.running.classes))
+
+    def _judge(self) -> None:
+        """Compare refreshed models with the running one on flows that no test before has seen."""
+        rows, self._waiting = self._waiting, self._waiting.take(slice(0, 0))
+        for test in self._challenges:
+            self._look(test, rows)
+        # Of several that are better, the one that won most.
+        for test in sorted(self._challenges, key=lambda test: -test.bet.capital):
+            if test.bet.won and not self._rejected(test):
+                others, self._challenges = self._challenges, []
+                self._end(test, "better")
+                for other in others:
+                    if other is not test:
+                        self._end(other, "given up")
+                self._put(test.model, "better")
+                return
+            idle = self._due_again and test.bet.capital < 0
+            if test.bet.won or idle or test.bet.rows >= test.most:
+                self._challenges.remove(test)
+                if not test.bet.won:
+                    self._end(test, "given up")
+
+    def _rejected(self, test: Challenge) -> bool:
+        """Whether a better model would lose a class of the anchors; says so."""
+        lost = self._lost(test.model)
+        if lost:
+            self._end(test, "anchors", lost=lost)
+        return bool(lost)
+
+    @property
+    def _due_again(self) -> bool:
+        """Whether enough flows came for another refreshed model."""
+        return self._new >= self.settings.every
+
+    def _judge_former(self, rows: LabelledRows) -> None:
+        """Compare the former model with the running one for a while after its promotion."""
+        test = self._watch
+        if test is None:
+            return
+        self._look(test, rows)
+        if test.bet.won:
+            self._watch = None
+            if not self._rejected(test):
+                self._end(test, "better")
+                self._put(test.model, "the former model is better", back=True)
+        elif test.bet.rows >= test.most:
+            self._watch = None
+            self._end(test, "given up")
+
+    def _look(self, test: Challenge, rows: LabelledRows) -> None:
+        rows = rows.take(slice(0, max(0, test.most - test.bet.rows)))
+        test.bet.add(_right(test.model, rows), _right(self.running, rows))
+
+    def _end(self, test: Challenge, outcome: Outcome, **facts: Any) -> None:
+        bet = test.bet
+        self._tell(
+            "test",
+            model=test.model.digest,
+            former=test.former,
+            outcome=outcome,
+            rows=bet.rows,
+            better=bet.better,
+            worse=bet.worse,
+            **facts,
+        )
+
+    def _lost(self, model: Classifier) -> str:
+        """The class whose recall on the anchors a model would lose; empty if none."""
+        label = self._anchors.label
+        after, before = _right(model, self._anchors), _right(self.running, self._anchors)
+        for index, name in enumerate(model.classes):
+            own = label == index
+            if own.sum() < _FEWEST:
+                continue
+            if after[own].mean() < before[own].mean() - self.settings.guard:
+                return name
+        return ""
+
+    # --- the swap --------------------------------------------------------------------------
+
+    def _put(self, model: Classifier, reason: str, *, back: bool = False) -> None:
+        """Push a model; where that fails, the running one stays and the push is tried again."""
+        said = self._push(model)
+        self._tell("push", model=model.digest, reason=reason, error=said)
+        if said:
+            self._due = Challenge(model, PairedBet(0.5), 0, former=back)
+            return
+        self._due = self._watch = None
+        self._challenges = []
+        self._waiting = self._waiting.take(slice(0, 0))
+        if back:
+            self.former.pop()
+        else:
+            self.former.append(self.running)
+            self._tests += 1
+            bet = PairedBet(spent(self.settings.alpha, self._tests))
+            self._watch = Challenge(self.running, bet, self.settings.watch, former=True)
+        self.running = model
+
+    def _retry(self) -> None:
+        if self._due is not None:
+            self._put(self._due.model, "the push had failed", back=self._due.former)
+
+
+def _same(one: Classifier, other: Classifier) -> bool:
+    """Whether two models of one input compute the same by the same numbers."""
+    return one.changed(provenance={}) == other.changed(provenance={}, input=one.input)
+
+
+def _right(model: Classifier, rows: LabelledRows) -> NDArray[np.bool_]:
+    """Whether a model is right on each flow."""
+    if not len(rows):
+        return np.empty(0, dtype=np.bool_)
+    found = predict(model, model.encode(columns_of(model, rows.features)))
+    return np.asarray(found.classes == rows.label)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decided flows from a capture or a table of flows, as a stream gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from ipaddress import ip_address
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import DataError, UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.meter.capture import is_capture
+from n3ic.meter.compiled import KEY, Records
+from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.learning.refresh import columns_of
+
+_NUMBERED = 10 << 24  # flows without addresses get those of 10.0.0.0/8, in their order
+_TIMES = ("first", "last")
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedFlows:
+    """Flows of a table, in its order, and the classes that it gives them.
+
+    Attributes:
+        features: the model's features, uint32, shape ``(flows, features)``.
+        label: class index by the model's classes, -1 without a label, int64, shape ``(flows,)``.
+        records: key and times of each flow.
+    """
+
+    features: NDArray[np.uint32]
+    label: NDArray[np.int64]
+    records: Records
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def part(self, start: int, end: int) -> ReplayedFlows:
+        """Some of the flows, in their order."""
+        rows = slice(start, end)
+        return ReplayedFlows(self.features[rows], self.label[rows], self.records[rows])
+
+    @classmethod
+    def joined(cls, *parts: ReplayedFlows) -> ReplayedFlows:
+        """Flows, one part after the other."""
+        names = [f.name for f in fields(cls)]
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
+
+    def batch(self, model: Classifier, rows: slice) -> FlowBatch:
+        """Some of the flows, decided by a model."""
+        return decided(model, self.records[rows], self.features[rows])
+
+
+def decided(model: Classifier, records: Records, features: NDArray[np.uint32]) -> FlowBatch:
+    """Flows and what a model makes of them."""
+    found = predict(model, model.encode(columns_of(model, features)))
+    verdicts = model.verdicts(found.scores)
+    return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
+
+
+def of_events(model: Classifier, events: NDArray[np.void]) -> FlowBatch:
+    """Flows that a card decided, with the scores that it computed.
+
+    Args:
+        model: a model that ran on the card; its features are taken from the events' records.
+        events: of :func:`n3ic.exporters.xdp.layout.event_type`.
+
+    Raises:
+        UsageError: the model has no meter.
+    """
+    if model.meter is None:
+        raise UsageError(f"{model.name} has no meter: events of a card have metered features")
+    names = model.meter.feature_names
+    columns = [names.index(name) for name in model.input.features]
+    return FlowBatch(
+        events,
+        np.ascontiguousarray(events["features"][:, columns]),
+        events["scores"].astype(np.int32),
+        events["class"].astype(np.int64),
+        events["margin"].astype(np.int32),
+        events["verdict"].astype(np.int64),
+    )
+
+
+def captured(path: str | Path, model: Classifier) -> Iterator[FlowBatch]:
+    """Flows of a capture, batch by batch.
+
+    Raises:
+        UsageError: the model has no meter.
+        DataError: the capture cannot be read.
+    """
+    from n3ic.meter.records import meter_capture
+
+    if model.meter is None:
+        raise UsageError(f"{path}: {model.name} has no meter: give a table of flows")
+    names = model.meter.feature_names
+    columns = [names.index(name) for name in model.input.features]
+    for records, _ in meter_capture(path, model.meter):
+        if len(records):
+            yield decided(model, records, np.ascontiguousarray(records["features"][:, columns]))
+
+
+def replayed(path: str | Path, model: Classifier, *, dataset: str | None = None) -> ReplayedFlows:
+    """Flows of a table: of ``n3ic data extract``, or of a data set.
+
+    Flows of a data set have no keys; each gets an address of its own.
+
+    Raises:
+        DataError: the table cannot be read, or lacks a feature.
+        UsageError: no data set reads it.
+    """
+    from n3ic.data.table_meter import meter_of
+    from n3ic.usecases.evaluation import labelled_flows
+
+    if not Path(path).is_file():
+        raise DataError(f"{path}: No such file")
+    if is_capture(path):
+        raise UsageError(f"{path}: expected a table of flows, got a capture")
+    if dataset is None and meter_of(path) is not None:
+        return _metered(path, model)
+    (found,) = labelled_flows(model, path, dataset).values()
+    features = [found.table.features[name] for name in model.input.features]
+    return ReplayedFlows(
+        np.stack(features, axis=1).astype(np.uint32), found.label, numbered(len(found.label))
+    )
+
+
+def flows_of(path: str | Path, model: Classifier, dataset: str | None = None) -> ReplayedFlows:
+    """All flows of a capture or of a table; those of a capture have no labels.
+
+    Raises:
+        DataError: there are none, or they cannot be read.
+        UsageError: nothing reads them.
+    """
+    if not is_capture(path):
+        return replayed(path, model, dataset=dataset)
+    batches = list(captured(path, model))
+    if not batches:
+        raise DataError(f"{path}: no flow in it")
+    features = np.concatenate([batch.features for batch in batches])
+    records = np.concatenate([batch.records for batch in batches])
+    return ReplayedFlows(features, np.full(len(features), -1, np.int64), records)
+
+
+def numbered(rows: int, start: int = 0) -> Records:
+    """Records of flows without keys: the address is the flow's number, and so is the time."""
+    records = np.zeros(rows, _record_type())
+    number = np.arange(start, start + rows, dtype=np.int64)
+    octets = (number + _NUMBERED).astype(">u4").view(np.uint8).reshape(-1, 4)
+    records["source"][:, :4] = octets
+    records["destination"][:, :4] = 10, 255, 255, 255
+    records["address_bytes"] = 4
+    for name in _TIMES:
+        records[name] = number
+    return records
+
+
+def key_fields(record: np.void) -> dict[str, object]:
+    """Addresses, ports and protocol of a record, as a line of labels has them."""
+    size = int(record["address_bytes"])
+    out: dict[str, object] = {}
+    for side in ("source", "destination"):
+        out[side] = str(ip_address(record[side].tobytes()[:size]))
+        out[f"{side}_port"] = int(record[f"{side}_port"])
+    return {**out, "protocol": int(record["protocol"])}
+
+
+def _metered(path: str | Path, model: Classifier) -> ReplayedFlows:
+    from n3ic.meter.table import LABEL, read_table
+
+    table = read_table(path)
+    lacking = [name for name in model.input.features if name not in table.column_names]
+    if lacking:
+        raise DataError(f"{path}: the column {lacking[0]!r} is missing, which the model reads")
+    features = [table[name].to_numpy().astype(np.int64) for name in model.input.features]
+    label = np.full(len(table), -1, np.int64)
+    if LABEL in table.column_names:
+        index = {name: i for i, name in enumerate(model.classes)}
+        label = np.array([index.get(str(x), -1) for x in table[LABEL].to_pylist()], np.int64)
+    records = np.zeros(len(table), _record_type())
+    for side in ("source", "destination"):
+        texts = table[side].to_pylist()
+        packed = {t: ip_address(t).packed if t else b"" for t in {*texts}}
+        for i, text in enumerate(texts):
+            raw = packed[text]
+            records[side][i, : len(raw)] = np.frombuffer(raw, np.uint8)
+            records["address_bytes"][i] = max(len(raw), records["address_bytes"][i])
+        records[f"{side}_port"] = table[f"{side}_port"].to_numpy()
+    records["protocol"] = table["protocol"].to_numpy()
+    tick = model.meter.tick_ns if model.meter else 1000
+    for name in _TIMES:
+        records[name] = table[f"{name}_us"].to_numpy().astype(np.int64) * 1000 // tick
+    return ReplayedFlows(np.stack(features, axis=1).astype(np.uint32), label, records)
+
+
+def _record_type() -> np.dtype[np.void]:
+    """A record without features: key and times."""
+    return np.dtype([*KEY, *((name, np.uint64) for name in _TIMES)], align=True)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labelled flows of a stream, and what of them is kept to train on."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import DataError
+from n3ic.model.inputs import UINT32_MAX
+
+_MIXING = 0.002  # weight of a new row in the shares of the classes: half of it after 350 rows
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Labelled flows, in the order in which their labels came.
+
+    Attributes:
+        features: the model's features, uint32, shape ``(rows, features)``.
+        label: class index of each flow, int64, shape ``(rows,)``.
+        key: hash of each flow's key, uint64, shape ``(rows,)``; see :func:`key_hash`.
+    """
+
+    features: NDArray[np.uint32]
+    label: NDArray[np.int64]
+    key: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
+        """The flows that a mask, indices or a slice select."""
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    @classmethod
+    def none(cls, features: int) -> Self:
+        """No flows of so many features."""
+        return cls(
+            np.empty((0, features), np.uint32), np.empty(0, np.int64), np.empty(0, np.uint64)
+        )
+
+    @classmethod
+    def joined(cls, *parts: LabelledRows) -> Self:
+        """Flows, one part after the other."""
+        return cls(
+            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {f.name: getattr(self, f.name).tolist() for f in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Any, features: int, classes: int) -> Self:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            DataError: the data are no such flows.
+        """
+        try:
+            label, key = np.array(data["label"], np.int64), np.array(data["key"], np.uint64)
+            values = np.array(data["features"], np.int64).reshape(-1, features)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"not labelled flows: {error}") from error
+        if not (len(values) == len(label) == len(key) and label.ndim == key.ndim == 1):
+            raise DataError(f"{len(values)} flows, {len(label)} labels and {len(key)} keys")
+        if len(label) and not (
+            0 <= label.min() <= label.max() < classes and 0 <= values.min() <= values.max()
+            and values.max() <= UINT32_MAX
+        ):  # fmt: skip
+            raise DataError("a label is no class, or a feature is not in 0..2^32-1")
+        return cls(values.astype(np.uint32), label, key)
+
+
+def key_hash(key: object, seed: int) -> int:
+    """A 64-bit hash of a flow's key, the same for both directions.
+
+    Args:
+        key: as :func:`n3ic.meter.flow_keys.flow_key` gives it.
+        seed: of the hash, so that no sender can choose on which side a flow falls.
+    """
+    told = repr(key).encode()
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8, key=b"%d" % seed).digest(), "little")
+
+
+def held_out(key: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+    """Which flows are never trained on; all flows of a key are on one side."""
+    return np.asarray(key < np.uint64(min(int(share * 2**64), 2**64 - 1)))
+
+
+class Reservoir:
+    """Flows to train on: bounded, with as much room for each class, the recent ones likelier.
+
+    A full class gives the place of one of its flows at random to the new one, so that a flow stays
+    with a probability that falls exponentially with the number of later ones (Aggarwal, "On biased
+    reservoir sampling in the presence of stream evolution", VLDB 2006).
+
+    Args:
+        room: most flows.
+        features: number of features of a flow.
+        classes: number of classes.
+        seed: seed of the places.
+    """
+
+    def __init__(self, room: int, features: int, classes: int, seed: int) -> None:
+        self._each = max(1, room // classes)
+        self._features = np.zeros((classes, self._each, features), np.uint32)
+        self._held = np.zeros(classes, np.int64)
+        self._share = np.full(classes, 1 / classes)
+        self._random = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return int(self._held.sum())
+
+    def add(self, rows: LabelledRows) -> None:
+        """Take flows, in their order."""
+        for features, label in zip(rows.features, rows.label.tolist(), strict=True):
+            place = int(self._held[label])
+            if place == self._each:
+                place = int(self._random.integers(self._each))
+            else:
+                self._held[label] += 1
+            self._features[label, place] = features
+            self._share *= 1 - _MIXING
+            self._share[label] += _MIXING
+
+    def rows(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64]]:
+        """Features, labels, and the weight of a flow of each class.
+
+        The weights bring the classes to their recent shares of the stream, which the equal room
+        hides.
+        """
+        label = np.repeat(np.arange(len(self._held)), self._held)
+        features = np.concatenate(
+            [part[:n] for part, n in zip(self._features, self._held.tolist(), strict=True)]
+        )
+        weight = self._share * len(self) / np.maximum(self._held, 1)
+        return features, label, weight

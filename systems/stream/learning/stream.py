@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds a learner from a stream of flows and from labels that come late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from n3ic.meter.flow_keys import Key
+from n3ic.meter.labels import Labelled
+from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.learning.late_labels import LabelJoin, record_key
+from n3ic.systems.stream.learning.replay import ReplayedFlows
+from n3ic.systems.stream.learning.session import LearningFolder
+
+
+class LabelSource(Protocol):
+    """Where labels come from."""
+
+    def news(self) -> list[tuple[Key, Labelled]]:
+        """Labels that came since the last call."""
+
+
+@dataclass(frozen=True)
+class LearnedBatch:
+    """What happened with a batch of flows.
+
+    Attributes:
+        flows: flows so far.
+        labelled: flows of which the label came, so far.
+        running: digest of the running model.
+        decisions: names of the learner's decisions, with the outcome of a test.
+    """
+
+    flows: int
+    labelled: int
+    running: str
+    decisions: tuple[str, ...]
+
+
+class ReplayedLabels:
+    """Labels of a table that come late and out of order.
+
+    Args:
+        flows: the table.
+        model: names the classes.
+        delay: flows that pass before a label comes, at most; each is drawn from half of it on.
+        seed: of the delays.
+    """
+
+    def __init__(self, flows: ReplayedFlows, model: Classifier, delay: int, seed: int) -> None:
+        rows = np.flatnonzero(flows.label >= 0)
+        drawn = np.random.default_rng(seed).integers(delay // 2, delay + 1, len(rows))
+        order = np.argsort(rows + drawn, kind="stable")
+        self._due = (rows + drawn)[order]
+        self._rows = rows[order]
+        self._flows, self._classes = flows, model.classes
+        self._at = 0
+        self.flow = 0
+        """Number of flows that have passed."""
+
+    def news(self) -> list[tuple[Key, Labelled]]:
+        """Labels that are due."""
+        end = int(np.searchsorted(self._due, self.flow))
+        rows, self._at = self._rows[self._at : end], end
+        return [
+            (
+                record_key(self._flows.records[row]),
+                Labelled(self._classes[self._flows.label[row]]),
+            )
+            for row in rows.tolist()
+        ]
+
+
+def learn_from(
+    batches: Iterable[FlowBatch],
+    labels: LabelSource,
+    folder: LearningFolder,
+    join: LabelJoin,
+    *,
+    passed: Callable[[int], object] = lambda flows: None,
+) -> Iterator[LearnedBatch]:
+    """Join flows with their labels and learn from them, batch by batch.
+
+    Args:
+        batches: the stream.
+        labels: where labels come from.
+        folder: the learner.
+        join: keeps what waits.
+        passed: told the number of flows before labels are asked for.
+    """
+    flows = 0
+    for batch in batches:
+        flows += len(batch)
+        passed(flows)
+        before = len(folder.decisions)
+        for rows in (join.flows(batch), join.labels(labels.news())):
+            folder.take(rows)
+        new = folder.decisions[before:]
+        yield LearnedBatch(
+            flows,
+            join.counts["flows labelled"],
+            folder.learner.running.digest,
+            tuple(str(d.get("outcome", d["what"])) for d in new),
+        )

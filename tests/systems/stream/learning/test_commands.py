@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``n3ic stream learn``, ``history`` and ``rollback``, as typed."""
+
+import json
+
+import numpy as np
+import pytest
+from changing_traffic import label_lines, tables, traffic, write_table
+
+from n3ic.model.families import load_model
+from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
+
+
+@pytest.fixture(name="files")
+def files_of_a_change(tmp_path):
+    """A model, flows that change after 1,000, their labels in any order, and anchors."""
+    tables().save(tmp_path / "model.n3ic")
+    parts = traffic(1000, 1), traffic(2500, 2, changed=True)
+    whole = ReplayedFlows(
+        np.concatenate([part.features for part in parts]),
+        np.concatenate([part.label for part in parts]),
+        numbered(3500),
+    )
+    write_table(tmp_path / "flows.csv", whole)
+    write_table(tmp_path / "bare.csv", whole, labels=False)
+    order = np.random.default_rng(0).permutation(3500)
+    (tmp_path / "labels.jsonl").write_text(label_lines(whole, order))
+    write_table(tmp_path / "anchors.csv", traffic(300, 3))
+    return tmp_path
+
+
+def test_a_model_recovers_from_a_change_and_goes_back(n3ic, files):
+    learn = "stream learn flows.csv --delay 300 --every 300 --guard 1"
+    told = json.loads(
+        n3ic(f"{learn} --folder one --model model.n3ic --push file:now.n3ic --json").stdout
+    )
+    right = [(each["flows"], each["right"]) for each in told["accuracy"]]
+    share = [sum(r for _, r in part) / sum(n for n, _ in part) for part in
+             (right[:5], right[5:7], right[-3:])]  # fmt: skip
+    assert share[0] > 0.8 > 0.6 > share[1]
+    assert share[2] > share[1] + 0.2
+    assert told["running"] == load_model(files / "now.n3ic").digest != told["began"]
+    replayed = json.loads(n3ic("stream history one --replay --json").stdout)
+    assert replayed["running"] == told["running"]
+    assert replayed["decisions"] == told["decisions"]
+    shown = n3ic("stream history one").stdout
+    assert "better : worse" in shown and told["running"][:12] in shown
+    n3ic("stream rollback one --push file:now.n3ic")
+    assert load_model(files / "now.n3ic").digest != told["running"]
+
+
+def test_labels_of_a_file_are_joined_by_key(n3ic, files):
+    learn = "stream learn bare.csv --folder one --model model.n3ic --anchors anchors.csv --json"
+    told = json.loads(n3ic(f"{learn} --labels labels.jsonl").stdout)
+    assert told["counts"]["flows labelled"] == 3500
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("flows.csv --folder one --delay 5", "needs --model"),
+        ("flows.csv --folder one --model model.n3ic", "--labels FILE"),
+        ("flows.csv --folder one --model model.n3ic --delay 5 --push cloud:1", "known: file"),
+        ("none.csv --folder one --model model.n3ic --delay 5", "No such file"),
+        ("flows.csv --folder one --model model.n3ic --delay 5 --alpha 2", "alpha"),
+    ],
+)
+def test_mistakes_are_errors_of_one_line(n3ic, files, words, said):
+    err = n3ic(f"stream learn {words}", expect=1 if "none.csv" in words else 2).stderr
+    assert said in err and "Traceback" not in err
+    assert not (files / "one").exists()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test of drift gives false alarms as seldom as stated, and finds changes early and late."""
+
+import json
+
+import numpy as np
+import pytest
+from changing_traffic import tables, traffic, write_table
+
+from n3ic.errors import UsageError
+from n3ic.systems.stream.learning.drift_study import (
+    ADWIN_LABEL,
+    ADWIN_MARGIN,
+    ADWIN_PROXY,
+    OURS,
+    PSI,
+    detection_delays,
+)
+from n3ic.systems.stream.learning.drift_test import DriftTest
+from n3ic.systems.stream.learning.replay import ReplayedFlows
+
+RUNS, ALPHA = 120, 0.2
+
+
+@pytest.fixture(name="model", scope="module")
+def trained_before():
+    return tables(rows=600)
+
+
+def alarms(model, make, flows=600):
+    """In how many streams the test finds drift; each has a reference of its own."""
+    found = 0
+    for i in range(RUNS):
+        rng = np.random.default_rng(i)
+        test = DriftTest(model, make(rng, 200), alpha=ALPHA, seed=i)
+        for start in range(0, flows, 150):
+            test.add(make(rng, min(150, flows - start)))
+        found += test.alarm is not None
+    return found
+
+
+def even(rng, rows):
+    return rng.integers(0, 110, (rows, 6)).astype(np.uint32)
+
+
+def heavy(rng, rows):
+    """Features of few values with many ties, and long tails, of which some depend on others."""
+    one = rng.pareto(0.7, (rows, 2)) * 20
+    return np.concatenate([one, one // 9, rng.poisson(0.3, (rows, 2)) * 30], axis=1).clip(
+        0, 1 << 31
+    ).astype(np.uint32)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [even, heavy])
+def test_false_alarms_are_as_rare_as_stated(model, make):
+    assert alarms(model, make) / RUNS <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / RUNS)
+
+
+@pytest.mark.parametrize("before", [100, 20_000])
+def test_a_change_is_found_soon_however_late_it_comes(model, before):
+    rng = np.random.default_rng(1)
+    test = DriftTest(model, even(rng, 1000), alpha=0.01)
+    assert test.add(even(rng, before)) is None
+    moved = even(rng, 1000)
+    moved[:, 2] = moved[:, 2] * 3 // 2
+    alarm = test.add(moved)
+    assert alarm is not None
+    assert 0 < alarm.flow - before < 250
+    assert alarm.statistic == "smean"
+    assert test.add(even(rng, 100)) == alarm  # it stays
+
+
+def test_flows_that_spread_or_gather_are_found_too(model):
+    """A change that moves no mean."""
+    rng = np.random.default_rng(2)
+    for spread in (True, False):
+        test = DriftTest(model, even(rng, 1000), alpha=0.01)
+        moved = even(rng, 1500)
+        middle = 55 + (moved[:, 0] - 55.0) * 0.5
+        moved[:, 0] = np.where(moved[:, 0] < 55, 0, 109) if spread else middle
+        assert test.add(moved) is not None
+
+
+def test_few_reference_flows_are_refused(model):
+    with pytest.raises(UsageError, match="100 or more"):
+        DriftTest(model, even(np.random.default_rng(0), 99))
+
+
+def test_detectors_are_compared_on_a_replay_that_changes(model):
+    pytest.importorskip("river")
+    before = traffic(1500, 1)
+    after = traffic(1500, 2, changed=True)
+    after.features[:, :3] = after.features[:, :3] // 2
+    whole = ReplayedFlows.joined(before, after)
+    found = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
+    assert set(found) == {OURS, ADWIN_MARGIN, ADWIN_PROXY, ADWIN_LABEL, PSI}
+    assert found[OURS].false_alarms == 0
+    assert found[OURS].delay < 100
+    assert found[PSI].delay == 500
+    assert found[ADWIN_LABEL].delay is not None
+    calm = detection_delays(model, traffic(800, 3), before, 1500)
+    assert all(each.delay is None for each in calm)
+
+
+def test_a_change_of_the_labels_alone_moves_no_flow(model):
+    """Without labels nobody can see it; labels at once show it."""
+    pytest.importorskip("river")
+    whole = ReplayedFlows.joined(traffic(1500, 1), traffic(1500, 2, changed=True))
+    found = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
+    assert found[OURS].delay is None
+    assert found[ADWIN_PROXY].delay is None
+    assert found[ADWIN_LABEL].delay is not None
+
+
+def test_the_command_says_what_moved_and_compares(n3ic, tmp_path, model):
+    pytest.importorskip("river")
+    model.save(tmp_path / "model.n3ic")
+    write_table(tmp_path / "flows.csv", traffic(1600, 1))
+    moved = traffic(700, 2)
+    moved.features[:, 1] //= 2
+    write_table(tmp_path / "moved.csv", moved)
+    command = "stream drift flows.csv --model model.n3ic --reference-flows 600"
+    assert json.loads(n3ic(f"{command} --json").stdout) == {
+        "flows": 1000, "reference": 600, "alarm": None
+    }  # fmt: skip
+    told = json.loads(n3ic(f"{command} --then moved.csv --json").stdout)
+    assert told["change"] == 1000
+    (ours,) = [each for each in told["delays"] if each["detector"] == OURS]
+    assert (ours["false_alarms"], ours["statistic"]) == (0, "smaxlen")
+    assert "flows to the alarm" in n3ic(f"{command} --then moved.csv").stdout
+    alone = n3ic("stream drift moved.csv --model model.n3ic --reference flows.csv").stdout
+    assert "most in smaxlen" in alone
+    assert "--alpha" in n3ic(f"{command} --alpha 1", expect=2).stderr
