@@ -77,6 +77,7 @@ class Capture:
             standard input.
         damaged: called with a line about it where the capture ends early; a
             :class:`N3icWarning` where None.
+        given: what is read for standard input; ``sys.stdin`` where None.
 
     Attributes:
         name: what to call it in messages.
@@ -87,8 +88,13 @@ class Capture:
         MissingDependencyError: libpcap is not installed.
     """
 
-    def __init__(self, path: str | Path, damaged: Callable[[str], object] | None = None) -> None:
-        self._damaged = damaged or _warn
+    def __init__(
+        self,
+        path: str | Path,
+        damaged: Callable[[str], object] | None = None,
+        given: IO[bytes] | None = None,
+    ) -> None:
+        self._damaged, self._given = damaged or _warn, given
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
@@ -161,7 +167,7 @@ class Capture:
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
         if str(path) == STANDARD_INPUT:
-            stream: IO[bytes] = sys.stdin.buffer
+            stream: IO[bytes] = self._given or sys.stdin.buffer
         else:
             file = Path(path)
             if file.is_dir():

@@ -56,12 +56,15 @@ class PacketGatherer:
             *(a.ctypes.data for a in (self._captured, self._length)),
         )
 
-    def read(self, dispatch: Dispatch, most: int = PACKETS) -> tuple[Frames, bool]:
+    def read(
+        self, dispatch: Dispatch, most: int = PACKETS, hurry: Callable[[], bool] = lambda: False
+    ) -> tuple[Frames, bool]:
         """Read a batch.
 
         Args:
             dispatch: gives packets.
             most: maximum number of packets, up to :data:`PACKETS`.
+            hurry: whether more packets may not come soon, so that the batch should end.
 
         Returns:
             Copies of the packets, with times in nanoseconds since 1970, and whether ``dispatch``
@@ -72,12 +75,21 @@ class PacketGatherer:
         more = True
         # No more packets at a time than surely fit.
         while more and (step := min(most - g.packets, (ROOM - g.used) // LARGEST)) > 0:
-            more = dispatch(self._handler, ctypes.c_void_p(ctypes.addressof(g)), step)
+            slow = hurry()
+            more = dispatch(
+                self._handler, ctypes.c_void_p(ctypes.addressof(g)), 1 if slow else step
+            )
+            if slow:
+                break
         count = g.packets
-        columns = (
-            a[:count].copy() for a in (self._offset, self._captured, self._length, self._time)
+        frames = Frames(
+            self._data[: max(1, g.used)].copy(),
+            self._offset[:count].copy(),
+            self._captured[:count].copy(),
+            self._length[:count].copy(),
+            self._time[:count].copy(),
         )
-        return Frames(self._data[: max(1, g.used)].copy(), *columns), not more
+        return frames, not more
 
 
 @cache

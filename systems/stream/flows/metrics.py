@@ -75,8 +75,8 @@ def metrics(f: StreamFigures) -> Iterator[Metric]:
         ("packets_dropped", "Packets that no flow has, by place and reason", "place", f.dropped),
     ):
         counted = CounterMetricFamily(f"n3ic_stream_{name}", text, labels=[label])
-        for value, count in found.items():
-            counted.add_metric([value], count)
+        for what, count in found.items():
+            counted.add_metric([what], count)
         yield counted
     waiting = GaugeMetricFamily("n3ic_stream_waiting", "Batches in a queue", labels=["queue"])
     for queue, (now, _, _) in f.waiting.items():

@@ -184,14 +184,17 @@ class KafkaTopic(StreamSink):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         try:
             yield
         except KafkaException as error:
             said = error.args[0] if error.args else None
-            text = said.str() if said is not None and hasattr(said, "str") else str(error)
-            raise N3icError(f"sink {self.name}: {text}; {_AGAIN}") from error
+            if not isinstance(said, KafkaError):
+                raise N3icError(f"sink {self.name}: {error}; {_AGAIN}") from error
+            if said.code() == KafkaError._INVALID_ARG:
+                raise UsageError(f"sink {self.name}: {said.str()}") from error
+            raise N3icError(f"sink {self.name}: {said.str()}; {_AGAIN}") from error
 
 
 def _quiet(error: object) -> None:

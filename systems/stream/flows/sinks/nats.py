@@ -134,7 +134,8 @@ class NatsSubject(StreamSink):
 
         assert self._jetstream is not None  # noqa: S101 - it is open
         name = await self._jetstream.find_stream_name_by_subject(self._subject)
-        found, behind = [], self._sequence
+        found: list[int] = []
+        behind = self._sequence
         while True:
             try:
                 message = await self._jetstream.get_msg(

@@ -3,16 +3,62 @@
 
 from __future__ import annotations
 
+import io
+import os
+import select
+import sys
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from n3ic.errors import DataError
+from typing_extensions import Buffer
+
+from n3ic.errors import DataError, N3icWarning
 from n3ic.meter.capture import STANDARD_INPUT, Capture
 from n3ic.meter.compiled import Frames
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.gather import PACKETS, PacketGatherer
 from n3ic.systems.stream.flows.source import FrameBatch, Position
+
+
+class StoppableInput(io.RawIOBase):
+    """Standard input that ends when it is told to, though its writer has more to say.
+
+    Args:
+        handle: file descriptor of standard input.
+
+    Attributes:
+        waits: whether its writer has nothing to say at the moment.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self.waits = False
+        self._wakes, self._waker = os.pipe()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Wait for bytes, or for :meth:`stop`; see :class:`io.RawIOBase`."""
+        places = [self._handle, self._wakes]
+        ready, _, _ = select.select(places, [], [], 0)
+        if not ready:
+            self.waits = True
+            ready, _, _ = select.select(places, [], [])
+            self.waits = False
+        if self._wakes in ready:
+            return 0
+        room = memoryview(buffer).cast("B")
+        data = os.read(self._handle, len(room))
+        room[: len(data)] = data
+        return len(data)
+
+    def stop(self) -> None:
+        """End it, from another thread."""
+        os.write(self._waker, b".")
 
 
 class CaptureSource:
@@ -25,10 +71,12 @@ class CaptureSource:
     live = False
 
     def __init__(self, path: str) -> None:
-        self._capture = Capture(path)
+        self._stopped = self._reading = False
+        self._given = StoppableInput(sys.stdin.fileno()) if path == STANDARD_INPUT else None
+        given = io.BufferedReader(self._given) if self._given else None
+        self._capture = Capture(path, self._damaged, given)
         self.name = f"capture:{path if path == STANDARD_INPUT else Path(path).absolute()}"
         self.link: int | None = self._capture.link
-        self._stopped = False
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
         """Batches behind a position, up to which the packets are read again and compared.
@@ -41,9 +89,13 @@ class CaptureSource:
         checksums = [0, 0, 0]
         while not ended and not self._stopped:
             left = target - packets
+            self._reading = True
             frames, ended = gatherer.read(
-                self._capture.dispatch, min(left, PACKETS) if left > 0 else PACKETS
+                self._capture.dispatch,
+                min(left, PACKETS) if left > 0 else PACKETS,
+                lambda: self._given is not None and self._given.waits,
             )
+            self._reading = False
             packets += len(frames.time)
             checksums = _added(frames, checksums)
             if left > 0:
@@ -56,16 +108,23 @@ class CaptureSource:
             raise DataError(f"{self.name}: {packets:,} packets, the state has {target:,}; {_OTHER}")
 
     def stop(self) -> None:
-        """End :meth:`batches` after its batch."""
+        """End :meth:`batches` after its batch, also where it waits for standard input."""
         self._stopped = True
+        if self._given:
+            self._given.stop()
 
     def lost(self) -> Mapping[str, int]:
         """Nothing is lost of a capture."""
         return {}
 
     def close(self) -> None:
-        """Close the file."""
-        self._capture.__exit__()
+        """Close the file, but not below a thread that still waits for a disk."""
+        if not self._reading:
+            self._capture.__exit__()
+
+    def _damaged(self, line: str) -> None:
+        if not self._stopped:  # it ends where it was stopped
+            warnings.warn(line, N3icWarning, stacklevel=2)
 
 
 _OTHER = "this is not the capture that the state is of; give that one, or another --state"
@@ -73,11 +132,9 @@ _OTHER = "this is not the capture that the state is of; give that one, or anothe
 
 def _added(frames: Frames, checksums: list[int]) -> list[int]:
     """Checksums of all bytes, lengths and times, which do not depend on batches."""
-    parts = frames.data[: int(frames.captured.sum())], frames.length, frames.time
-    return [
-        zlib.crc32(part.tobytes(), checksum)
-        for part, checksum in zip(parts, checksums, strict=True)
-    ]
+    data = frames.data[: int(frames.captured.sum())].tobytes()
+    parts = data, frames.length.tobytes(), frames.time.tobytes()
+    return [zlib.crc32(part, checksum) for part, checksum in zip(parts, checksums, strict=True)]
 
 
 def open_source(rest: str, model: Classifier) -> CaptureSource:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stream is killed at every step, and what it decided is neither lost nor doubled."""
 
+import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -41,6 +44,42 @@ def test_a_file_is_the_same_after_a_kill_at_any_step(tmp_path):
     runs, _ = killed(tmp_path, "out.jsonl")
     want = (tmp_path / "want.jsonl").read_bytes()
     assert [run.name for run in runs if (run / "out.jsonl").read_bytes() != want] == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_commits_and_the_same_command_goes_on(tmp_path):
+    data = labelled_capture(400)[0]
+    (tmp_path / "c.pcap").write_bytes(data)
+    model = MODELS["binary"]()
+    model.save(tmp_path / "m.n3ic")
+    words = "stream - --model m.n3ic --sink out.jsonl --state state --commit 0 --json"
+    command = [sys.executable, "-m", "n3ic", *words.split()]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as running:  # fmt: skip
+        running.stdin.write(data[: len(data) // 2])
+        running.stdin.flush()
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not committed(tmp_path):
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        said = json.loads(running.stdout.read())
+        running.stdin.close()
+        assert running.wait(60) == 130  # as of every command that Ctrl-C ends
+    assert 0 < said["flows"] < 400
+    assert said["flows"] == len(lines(tmp_path / "out.jsonl"))
+    done = subprocess.run(command, cwd=tmp_path, input=data, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["flows"] == 400
+    stream(tmp_path / "c.pcap", model, tmp_path / "want.jsonl")
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "want.jsonl").read_bytes()
+
+
+def committed(folder):
+    """Whether a state of decided flows was written."""
+    state = folder / "state" / "stream.state"
+    return state.exists() and b'"flows": 0' not in state.read_bytes()[:2000]
 
 
 @pytest.mark.slow

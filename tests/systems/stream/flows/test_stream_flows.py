@@ -14,6 +14,9 @@ from traffic import labelled_capture
 
 from n3ic.meter.verdicts import predict_capture
 from n3ic.systems.stream.flows import pipeline
+from n3ic.systems.stream.flows.decide import StreamModel
+from n3ic.systems.stream.flows.pipeline import StreamSettings
+from n3ic.systems.stream.flows.sink import open_sink
 from n3ic.systems.stream.flows.sinks.callback import CallbackSink
 from n3ic.systems.stream.flows.sources import capture
 
@@ -96,43 +99,39 @@ def test_the_command_reads_standard_input(n3ic, tmp_path, monkeypatch, pack):
     assert [k for k in json.loads(named) if k.startswith("feature_")]
 
 
-def test_a_stream_that_was_stopped_goes_on(path, monkeypatch):
-    """At Ctrl-C with a state, flows stay in the meter; without one, they end."""
+class Stopping(capture.CaptureSource):
+    """Is stopped after three batches, as by Ctrl-C."""
+
+    running: pipeline.FlowStream
+
+    def batches(self, position):
+        for number, batch in enumerate(super().batches(position)):
+            if number == 3:
+                self.running._stop_source()
+                return
+            yield batch
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_stream_that_was_stopped_goes_on(path, monkeypatch, kept):
+    """With a state, flows stay in the meter; without one, they end."""
     monkeypatch.setattr(capture, "PACKETS", 16)
     model, folder = MODELS["binary"](), path.parent
-
-    class Stopping(capture.CaptureSource):
-        """Stops the stream from inside, as Ctrl-C does."""
-
-        def batches(self, position):
-            for number, batch in enumerate(super().batches(position)):
-                if number == 3:
-                    self.stopped()
-                    return
-                yield batch
-
-    def run(source, **settings):
-        return stream(source, model, folder / "out.jsonl", state=folder / "state", **settings)
-
-    source = Stopping(str(path))
-    monkeypatch.setattr(
-        source, "stopped", lambda: setattr(stream_of[0], "_stopped", True), raising=False
-    )
-    stream_of = []
-    real = pipeline.FlowStream.__init__
-
-    def remembered(self, *given):
-        real(self, *given)
-        stream_of.append(self)
-
-    monkeypatch.setattr(pipeline.FlowStream, "__init__", remembered)
-    first = run(source)
-    monkeypatch.setattr(pipeline.FlowStream, "__init__", real)
-    assert 0 < first.flows < 60
+    settings = {"state": folder / "state"} if kept else {}
+    source, chosen = Stopping(str(path)), StreamModel(model)
+    sinks = [open_sink(str(folder / "out.jsonl"), chosen)]
+    source.running = pipeline.FlowStream(source, chosen, sinks, StreamSettings(**settings))
+    first = source.running.run()
+    want = predicted(model, path)
     assert first.packets == 48
-    second = run(path)
+    if not kept:
+        seen = {row["source_port"] for row in lines(folder / "out.jsonl")}
+        assert len(seen) == first.flows > 6
+        return
+    assert 0 < first.flows < 10
+    second = stream(path, model, folder / "out.jsonl", **settings)
     assert (second.flows, second.packets - second.read) == (60, 48)
-    assert lines(folder / "out.jsonl") == predicted(model, path)
-    again = run(path)
+    assert lines(folder / "out.jsonl") == want
+    again = stream(path, model, folder / "out.jsonl", **settings)
     assert (again.flows, again.read, again.packets) == (60, 0, second.packets)
-    assert lines(folder / "out.jsonl") == predicted(model, path)
+    assert lines(folder / "out.jsonl") == want
