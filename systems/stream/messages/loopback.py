@@ -8,7 +8,9 @@ control would tell. Clocks are one: :func:`time.monotonic_ns` is the machine's.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,15 +59,24 @@ def serve(orders: Connection, told: Any, window: int) -> None:
     payloads: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
     packets = messages = 0
 
-    def await_room(counter: int, least: int) -> None:
+    receiver = os.getppid()
+
+    def await_room(counter: int, least: int) -> bool:
+        """Wait until the receiver has told so much; give up on what is lost, and if it died."""
         end = time.monotonic() + _PATIENCE_S
-        while told[counter] < least and not told[STOP] and time.monotonic() < end:
+        while told[counter] < least and not told[STOP]:
+            if time.monotonic() > end:
+                return False
+            if os.getppid() != receiver:
+                sys.exit()
             time.sleep(_PAUSE_S)
+        return True
 
     def room(count: int) -> None:
         nonlocal packets
         packets += count
-        await_room(PACKETS, packets - window)
+        if not await_room(PACKETS, packets - window):
+            packets = told[PACKETS] + count
 
     while True:
         try:

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the stream, and the benchmark: one sender process for all tests."""
 
+import subprocess
+import sys
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,6 +161,34 @@ def test_a_dead_sender_is_told():
         with pytest.raises(loopback.N3icError, match="the sending process died"):
             while sender.begun() is None:
                 pass
+
+
+ORPHAN = """
+import os, signal, socket
+import numpy as np
+from n3ic.systems.stream.messages.loopback import SendOrder, loopback_sender
+if __name__ == "__main__":
+    with socket.socket(type=socket.SOCK_DGRAM) as sock, loopback_sender(16) as sender:
+        sock.bind(("127.0.0.1", 0))
+        sender.load(np.zeros((1, 1 << 20), np.uint8))
+        sender.order(SendOrder(sock.getsockname()[1], 1, range(1), 256))
+        sock.recv(500)
+        print(sender.process.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_a_sender_ends_with_its_receiver(tmp_path):
+    (tmp_path / "orphan.py").write_text(ORPHAN)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "orphan.py"], stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    state = Path(f"/proc/{int(done.stdout)}/stat")
+    end = time.monotonic() + 60
+    while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("part", [0, 30])
