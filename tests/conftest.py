@@ -20,6 +20,7 @@ import typer.main
 
 from n3ic.datasets.ns3_tomography import report as tomography_report
 from n3ic.exporters.host import compilation, runner
+from n3ic.exporters.nfp import runner as nfp_runner
 from n3ic.exporters.xdp import clang
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
@@ -213,6 +214,17 @@ def _network_object(
 _object = functools.lru_cache(maxsize=4)(compilation._network_object.__wrapped__)
 
 
+UNOPTIMISED = tuple(flag for flag in nfp_runner.STRICT if flag != "-O2")
+
+
+@pytest.fixture(scope="module")
+def quick_micro_c() -> Iterator[None]:
+    """Micro-C that is not optimised; test_every_target.py optimises it, as its users do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nfp_runner, "STRICT", UNOPTIMISED)
+        yield
+
+
 @pytest.fixture
 def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds that are not optimised and timed once, for tests that are not of the kernels.
@@ -224,6 +236,7 @@ def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setattr(runner, "REPEATS", 1)
     monkeypatch.setattr(compilation, "_network_object", _network_object)
+    monkeypatch.setattr(nfp_runner, "STRICT", UNOPTIMISED)
     if "CC" not in os.environ and shutil.which("clang"):
         monkeypatch.setenv("CC", "clang")
 

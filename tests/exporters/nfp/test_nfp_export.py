@@ -29,9 +29,12 @@ from n3ic.options import Options
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("gcc") or shutil.which("clang")), reason="needs gcc or clang"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not (shutil.which("gcc") or shutil.which("clang")), reason="needs gcc or clang"
+    ),
+    pytest.mark.usefixtures("quick_micro_c"),
+]
 
 
 def options(**given: object) -> Options:

@@ -30,6 +30,7 @@ from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts
 
 COMPILER = shutil.which("gcc") or shutil.which("clang")
+pytestmark = pytest.mark.usefixtures("quick_micro_c")
 compiles = pytest.mark.skipif(not COMPILER, reason="needs gcc or clang")
 OPTIONS = EXPORTER.parse_options({}, verify=True)
 # Two thermometers of a feature that share a cut, raw bits twice, a cut at the largest value.

@@ -79,6 +79,7 @@ def test_a_join_is_that_of_the_plan_and_a_wrong_one_is_found(ties, tmp_path, joi
         CARDS.verify_card(plan, tmp_path / "out", 60)
 
 
+@pytest.mark.usefixtures("quick_micro_c")
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
