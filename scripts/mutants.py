@@ -58,7 +58,7 @@ SLOWEST = 2.0  # seconds of a processor; a slower test takes no part
 NEEDED = 0.95  # share of the mutants that must be killed
 EQUIVALENTS = 0.03  # share of the mutants that may be argued away
 MOST = 20.0  # seconds of a processor of the tests of one mutant; the slowest are left out
-MOST_OF_TEXT = 80.0  # of a mutant of another language, whose line tells no tests apart
+MOST_OF_TEXT = 40.0  # of a mutant of another language, whose line tells no tests apart
 BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
 
 # What is mutated, and the tests that may concern it. A glob that finds nothing is an error.
@@ -113,6 +113,10 @@ TESTS = (
 )
 # Text in another language has no lines that a test executes: the tests of this file stand for it.
 TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/source.py"}
+# Those of them that compare it with Python run first.
+TEXT_COMPARED_BY = tuple(
+    f"tests/meter/test_{name}.py" for name in ("compiled", "flow_hash", "tunnels")
+)
 # Arguments of speed, or of a check that cannot fail; no result depends on them.
 UNMUTATED_ARGUMENTS = {"strict", "copy", "maxsize", "stacklevel"}
 COMMUTATIVE = {"min", "max", "gcd", "lcm", "np.minimum", "np.maximum", "np.array_equal"}
@@ -573,6 +577,8 @@ def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mappin
     if not mutant.end:
         beside = {_file_of(t) for t in found}
         found = [t for t in tests if _file_of(t) in beside]
+    if readers:
+        found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
     so_far = accumulate(t["seconds"] for t in found)
     most = MOST_OF_TEXT if readers else MOST
     return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= most]

@@ -66,7 +66,7 @@ def test_a_mutant_of_c_is_a_line_with_one_token_changed():
 
 
 def test_every_glob_of_the_tables_names_files():
-    for table in (mutants.MUTATED, mutants.NOT_MUTATED, mutants.TESTS):
+    for table in (mutants.MUTATED, mutants.NOT_MUTATED, mutants.TESTS, mutants.TEXT_COMPARED_BY):
         assert mutants._named(table)
     with pytest.raises(SystemExit, match="names no file"):
         mutants._named(["n3ic/nowhere/*.py"])
@@ -102,9 +102,10 @@ def test_a_mutant_meets_the_tests_of_its_line():
 
 def test_text_of_another_language_meets_the_tests_of_who_reads_it():
     reader = mutants.TEXT_READ_BY["n3ic/meter/c/"].removesuffix(".py")
-    tests = [learnt("a::x", 0.1, **{reader: [1]}), learnt("b::y", mutants.MOST, **{reader: [2]})]
+    compares = f"{mutants.TEXT_COMPARED_BY[0]}::y"
+    tests = [learnt("a::x", 0.1, **{reader: [1]}), learnt(compares, 30.0, **{reader: [2]})]
     mutant = mutants.Mutant("n3ic/meter/c/key.h", 3, 3, 0, "", "", "")
-    assert mutants.concerned(mutant, tests) == tests
+    assert mutants.concerned(mutant, tests) == tests[::-1]
 
 
 def test_a_file_that_no_test_executes_is_named():

@@ -57,6 +57,13 @@ def test_the_graph_gives_scores_and_verdicts(
     assert {"Gather", "ReduceSum"} <= operators and "MatMul" not in operators
 
 
+def test_the_smallest_tables_are_read_back(tmp_path: Path) -> None:
+    model = some_tables(5, features=1, cuts=1, tables=1, inputs=(1, 1), widths=(1, 1))
+    out = export(model, "onnx", tmp_path / "e", verify=False).path
+    tool = ONNX.for_family(model.family)
+    assert tool.decode(out, model, tool.parse_options({}))[0].artefact == "model.onnx"
+
+
 def damaged(path: Path, name: str, change: Any) -> None:
     graph = onnx.load(str(path))
     for tensor in graph.graph.initializer:

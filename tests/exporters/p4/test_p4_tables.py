@@ -430,6 +430,15 @@ def test_a_program_that_wires_its_tables_otherwise_is_told(
     assert said in told(target, model, tmp_path, options)
 
 
+def test_an_entry_of_a_sum_that_is_not_there_is_told(tmp_path: Path) -> None:
+    target, model = TARGETS["p4"], small(tables=2, inputs=(3, 3))
+    options = write(target, model, tmp_path)
+    path = tmp_path / "n3ic.p4"
+    text = path.read_text().replace("t0_s0", "t0_s1")
+    path.write_text(changed(text, r"(t0_entry\(.*)entry0(.*\n.*)entry0", r"\1entry1\2entry1"))
+    assert "table t0 has entries of sum 1" in told(target, model, tmp_path, options)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, name: str) -> None:
     target, model = TARGETS["p4"], small(tables=2, inputs=(1, 2))

@@ -9,12 +9,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.families.binary.coverage import Coverage, coverage, deciding_vectors
+from n3ic.families.binary.coverage import (
+    Coverage,
+    _connections,
+    _nearest,
+    coverage,
+    deciding_vectors,
+)
 from n3ic.model.bits import pack
 from n3ic.model.boundary import margin_vectors, verification_vectors
+from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+
+
+def test_an_input_on_either_side_of_a_threshold_is_as_near():
+    """Three neurons that copy their input, and one that fires from two of them on."""
+    copies = HiddenLayer(np.eye(3, dtype=bool), thresholds=np.ones(3, int), mask=np.eye(3) > 0)
+    later = HiddenLayer(np.ones((1, 3), bool), thresholds=np.array([2]))
+    last = OutputLayer(np.ones((2, 1), bool), bias=np.zeros(2, int))
+    model = BinaryModel(InputSpec.raw(3), (copies, later), last, ("a", "b"))
+    rows = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
+    left = _connections(model)
+    assert [_nearest(model, rows[[k]], left)[1] for k in range(4)] == [3, 1, 1, 3]
+    assert _nearest(model, rows, left)[0].tolist() == rows[:2].tolist()
 
 
 def with_flipped(model, layer, neuron, bit):

@@ -91,3 +91,8 @@ def test_a_seed_gives_the_same_vectors_for_ever(arithmetic, seed, vectors):
     found = spn_coverage(model, words)
     digest = hashlib.sha256(words.astype("<u4").tobytes()).hexdigest()[:8]
     assert f"{len(words)} {digest} {found.decided} of {found.total}" == vectors
+
+
+def test_a_seed_gives_the_same_random_vectors_for_ever():
+    words = spn_vectors(two_by_two(), 300, 1)
+    assert hashlib.sha256(words.astype("<u4").tobytes()).hexdigest()[:8] == "fa9c0d4d"

@@ -149,6 +149,18 @@ def test_a_wrong_row_of_a_memory_is_found(tmp_path: Path, name: str, bank: int) 
         EXPORTER.decode(tmp_path, model, options)
 
 
+@pytest.mark.parametrize(("name", "row"), [("lane1_sum0.mem", r"\d+"), ("biases0.mem", "0")])
+def test_a_memory_of_half_its_rows_has_half_a_bank(tmp_path: Path, name: str, row: str) -> None:
+    """The second half of what is left belongs to the other bank."""
+    model, options = model_of(CASES[0]), options_of(CASES[0])
+    EXPORTER.write(model, options, tmp_path)
+    path = tmp_path / "mem" / name
+    lines = path.read_text().split()
+    path.write_text("\n".join(lines[: len(lines) // 2]))
+    with pytest.raises(VerifyError, match=f"mem/{name}: no row {row} in bank 0"):
+        EXPORTER.decode(tmp_path, model, options)
+
+
 def test_new_entries_are_an_update_of_a_running_core(tmp_path: Path) -> None:
     model, options = model_of(CASES[0]), options_of(CASES[0])
     new = other_entries(model)
