@@ -61,7 +61,7 @@ class StoppableInput(io.RawIOBase):
         os.write(self._waker, b".")
 
 
-class CaptureSource:
+class CaptureFrames:
     """A capture; its position is a number of packets and their checksums.
 
     Args:
@@ -137,6 +137,6 @@ def _added(frames: Frames, checksums: list[int]) -> list[int]:
     return [zlib.crc32(part, checksum) for part, checksum in zip(parts, checksums, strict=True)]
 
 
-def open_source(rest: str, model: Classifier) -> CaptureSource:
+def open_source(rest: str, model: Classifier) -> CaptureFrames:
     """Open a capture by its path, or ``-``."""
-    return CaptureSource(rest)
+    return CaptureFrames(rest)

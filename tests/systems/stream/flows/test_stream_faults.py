@@ -261,7 +261,7 @@ def test_a_slow_sink_holds_the_source_back(path, monkeypatch):
     monkeypatch.setattr(capture, "PACKETS", 1)
     given, model = [0], MODELS["binary"]()
 
-    class Counting(capture.CaptureSource):
+    class Counting(capture.CaptureFrames):
         def batches(self, position):
             for batch in super().batches(position):
                 given[0] += 1

@@ -99,7 +99,7 @@ def test_the_command_reads_standard_input(n3ic, tmp_path, monkeypatch, pack):
     assert [k for k in json.loads(named) if k.startswith("feature_")]
 
 
-class Stopping(capture.CaptureSource):
+class Stopping(capture.CaptureFrames):
     """Is stopped after three batches, as by Ctrl-C."""
 
     running: pipeline.FlowStream
