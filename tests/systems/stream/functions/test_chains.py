@@ -328,7 +328,8 @@ def test_an_interrupt_lets_functions_finish(tmp_path, dpdk):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path, dpdk):
+def test_no_process_is_left_when_the_supervisor_is_killed(tmp_path, dpdk, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # its folder is
     with running(tmp_path) as process:
         status = wait_until(tmp_path, lambda *both: all(f["passed"] for f in both))
         process.kill()
