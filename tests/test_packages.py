@@ -20,7 +20,7 @@ BETWEEN_TARGETS = {
 }
 ORDINARY = {
     *("binary", "binary-network", "card", "cluster", "flows", "host", "label", "meter", "metered"),
-    *("shunt", "tables"),
+    *("shunt", "tables", "file", "stream"),
 }
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {
