@@ -51,7 +51,7 @@ def heavy(rng, rows):
     ).astype(np.uint32)  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [even, heavy])
+@pytest.mark.parametrize("make", [even, pytest.param(heavy, marks=pytest.mark.slow)])
 def test_false_alarms_are_as_rare_as_stated(model, make):
     assert alarms(model, make) / RUNS <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / RUNS)
 
@@ -86,6 +86,7 @@ def test_few_reference_flows_are_refused(model):
         DriftTest(model, even(np.random.default_rng(0), 99))
 
 
+@pytest.mark.slow
 def test_detectors_are_compared_on_a_replay_that_changes(model):
     pytest.importorskip("river")
     before = traffic(1500, 1)

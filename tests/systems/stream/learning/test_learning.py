@@ -115,6 +115,7 @@ def test_a_feed_that_lies_changes_nothing(model, lie):
     assert learner.running == model
 
 
+@pytest.mark.slow
 def test_without_anchors_a_lie_that_can_be_learned_is_believed_and_the_truth_brings_it_back(model):
     learner, told = learning(model)
     feed(learner, 8, lie=lambda label, rng: 1 - label)
@@ -138,6 +139,7 @@ def test_a_failed_push_keeps_the_running_model_and_is_tried_again(model):
     assert learner.running.digest == failed[-1]["model"]
 
 
+@pytest.mark.slow
 def test_the_former_model_comes_back_by_order_and_by_its_own_test(model):
     learner, _ = learning(model)
     with pytest.raises(UsageError, match="no former model"):

@@ -23,7 +23,7 @@ def looks_better(one, other):
     return bool((gained[20:] > 1.645 * np.sqrt(differ[20:] + 1)).any())
 
 
-@pytest.mark.parametrize("better", [0.5, 0.45])
+@pytest.mark.parametrize("better", [0.5, pytest.param(0.45, marks=pytest.mark.slow)])
 def test_a_model_that_is_no_better_wins_as_seldom_as_stated(better):
     rng = np.random.default_rng(1)
     won = {"bet": 0, "looked at": 0}

@@ -59,6 +59,7 @@ def test_the_log_gives_the_same_decisions_and_the_same_bytes_again(folder, tmp_p
     assert opened(folder).learner.running.to_bytes() == now.to_bytes()
 
 
+@pytest.mark.slow
 def test_a_teacher_learns_beside_and_comes_back_from_the_log(tmp_path, model):
     folder = tmp_path / "taught"
     LearningFolder.begin(folder, model, replace(SETTINGS, teacher=True))
