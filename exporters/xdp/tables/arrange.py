@@ -65,11 +65,8 @@ def arranged(structure: Structure, model: TablesModel) -> list[int]:
     kind = np.array([kinds.index(each) for each in kinds])
     # Many swaps only make a word rarer in a row. So at first a word costs the more, the more tables
     # need it; at last it costs as much for one as for many.
-    numbers: NDArray[np.int64] = np.arange(reads.sum(axis=1).max() + 2)
-    prices: list[NDArray[np.float64]] = [
-        1 - np.power(0.6, numbers),
-        (numbers > 0).astype(np.float64),
-    ]
+    numbers = np.arange(reads.sum(axis=1).max() + 2)
+    prices = ((1 - 0.6**numbers).astype(np.float64), (numbers > 0).astype(np.float64))
     for price in prices:
         before = np.inf
         while (now := float(price[count].sum())) < before:
