@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from n3ic.systems.stream.learning.replay import ReplayedFlows
     from n3ic.systems.stream.learning.rows import LabelledRows
     from n3ic.systems.stream.learning.session import LearningFolder
-    from n3ic.systems.stream.learning.stream import ReplayedLabels
+    from n3ic.systems.stream.learning.stream import LearnedBatch, ReplayedLabels
 
 _BATCH = 200  # flows of a batch of a replayed table
 _ANCHORS = 2000
@@ -31,7 +31,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 def learn(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A capture, or a table of flows.")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A table of flows, or a source as n3ic stream takes it."
+        ),
     ],
     folder: Annotated[Path, typer.Option(help="Log and models; a folder that exists goes on.")],
     model: Annotated[
@@ -70,6 +73,9 @@ def learn(
         Path | None,
         typer.Option("--second-stage", help="Write the running teacher here, for what is shunted."),
     ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds.", min=0.0)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the reservoir and the training.")] = 0,
     json: JsonFlag = False,
 ) -> None:
@@ -79,11 +85,13 @@ def learn(
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.meter.capture import is_capture
+    from n3ic.systems.stream.flows.source import open_source
     from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
     from n3ic.systems.stream.learning.learner import LearnSettings
-    from n3ic.systems.stream.learning.replay import captured, replayed
+    from n3ic.systems.stream.learning.live import learn_live
+    from n3ic.systems.stream.learning.replay import replayed
     from n3ic.systems.stream.learning.session import LOG, LearningFolder
-    from n3ic.systems.stream.learning.stream import ReplayedLabels, learn_from
+    from n3ic.systems.stream.learning.stream import LiveLearner, ReplayedLabels
 
     if (labels is None) == (delay is None):
         raise UsageError("labels come from --labels FILE or, of a table, --delay N: give one")
@@ -99,9 +107,14 @@ def learn(
         first = _model(model)
     settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
     settings = replace(settings, teacher=teacher)
-    flows = None if is_capture(source) else replayed(source, first, dataset=dataset)
-    if flows is None and labels is None:
-        raise UsageError(f"{source}: a capture has no labels of its own: give --labels")
+    is_table = Path(source).is_file() and not is_capture(source)
+    flows = replayed(source, first, dataset=dataset) if is_table else None
+    opened = None if is_table else open_source(source, first)
+    if opened and labels is None:
+        opened.close()
+        raise UsageError(f"{source}: packets have no labels of their own: give --labels")
+    if flows is not None and seconds is not None:
+        raise UsageError("--seconds: a table of flows is read to its end")
     trusted = None if anchors is None else _anchors(anchors, first, dataset, seed)
     if model is not None:
         LearningFolder.begin(folder, first, settings)
@@ -115,12 +128,18 @@ def learn(
         feed = LabelFile(labels or "")
     else:
         feed = ReplayedLabels(flows, first, delay or 0, seed)
-    batches = captured(source, first) if flows is None else _running(flows, learning, right)
-    passed = _passer(feed)
-    for done in learn_from(batches, feed, learning, join, passed=passed):
+
+    def tell(done: LearnedBatch) -> None:
         if done.decisions and not json:
             said = ", ".join(done.decisions)
             print_note(f"after {done.flows:,} flows, {done.labelled:,} labelled: {said}")
+
+    learner = LiveLearner(feed, learning, join, _passer(feed))
+    if opened:
+        learn_live(opened, first, learner, tell, seconds)
+    if flows is not None:
+        for batch in _running(flows, learning, right):
+            tell(learner.learn(batch))
     now = learning.learner.running
     taught = learning.second_stage()
     learning.close()

@@ -76,6 +76,52 @@ class ReplayedLabels:
         ]
 
 
+class LiveLearner:
+    """Joins flows with their labels and learns from them.
+
+    Args:
+        labels: where labels come from.
+        folder: the learner.
+        join: keeps what waits.
+        passed: told the number of flows before labels are asked for.
+    """
+
+    def __init__(
+        self,
+        labels: LabelSource,
+        folder: LearningFolder,
+        join: LabelJoin,
+        passed: Callable[[int], object] = lambda flows: None,
+    ) -> None:
+        self._labels, self._folder, self._join, self._passed = labels, folder, join, passed
+        self._flows = 0
+
+    def learn(self, batch: FlowBatch) -> LearnedBatch:
+        """Learn from the labels that came meanwhile, of these flows and of others."""
+        self._flows += len(batch)
+        self._passed(self._flows)
+        before = len(self._folder.decisions)
+        for rows in (self._join.flows(batch), self._join.labels(self._labels.news())):
+            self._folder.take(rows)
+        return self._done(before)
+
+    def finish(self) -> LearnedBatch:
+        """Learn from the labels that are left, when no more flows come."""
+        before = len(self._folder.decisions)
+        while labels := self._labels.news():
+            self._folder.take(self._join.labels(labels))
+        return self._done(before)
+
+    def _done(self, before: int) -> LearnedBatch:
+        new = self._folder.decisions[before:]
+        return LearnedBatch(
+            self._flows,
+            self._join.counts["flows labelled"],
+            self._folder.learner.running.digest,
+            tuple(str(d.get("outcome", d["what"])) for d in new),
+        )
+
+
 def learn_from(
     batches: Iterable[FlowBatch],
     labels: LabelSource,
@@ -84,26 +130,6 @@ def learn_from(
     *,
     passed: Callable[[int], object] = lambda flows: None,
 ) -> Iterator[LearnedBatch]:
-    """Join flows with their labels and learn from them, batch by batch.
-
-    Args:
-        batches: the stream.
-        labels: where labels come from.
-        folder: the learner.
-        join: keeps what waits.
-        passed: told the number of flows before labels are asked for.
-    """
-    flows = 0
-    for batch in batches:
-        flows += len(batch)
-        passed(flows)
-        before = len(folder.decisions)
-        for rows in (join.flows(batch), join.labels(labels.news())):
-            folder.take(rows)
-        new = folder.decisions[before:]
-        yield LearnedBatch(
-            flows,
-            join.counts["flows labelled"],
-            folder.learner.running.digest,
-            tuple(str(d.get("outcome", d["what"])) for d in new),
-        )
+    """Learn batch by batch; see :class:`LiveLearner`."""
+    learner = LiveLearner(labels, folder, join, passed)
+    return map(learner.learn, batches)

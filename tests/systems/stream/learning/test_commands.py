@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 from changing_traffic import label_lines, tables, traffic, write_table
+from stream_models import MODELS, lines
+from traffic import labelled_capture
 
 from n3ic.model.families import load_model
 from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
@@ -61,11 +63,31 @@ def test_labels_of_a_file_are_joined_by_key(n3ic, files):
         ("flows.csv --folder one --delay 5", "needs --model"),
         ("flows.csv --folder one --model model.n3ic", "--labels FILE"),
         ("flows.csv --folder one --model model.n3ic --delay 5 --push cloud:1", "known: file"),
-        ("none.csv --folder one --model model.n3ic --delay 5", "No such file"),
+        ("none.csv --folder one --model model.n3ic --delay 5", "no such file"),
         ("flows.csv --folder one --model model.n3ic --delay 5 --alpha 2", "alpha"),
+        ("flows.csv --folder one --model model.n3ic --delay 5 --seconds 2", "--seconds"),
     ],
 )
 def test_mistakes_are_errors_of_one_line(n3ic, files, words, said):
-    err = n3ic(f"stream learn {words}", expect=1 if "none.csv" in words else 2).stderr
+    err = n3ic(f"stream learn {words}", expect=2).stderr
     assert said in err and "Traceback" not in err
     assert not (files / "one").exists()
+
+
+def test_a_capture_is_learned_from_as_a_stream(n3ic, tmp_path):
+    """Its flows are metered, decided and joined with labels of a file, all of them."""
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
+    model = MODELS["binary"]()
+    model.save(tmp_path / "model.n3ic")
+    n3ic("stream c.pcap --model model.n3ic --sink flows.jsonl")
+    flows = lines(tmp_path / "flows.jsonl")
+    keys = ("source", "source_port", "destination", "destination_port", "protocol")
+    with (tmp_path / "labels.jsonl").open("w") as out:
+        for row in flows:
+            label = model.classes[row["packets"] % 3]
+            out.write(json.dumps({**{key: row[key] for key in keys}, "label": label}) + "\n")
+    learn = "stream learn c.pcap --folder one --model model.n3ic --labels labels.jsonl --json"
+    told = json.loads(n3ic(learn).stdout)
+    assert told["counts"]["flows labelled"] == len(flows) > 30
+    n3ic("stream learn c.pcap --folder two --model model.n3ic --delay 5", expect=2)
+    assert not (tmp_path / "two").exists()
