@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop, closed: packets, XDP, shunted flows, second stage, late labels, a model swapped in."""
 
+import json
 import queue
 import socket
 import struct
@@ -17,13 +18,16 @@ from n3ic.meter.labels import Labelled
 from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import SHUNT
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.host_models import HostTrees
-from n3ic.systems.stream.learning.late_labels import LabelJoin, record_key
+from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
 from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.replay import of_events
 from n3ic.systems.stream.learning.second_stage import second_verdicts
 from n3ic.systems.stream.learning.session import LearningFolder
+from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
@@ -161,3 +165,85 @@ def test_accuracy_recovers_after_a_change_of_traffic(
     assert before[0] > 0.9
     assert after[0] < 0.7
     assert last[0] > after[0] + 0.2
+
+
+def check_the_command(folder):
+    """What ``n3ic stream learn xdp:INTERFACE --labels FILE --push xdp:INTERFACE`` does."""
+    rng = np.random.default_rng(2)
+    card = trained(rng)[0]
+    card = card.changed(shunt=card.largest_margin + 1)  # the host gets every flow
+    export(card, "xdp", folder / "export", verify=False)
+    run("ip", "link", "add", ONE, "type", "veth", "peer", "name", OTHER)
+    for name in (ONE, OTHER):
+        run("sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
+        run("ip", "link", "set", name, "arp", "off", "up")
+    interface = Interface.named(ONE)
+    deployment.load(interface, folder / "export")
+    LearningFolder.begin(folder / "learned", card, LearnSettings(every=240))
+    learning = LearningFolder(folder / "learned", push_to(f"xdp:{ONE}"))
+    join, labels = LabelJoin(card), folder / "labels.jsonl"
+    batches = [flows(rng, 10_000 + i * FLOWS, FLOWS, changed=i >= 8) for i in range(40)]
+    taken = threading.Semaphore(3)  # batches that were sent and not yet learned from, at most
+    seen = 0
+
+    def send():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out, labels.open("w") as said:
+            out.bind((OTHER, 0))
+            for batch in batches:
+                taken.acquire(timeout=60)
+                for frames, label in batch:
+                    for data in frames:
+                        out.send(data)
+                    ends = [
+                        ".".join(map(str, data)) for data in (frames[0][26:30], frames[0][30:34])
+                    ]
+                    line = {"source": ends[0], "source_port": 1024, "destination": ends[1]}
+                    line |= {"destination_port": 53, "protocol": 17, "label": CLASSES[label]}
+                    said.write(json.dumps(line) + "\n")
+                said.flush()
+
+    def tell(done):
+        nonlocal seen
+        while seen + FLOWS <= done.flows:
+            seen += FLOWS
+            taken.release()
+
+    def stop_at_the_end(figures, stopped=[]):  # noqa: B006 - a person types it once
+        if figures.flows >= len(batches) * FLOWS and not stopped:
+            stopped.append(True)
+            raise KeyboardInterrupt
+
+    sender = threading.Thread(target=send, daemon=True)
+    source = open_source(f"xdp:{ONE}", card)
+    sender.start()
+    learner = LiveLearner(LabelFile(labels), learning, join)
+    figures = learn_live(source, card, learner, tell, 120, stop_at_the_end)
+    sender.join(60)
+    running = learning.learner.running.digest[:16]
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind((OTHER, 0))
+        for frames, _ in flows(rng, 90_000, 8, changed=True):
+            for data in frames:
+                out.send(data)
+    with deployment.opened(interface) as (_, programs, _):
+        events = programs.events(1000)
+        while len(events) < 8:
+            events = np.concatenate([events, programs.events(1000)])
+    deployment.unload(interface)
+    return (
+        figures,
+        join.counts,
+        learning.decisions,
+        running,
+        {bytes(d).hex() for d in events["model"]},
+    )
+
+
+def test_one_command_learns_from_what_a_card_shunts(in_namespace, tmp_path, monkeypatch):
+    """Flows of the ring buffer, labels of a growing file, and the card runs what was learned."""
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
+    figures, counts, decisions, running, now = in_namespace(lambda: check_the_command(tmp_path))
+    assert figures.flows == counts["flows labelled"] == 40 * FLOWS
+    assert not any(figures.lost.values())
+    assert [d["error"] for d in decisions if d["what"] == "push"].count("") >= 1
+    assert now == {running}
