@@ -8,7 +8,7 @@ import pytest
 from conversations import ACK, SYN, Frames
 from generated import random_frames
 
-from n3ic.errors import ModelError
+from n3ic.errors import ModelError, UsageError
 from n3ic.meter.sequences import sequence_registers, sequence_spec, with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import (
@@ -224,5 +224,6 @@ def test_a_flow_keeps_4096_bits_of_registers():
 
 def test_sequences_are_of_1_to_32_packets():
     assert len(sequence_registers(32)) == 63
-    with pytest.raises(ModelError, match="packet 1 to 32"):
-        sequence_spec((33,))
+    for wrong in ((33,), (0,), (8, 4), (4, 4)):
+        with pytest.raises(UsageError, match=r"increasing numbers in 1..32"):
+            sequence_spec(wrong)
