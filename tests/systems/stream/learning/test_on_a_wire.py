@@ -6,6 +6,7 @@ import queue
 import socket
 import struct
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -190,12 +191,16 @@ def check_the_command(folder):
     learned, came = 0, threading.Condition()
     ended = threading.Event()
 
+    def has_learned(flows):
+        return learned >= flows
+
     def send():
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out, labels.open("w") as said:
             out.bind((OTHER, 0))
             for number, batch in enumerate(batches):
                 with came:  # few packets ahead: nobody paces them, and a busy machine loses some
-                    came.wait_for(lambda n=number: learned >= ENOUGH * (n - 1) * FLOWS, 60)
+                    enough = ENOUGH * (number - 1) * FLOWS
+                    came.wait_for(partial(has_learned, enough), 60)
                 for frames, label in batch:
                     for data in frames:
                         out.send(data)
