@@ -16,7 +16,8 @@ from n3ic.systems.stream.messages.assembly import AssemblyLimits
 from n3ic.systems.stream.messages.buffers import PacketBuffers, Pages
 from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.models import message_model
-from n3ic.systems.stream.messages.pipeline import BatchOutcome, MessagePipeline
+from n3ic.systems.stream.messages.batches import BatchOutcome
+from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.ways import way_named
 
