@@ -196,6 +196,11 @@ class MessageBatches:
         return self._in_use
 
     @property
+    def computing(self) -> int:
+        """Batches that are being computed."""
+        return len(self._computing)
+
+    @property
     def free_rows(self) -> int:
         """Messages that may begin now."""
         return self._rows.free
