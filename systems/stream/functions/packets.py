@@ -89,13 +89,17 @@ class PacketView:
     def payloads(self, port: int) -> PacketPayloads:
         """Where payloads of UDP over IPv4 to a port lie."""
         n = len(self)
-        kinds = (np.uint8, np.int64, np.int64, np.uint64)
-        kind, start, length, sender = (np.zeros(n, dtype=t) for t in kinds)
+        found = PacketPayloads(
+            kind=np.zeros(n, dtype=np.uint8),
+            start=np.zeros(n, dtype=np.int64),
+            length=np.zeros(n, dtype=np.int64),
+            sender=np.zeros(n, dtype=np.uint64),
+        )
         function_library(secondary=False).payloads_find(
             *(self.data.ctypes.data, n, self.offset, self.captured, self.length, port),
-            *(kind, start, length, sender),
+            *(found.kind, found.start, found.length, found.sender),
         )
-        return PacketPayloads(kind, start, length, sender)
+        return found
 
     def frames(self, tick_ns: int) -> Frames:
         """The packets as the compiled meter takes them, with times in its unit."""

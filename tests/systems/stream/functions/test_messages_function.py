@@ -4,7 +4,9 @@
 import json
 import socket
 import struct
-from contextlib import closing
+import threading
+from contextlib import closing, nullcontext
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,8 +15,16 @@ import torch
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.meter.packet import LINK_ETHERNET
+from n3ic.systems.stream.functions import messages, process
+from n3ic.systems.stream.functions.chain import ChainFunction
 from n3ic.systems.stream.functions.messages import MessagesFunction
-from n3ic.systems.stream.functions.packets import HOLD, PASS, PacketView, PayloadKind
+from n3ic.systems.stream.functions.packets import (
+    HOLD,
+    PASS,
+    PacketFunction,
+    PacketView,
+    PayloadKind,
+)
 from n3ic.systems.stream.messages.devices import CpuDevice
 from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.protocol import last_bytes, packets_of
@@ -163,6 +173,55 @@ def test_packets_are_held_until_the_device_has_them(way, tmp_path):
     counts = json.loads((tmp_path / "counts").read_text())
     assert counts["messages"]["computed"] == 5 and counts["messages"]["expired"] == 1
     assert counts["not_messages"] == {"other": 1, "fragment": 0, "damaged": 0}
+
+
+def test_what_the_device_reads_late_is_given_back_when_no_packet_comes(tmp_path, monkeypatch):
+    may_read = threading.Event()
+
+    class Late(CpuDevice):
+        def submit(self, work):
+            return super().submit(lambda: may_read.wait(60) and work())
+
+    monkeypatch.setattr(messages, "open_device", lambda _: Late())
+    view = view_of([frame(p) for p in parts(1, image(1))[:5]])
+    shared = Shared(view.data)
+    function = MessagesFunction({"model": MODEL, "out": str(tmp_path / "out")}, (), shared)
+    assert (function.on_batch(view) == HOLD).all()
+    function.on_idle()
+    assert not shared.back and function.wait_us < PacketFunction.wait_us
+    may_read.set()
+    function.batches.release(block=True)
+    function.on_idle()
+    assert shared.back == [0, 1, 2, 3, 4] and function.wait_us == PacketFunction.wait_us
+    function.on_end()
+
+
+def test_a_function_hears_when_no_packet_comes(monkeypatch):
+    """After as long a time as it has asked for."""
+
+    class Quiet(Shared):
+        waits: ClassVar[list[int]] = []
+        stopping = False
+
+        def __init__(self, *_):
+            super().__init__(None)
+
+        def receive(self, wait_us):
+            self.waits.append(wait_us)
+            self.stopping = len(self.waits) == 3
+            return ()
+
+        def check_manager(self):
+            pass
+
+    class Waiting(PacketFunction):
+        def on_idle(self):
+            self.wait_us = 7
+
+    monkeypatch.setattr(process, "SharedPackets", lambda *_: nullcontext(Quiet()))
+    monkeypatch.setattr(process, "function_class", lambda _: Waiting)
+    process.serve(process.FunctionTask("", "", ChainFunction("one", "x")))
+    assert Quiet.waits == [PacketFunction.wait_us, 7, 7]
 
 
 @pytest.mark.parametrize(
