@@ -82,6 +82,7 @@ class Half(PacketFunction):
 """
 FALLING = """
 import os, signal
+from n3ic.systems.stream.functions.packets import PacketFunction
 
 
 class Falling(PacketFunction):
