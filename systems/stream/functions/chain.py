@@ -17,7 +17,7 @@ from n3ic.util.plain_data import from_plain
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _DEVICE = re.compile(r"(net_[a-z0-9_]+|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(,[^:]*)?")
 _MOST_BYTES = 1 << 20
-MOST_FUNCTIONS, MOST_PORTS, MOST_ROUTES = 32, 16, 16
+MOST_FUNCTIONS, MOST_PORTS, MOST_ROUTES, MOST_TICKETS = 32, 16, 16, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ChainFunction:
 
     Attributes:
         name: lower-case letters, digits, ``_`` and ``-``.
-        use: ``meter``, ``recorder``, ``count``, or ``FILE.py:CLASS`` beside the chain's file.
+        use: a ready function, such as ``meter``, or ``FILE.py:CLASS``.
         next: function or port to which packets pass on; empty: nowhere.
         routes: further functions and ports that it may send packets to.
         options: what the function is given.
@@ -125,7 +125,7 @@ def _problems(chain: FunctionChain) -> list[str]:
             ("buffers", chain.buffers, 0, 1 << 24),
             ("buffer_bytes", chain.buffer_bytes, 256, 65_000),
             ("packets", chain.packets, 0, 1 << 62),
-            *((f"{f.name}: tickets", f.tickets, 64, 1 << 16) for f in chain.function),
+            *((f"{f.name}: tickets", f.tickets, 64, MOST_TICKETS) for f in chain.function),
             *((f"{f.name}: batch", f.batch, 1, 1 << 16) for f in chain.function),
             *((f"{f.name}: hang_s", f.hang_s, 0.1, 86_400) for f in chain.function),
             *((f"{f.name}: routes", len(f.routes), 0, MOST_ROUTES) for f in chain.function),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from n3ic.meter.compiled import CompiledMeter, Records
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.rows import key_table
 from n3ic.meter.verdicts import features_of
+from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.functions.options import only, opened, path_of
 from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
 
@@ -37,9 +38,11 @@ class MeterFunction(PacketFunction):
     ``aside``, to ``drop``, ``pass`` or one of the function's routes.
     """
 
+    known: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts")  # options
+
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
-        only(self.options, "model", "out", "task", "verdicts")
+        only(self.options, *self.known)
         self.model = load(path_of(self.options, "model"), str(self.options.get("task", "")))
         if self.model.meter is None:
             raise UsageError(f"{self.options['model']}: the model has no meter")
@@ -107,17 +110,32 @@ class MeterFunction(PacketFunction):
         """Write a line for each record; return a mark for its flow, 1 more than its verdict."""
         if not len(records):
             return np.zeros(0, dtype=np.int64)
-        found = predict(self.model, self.model.encode(features_of(records, self.spec)))
-        verdicts = self.model.verdicts(found.scores)
+        verdicts, columns = self.decided(self._batch(records))
         rows = key_table(records, self.spec, "").drop_columns(["capture"]).to_pylist()
-        names = self.model.verdict_names
-        said = (verdicts.tolist(), found.classes.tolist(), found.margins.tolist())
-        for row, verdict, winner, margin, scores in zip(
-            rows, *said, found.scores.tolist(), strict=True
-        ):
-            row |= {"verdict": names[verdict], "class": self.model.classes[winner]}
-            row |= {"margin": margin, "scores": scores}
+        for row, *said in zip(rows, *columns.values(), strict=True):
+            row |= dict(zip(columns, said, strict=True))
             self.out.write(json.dumps(row).encode() + b"\n")
         self.out.flush()
         marks: NDArray[np.int64] = np.where(verdicts < 0, len(self.model.classes), verdicts) + 1
         return marks
+
+    def _batch(self, records: Records) -> FlowBatch:
+        columns = features_of(records, self.spec)
+        found = predict(self.model, self.model.encode(columns))
+        return FlowBatch(
+            records,
+            np.stack([columns[name] for name in self.model.input.features], axis=1),
+            found.scores,
+            found.classes,
+            found.margins,
+            self.model.verdicts(found.scores),
+        )
+
+    def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
+        """The verdicts of flows, and what their lines say after the key, a list a name."""
+        return batch.verdicts, {
+            "verdict": [self.model.verdict_names[v] for v in batch.verdicts.tolist()],
+            "class": [self.model.classes[c] for c in batch.classes.tolist()],
+            "margin": batch.margins.tolist(),
+            "scores": batch.scores.tolist(),
+        }

@@ -41,7 +41,7 @@ def manager_program() -> Path:
 
 @cache
 def function_library(*, secondary: bool) -> ctypes.CDLL:
-    """A function's side of the shared memory, with typed functions of ``function.h``.
+    """A function's side of the shared memory, with typed functions of its headers.
 
     Args:
         secondary: with what joins DPDK as a secondary process, see ``secondary.h``.
@@ -50,7 +50,7 @@ def function_library(*, secondary: bool) -> ctypes.CDLL:
         MissingDependencyError: DPDK or a C compiler is missing.
         N3icError: it does not compile.
     """
-    names = ("function.c", "secondary.c") if secondary else ("function.c",)
+    names = ("function.c", "payloads.c", *(("secondary.c",) if secondary else ()))
     shared = ("-shared", "-fPIC")
     library = ctypes.CDLL(str(_built("function", names, shared, libraries=secondary)))
     for name, (result, arguments) in {**_OWN, **(_SECONDARY if secondary else {})}.items():
@@ -76,6 +76,15 @@ _OWN: dict[str, tuple[Any, list[Any]]] = {
     "function_return": (
         ctypes.c_size_t,
         [ctypes.c_void_p, ctypes.c_size_t, _array(np.uint64), _array(np.uint8)],
+    ),
+    "payloads_find": (
+        None,
+        [
+            *(ctypes.c_void_p, ctypes.c_size_t),
+            *(_array(t) for t in (np.uint64, np.uint32, np.uint32)),
+            ctypes.c_uint16,
+            *(_array(t) for t in (np.uint8, np.int64, np.int64, np.uint64)),
+        ],
     ),
     "function_alive": (None, [ctypes.c_void_p]),
     "function_stopping": (ctypes.c_int, [ctypes.c_void_p]),

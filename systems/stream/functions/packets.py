@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,32 @@ FIRST_ROUTE = 2
 _ANSWER_BYTES = 512
 _BUSY_S = 0.02
 _EAL = ("--proc-type=secondary", "--no-pci", "--no-telemetry", "--log-level=4")
+
+
+class PayloadKind(IntEnum):
+    """What a packet is to one who asks for UDP over IPv4 to a port; ``PAYLOAD_`` of C."""
+
+    WHOLE = 0
+    OTHER = 1
+    FRAGMENT = 2
+    DAMAGED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class PacketPayloads:
+    """Payloads where they lie; arrays of shape ``(packets,)``.
+
+    Attributes:
+        kind: a :class:`PayloadKind`, uint8; ``DAMAGED`` where a length or a checksum is wrong.
+        start: start of the payload in the view's ``data``, int64, where the packet is ``WHOLE``.
+        length: its bytes, int64.
+        sender: port and address of the sender, ``port << 32 | address``, uint64.
+    """
+
+    kind: NDArray[np.uint8]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    sender: NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +85,21 @@ class PacketView:
         """The bytes of a packet where they lie."""
         start = int(self.offset[index])
         return self.data[start : start + int(self.captured[index])]
+
+    def payloads(self, port: int) -> PacketPayloads:
+        """Where payloads of UDP over IPv4 to a port lie."""
+        n = len(self)
+        found = PacketPayloads(
+            kind=np.zeros(n, dtype=np.uint8),
+            start=np.zeros(n, dtype=np.int64),
+            length=np.zeros(n, dtype=np.int64),
+            sender=np.zeros(n, dtype=np.uint64),
+        )
+        function_library(secondary=False).payloads_find(
+            *(self.data.ctypes.data, n, self.offset, self.captured, self.length, port),
+            *(found.kind, found.start, found.length, found.sender),
+        )
+        return found
 
     def frames(self, tick_ns: int) -> Frames:
         """The packets as the compiled meter takes them, with times in its unit."""
@@ -194,7 +236,12 @@ class PacketFunction:
         options: the function's ``options`` in the chain.
         routes: the function's ``routes``; :meth:`route` gives the action that leads to one.
         shared: the connection to the manager, for packets that are held.
+
+    Attributes:
+        wait_us: microseconds without a packet after which :meth:`on_idle` is called.
     """
+
+    wait_us = 100_000
 
     def __init__(
         self, options: Mapping[str, Any], routes: tuple[str, ...], shared: SharedPackets
@@ -212,6 +259,9 @@ class PacketFunction:
             it back later by ``self.shared.give_back``; what is held at the end counts as lost.
         """
         raise NotImplementedError
+
+    def on_idle(self) -> None:
+        """Called when no packet came for a while."""
 
     def on_end(self) -> None:
         """Called when the function is stopped, after its last packet."""

@@ -17,12 +17,13 @@ from n3ic.systems.stream.functions.chain import ChainFunction
 from n3ic.systems.stream.functions.packets import PacketFunction, SharedPackets, actions_of
 from n3ic.util.plain_data import from_plain
 
-_WAIT_US = 100_000
 _PACKAGE = "n3ic.systems.stream.functions"
 READY = {
     "count": f"{_PACKAGE}.ready:CountFunction",
+    "messages": f"{_PACKAGE}.messages:MessagesFunction",
     "meter": f"{_PACKAGE}.metering:MeterFunction",
     "recorder": f"{_PACKAGE}.ready:RecorderFunction",
+    "second-stage": f"{_PACKAGE}.second:SecondStageFunction",
 }
 """Functions that are ready to use, with their classes."""
 
@@ -77,13 +78,14 @@ def serve(task: FunctionTask) -> None:
     with SharedPackets(task.socket, told.name, told.batch, task.prefix) as shared:
         function = kind(told.options, told.routes, shared)
         while True:
-            view = shared.receive(_WAIT_US)
+            view = shared.receive(function.wait_us)
             if len(view):
                 actions = actions_of(function.on_batch(view), len(view))
                 shared.give_back(view.descriptors, actions)
             elif shared.stopping:
                 break
             else:
+                function.on_idle()
                 shared.check_manager()
         function.on_end()
 

@@ -20,7 +20,7 @@ from n3ic.errors import N3icError, UsageError
 from n3ic.systems.stream.functions.chain import FunctionChain
 from n3ic.systems.stream.functions.manager import ANSWER_BYTES, FunctionManager
 from n3ic.systems.stream.functions.native import function_library
-from n3ic.systems.stream.functions.process import FunctionTask, function_class
+from n3ic.systems.stream.functions.process import READY, FunctionTask, function_class
 
 _REQUEST_BYTES = 256
 _ANSWER_S = 60
@@ -58,7 +58,8 @@ class ChainSupervisor:
             N3icError: the manager or a function does not start, or the manager fails.
         """
         for function in self._chain.function:
-            function_class(function.use)
+            if function.use not in READY:  # which may import a lot, and are there
+                function_class(function.use)
         function_library(secondary=self._chain.memory == "dpdk")  # built once, for all of them
         with ExitStack() as stack:
             listener = stack.enter_context(_listening(self._path))

@@ -24,16 +24,12 @@ from torch import Tensor
 
 from n3ic.errors import UsageError
 from n3ic.systems.stream.messages.assembly import AssemblyLimits, PartialMessage
+from n3ic.systems.stream.messages.batches import BatchOutcome, BatchWork
 from n3ic.systems.stream.messages.buffers import PAGE_KINDS, PacketBuffers, Pages
 from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.loopback import LoopbackSender, SendOrder, loopback_sender
 from n3ic.systems.stream.messages.models import MessageModel, message_model
-from n3ic.systems.stream.messages.pipeline import (
-    BURST,
-    BatchOutcome,
-    BatchWork,
-    MessagePipeline,
-)
+from n3ic.systems.stream.messages.pipeline import BURST, MessagePipeline
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES, check_part
 from n3ic.systems.stream.messages.receiver import (
     PacketReceiver,

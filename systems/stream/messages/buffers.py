@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,12 +47,21 @@ class PacketBuffers:
         pages: the pages asked for; ``library`` is the allocator of the device's library, and an
             empty text memory of another program.
         owner: what keeps the memory.
+        word: bytes of a word of a device: packets begin at its multiples.
+        only_read: whether the memory is mapped for reading alone.
     """
 
     data: NDArray[np.uint8]
     lengths: NDArray[np.int64]
     pages: str
     owner: Any = None
+    word: Literal[2, 4] = 4
+    only_read: bool = False
+
+    @property
+    def flat(self) -> NDArray[np.uint8]:
+        """All bytes, shape ``(slots * stride,)``."""
+        return self.data.reshape(-1)
 
     @property
     def address(self) -> int:
@@ -102,6 +111,15 @@ class PacketBuffers:
         memory = (ctypes.c_uint8 * (stride * slots)).from_address(address)
         data = np.ctypeslib.as_array(memory).reshape(slots, stride)
         return cls(data, np.zeros(slots, dtype=np.int64), "", (memory, owner))
+
+    @classmethod
+    def of_frames(cls, memory: NDArray[np.uint8]) -> PacketBuffers:
+        """Memory that is only read, and where payloads of Ethernet frames lie anywhere.
+
+        After an Ethernet header an address is a multiple of 2 alone.
+        """
+        all_of_it = cls.at(memory.ctypes.data, len(memory), 1, memory)
+        return replace(all_of_it, word=2, only_read=True)
 
 
 def _mapped(size: int, *, huge: bool) -> tuple[mmap.mmap, NDArray[np.uint8]]:

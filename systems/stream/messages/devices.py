@@ -27,10 +27,10 @@ from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 
 _THREADS = 128  # of a block of the kernel
-_PORTABLE, _MAPPED = 1, 2  # flags of cudaHostRegister
+_PORTABLE, _MAPPED, _READ_ONLY = 1, 2, 8  # flags of cudaHostRegister
 _SIMULATED_THREADS = 4  # each is a thread of Python
 _Made = TypeVar("_Made")
-SLOT, ROW, OFFSET, BYTES = range(4)  # columns of a ring of packets
+START, ROW, OFFSET, BYTES = range(4)  # columns of a ring of packets
 
 
 class DeviceMemoryError(N3icError):
@@ -110,8 +110,13 @@ class TransferDevice(ABC):
             raise DeviceMemoryError(f"the device's memory is full: {error}") from error
 
     @abstractmethod
-    def register(self, memory: NDArray[Any]) -> None:
-        """Make the host's memory readable for the device; it stays so until :meth:`close`."""
+    def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
+        """Make the host's memory readable for the device; it stays so until :meth:`close`.
+
+        Args:
+            memory: whole pages.
+            only_read: whether it is mapped for reading alone.
+        """
 
     @abstractmethod
     def transfers(self) -> AbstractContextManager[Any]:
@@ -137,7 +142,8 @@ class TransferDevice(ABC):
 
         Args:
             buffers: where the packets lie; registered.
-            ring: slot, row, offset and bytes of packets, shape ``(entries, 4)``; registered.
+            ring: start in the buffers, row, offset and bytes of packets, shape ``(entries, 4)``;
+                registered.
             first: entry of the first packet.
             count: number of packets; entries after the last one go on at the first.
             to: a tensor of :meth:`tensor`.
@@ -155,16 +161,18 @@ def gather(
     entries = ring[np.arange(first, first + count) % len(ring)]
     size = int(entries[0, BYTES])
     step = np.diff(entries, axis=0)
-    joined = (step[:, SLOT] == 1) & (step[:, ROW] == 0) & (step[:, OFFSET] == size)
+    joined = (step[:, START] == buffers.stride) & (step[:, ROW] == 0) & (step[:, OFFSET] == size)
     joined &= entries[1:, BYTES] == size
-    data = buffers.data
+    flat = buffers.flat
     for run in np.split(entries, np.flatnonzero(~joined) + 1):
-        slot, row, offset, part = run[0].tolist()
+        start, row, offset, part = run[0].tolist()
         if len(run) == 1:
-            to[row, offset : offset + part] = data[slot, HEADER_BYTES : HEADER_BYTES + part]
+            begin = start + HEADER_BYTES
+            to[row, offset : offset + part] = flat[begin : begin + part]
             continue
         there = to[row, offset : offset + len(run) * part].reshape(len(run), part)
-        there[...] = data[slot : slot + len(run), HEADER_BYTES : HEADER_BYTES + part]
+        slot = start // buffers.stride
+        there[...] = buffers.data[slot : slot + len(run), HEADER_BYTES : HEADER_BYTES + part]
 
 
 class CpuDevice(TransferDevice):
@@ -179,7 +187,7 @@ class CpuDevice(TransferDevice):
         self._last: Future[None] = Future()
         self._last.set_result(None)
 
-    def register(self, memory: NDArray[Any]) -> None:
+    def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
         """Do nothing: the CPU reads all memory of its process."""
 
     def transfers(self) -> AbstractContextManager[Any]:
@@ -237,7 +245,8 @@ class SimulatorDevice(CpuDevice):
         """Run the kernel in the simulator, in the thread of transfers."""
         from n3ic.systems.stream.messages.kernel import pull
 
-        words = buffers.data.view(np.int32), ring, first, to.numpy().view(np.int32)
+        word = np.dtype(f"i{buffers.word}")
+        words = buffers.flat.view(word), ring, first, to.numpy().view(word), buffers.word
         return self.submit(lambda: pull[count, _SIMULATED_THREADS](*words))
 
 
@@ -281,14 +290,13 @@ class CudaDevice(TransferDevice):
         self._transfers, self._compute = torch.cuda.Stream(), torch.cuda.Stream()
         self._registered: list[int] = []
 
-    def register(self, memory: NDArray[Any]) -> None:
+    def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
         """Pin memory of this process with ``cudaHostRegister``; pinned memory is left alone."""
         if torch.from_numpy(memory).is_pinned():
             return
         start = memory.ctypes.data
-        torch.cuda.check_error(
-            torch.cuda.cudart().cudaHostRegister(start, memory.nbytes, _PORTABLE | _MAPPED)
-        )
+        flags = _PORTABLE | _MAPPED | _READ_ONLY * only_read
+        torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(start, memory.nbytes, flags))
         self._registered.append(start)
 
     def transfers(self) -> AbstractContextManager[Any]:
@@ -317,11 +325,12 @@ class CudaDevice(TransferDevice):
 
         from n3ic.systems.stream.messages.kernel import pull
 
-        memory = (buffers.data.view(np.int32), ring)
+        memory = (buffers.flat.view(f"i{buffers.word}"), ring)
         hosted = [cuda.as_cuda_array(_HostMemory(array)) for array in memory]
         stream = cuda.external_stream(self._transfers.cuda_stream)
-        tensor = cuda.as_cuda_array(to.view(torch.int32), sync=False)
-        pull[count, _THREADS, stream](*hosted, first, tensor)
+        words = to.view(torch.int32 if buffers.word == 4 else torch.int16)
+        tensor = cuda.as_cuda_array(words, sync=False)
+        pull[count, _THREADS, stream](*hosted, first, tensor, buffers.word)
         return self.mark()
 
     def close(self) -> None:

@@ -11,23 +11,22 @@ from numba import cuda
 
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 
-_HEADER_WORDS = HEADER_BYTES // 4
-
 
 @cuda.jit
-def pull(buffers, ring, first, tensor):  # type: ignore[no-untyped-def] # pragma: no cover
+def pull(buffers, ring, first, tensor, word):  # type: ignore[no-untyped-def] # pragma: no cover
     """Copy the payloads of packets into a tensor: a block a packet, a thread a word at a time.
 
     Args:
-        buffers: packet slots, int32 of shape ``(slots, words)``, in the host's memory.
-        ring: slot, row, first byte of the row and number of bytes of each packet, int64 of shape
-            ``(entries, 4)``, in the host's memory.
+        buffers: packet buffers, words of shape ``(words,)``, in the host's memory.
+        ring: byte of the buffers where a packet starts, row, first byte of the row and number of
+            bytes of each packet, int64 of shape ``(entries, 4)``, in the host's memory.
         first: entry of the first packet.
-        tensor: int32 of shape ``(rows, words)``, in the device's memory.
+        tensor: words of shape ``(rows, words)``, in the device's memory.
+        word: bytes of a word.
     """
     at = (first + cuda.blockIdx.x) % ring.shape[0]
-    slot, row = ring[at, 0], ring[at, 1]
+    start, row = (ring[at, 0] + HEADER_BYTES) // word, ring[at, 1]
     # A part begins with a word; rows have room for the rest of the last one.
-    offset, words = ring[at, 2] // 4, (ring[at, 3] + 3) // 4
+    offset, words = ring[at, 2] // word, (ring[at, 3] + word - 1) // word
     for i in range(cuda.threadIdx.x, words, cuda.blockDim.x):
-        tensor[row, offset + i] = buffers[slot, _HEADER_WORDS + i]
+        tensor[row, offset + i] = buffers[start + i]

@@ -3,133 +3,25 @@
 
 from __future__ import annotations
 
-import mmap
 import socket
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from n3ic.systems.stream.messages.assembly import (
-    AssemblyCounts,
-    AssemblyLimits,
-    MessageAssembly,
-    PartialMessage,
-)
+from n3ic.systems.stream.messages.assembly import AssemblyLimits
+from n3ic.systems.stream.messages.batches import BatchOutcome, BatchWork, MessageBatches
 from n3ic.systems.stream.messages.buffers import PacketBuffers
-from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark
+from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.protocol import headers_of
 from n3ic.systems.stream.messages.receiver import PacketReceiver, refused_by_kernel
-from n3ic.systems.stream.messages.rows import BatchRows
 from n3ic.systems.stream.messages.ways import TransferWay
 
 BURST = 256  # packets of a system call
 _COMPUTING_WAIT_S = 0.0005  # no packet may come before a batch is computed
-BatchWork = Callable[[Tensor, list[PartialMessage]], Any]
-"""What is computed of a batch: of uint8 rows on the device, and of their messages."""
 
 
-@dataclass(frozen=True, eq=False)
-class BatchOutcome:
-    """A batch that was computed; times are of :func:`time.monotonic_ns`.
-
-    Attributes:
-        messages: its messages, in the order of its rows.
-        ready_ns: when all were on the device.
-        done_ns: when they were computed.
-        early: share of their bytes that was on the device when the last packet came.
-        computed: whether the device's memory sufficed.
-        result: what the work returned; None where it did not.
-    """
-
-    messages: list[PartialMessage]
-    ready_ns: int
-    done_ns: int
-    early: float
-    computed: bool
-    result: Any
-
-
-@dataclass
-class PipelineCounts:
-    """What came, what was refused and what it cost.
-
-    Attributes:
-        assembly: packets and messages.
-        kernel_refused: datagrams that found the socket's buffer full.
-        device_memory: messages for which the device's memory did not suffice.
-        computed: messages that were computed.
-        transfer_cpu_ns: processor time of the receiving thread for transfers.
-        receive_cpu_ns: its processor time for all else.
-    """
-
-    assembly: AssemblyCounts
-    kernel_refused: int = 0
-    device_memory: int = 0
-    computed: int = 0
-    transfer_cpu_ns: int = 0
-    receive_cpu_ns: int = 0
-
-    def lines(self) -> list[tuple[str, int]]:
-        """Losses in words, those that occurred."""
-        from n3ic.systems.stream.messages.protocol import FAULT_TEXTS
-
-        refused = self.assembly.refused
-        found = [(f"packets: {FAULT_TEXTS[fault]}", refused[fault]) for fault in sorted(refused)]
-        found += [
-            ("packets: the socket's buffer was full", self.kernel_refused),
-            ("messages: incomplete in time", self.assembly.expired),
-            ("messages: no room", self.assembly.no_room),
-            ("messages: the device's memory did not suffice", self.device_memory),
-        ]
-        return [(text, count) for text, count in found if count]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts as plain data."""
-        assembly = self.assembly
-        return {
-            "packets": assembly.packets,
-            "accepted": assembly.accepted,
-            "messages": {
-                "complete": assembly.complete,
-                "computed": self.computed,
-                "expired": assembly.expired,
-                "no_room": assembly.no_room,
-                "device_memory": self.device_memory,
-            },
-            "refused": {f.name.lower(): n for f, n in sorted(assembly.refused.items())},
-            "refused_by_kernel": self.kernel_refused,
-        }
-
-
-def _own_pages(entries: int) -> NDArray[np.int64]:
-    """A ring of packets whose pages nothing else is on: a device registers whole pages, once."""
-    memory = mmap.mmap(-1, 4 * 8 * entries)
-    return np.frombuffer(memory, dtype=np.int64).reshape(entries, 4)
-
-
-@dataclass(eq=False)
-class _Burst:
-    """Slots in use, and the bytes of each row that they hold."""
-
-    slots: int
-    mark: TransferMark | None
-    bytes_of: dict[int, int] = field(default_factory=dict)
-
-
-class MessagePipeline:
-    """Receives messages and computes them in batches.
-
-    The calling thread receives and starts transfers; a second one computes. Both bounds hold: a
-    slot is used again when the device has read it, a row when its batch is computed.
+class MessagePipeline(MessageBatches):
+    """Receives messages and computes them in batches; packets lie in slots.
 
     Args:
         sock: a socket of :func:`~n3ic.systems.stream.messages.receiver.open_receiver`.
@@ -140,9 +32,6 @@ class MessagePipeline:
         limits: what messages are taken.
         batch: messages of a batch.
         batches: batches that may be in flight.
-
-    Attributes:
-        counts: what came, what was refused and what it cost.
     """
 
     def __init__(
@@ -157,50 +46,16 @@ class MessagePipeline:
         batch: int = 1,
         batches: int = 2,
     ) -> None:
-        self._sock, self._buffers, self._device, self._work = sock, buffers, device, work
+        super().__init__(
+            *(buffers, device, way, work, limits),
+            packets=buffers.slots,
+            batch=batch,
+            batches=batches,
+        )
+        self._sock, self._buffers = sock, buffers
         self._receiver = PacketReceiver(sock, buffers)
-        self._rows = BatchRows(batches, batch)
-        self.tensor = device.tensor(batches * batch, limits.message_bytes)
-        self._ring = _own_pages(buffers.slots)
-        self._way = way(device, buffers, self._ring, self.tensor)
-        self._assembly = MessageAssembly(limits, self._rows.take, self._rows.give_back)
-        self.counts = PipelineCounts(self._assembly.counts)
         self._refused_before = refused_by_kernel(sock)
         self._next = 0  # slot of the next packet
-        self._entry = 0  # next entry of the ring
-        self._used: deque[_Burst] = deque()
-        self._in_use = 0
-        # Complete messages by row, with how many bytes came to the device before their last packet.
-        self._messages: dict[int, tuple[PartialMessage, int]] = {}
-        self._early: dict[int, int] = {}  # bytes on the device, of rows that are incomplete
-        self._compute = ThreadPoolExecutor(1, thread_name_prefix="n3ic-compute")
-        self._computing: deque[tuple[list[int], Future[BatchOutcome]]] = deque()
-
-    def __enter__(self) -> Self:
-        """Return the pipeline."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End its threads; what has begun is computed, what waits is not."""
-        self._compute.shutdown(cancel_futures=True)
-        for burst in self._used:
-            if burst.mark is not None:
-                burst.mark.result()
-
-    @property
-    def seen(self) -> int:
-        """Packets that left the socket, refused ones included."""
-        return self.counts.assembly.packets
-
-    @property
-    def idle(self) -> bool:
-        """Whether no message is incomplete and no batch is being computed."""
-        return not (len(self._assembly) or self._computing)
 
     def step(self, wait_s: float = 0.05) -> list[BatchOutcome]:
         """Receive once, start what can be started, and return the batches that are computed.
@@ -209,124 +64,31 @@ class MessagePipeline:
             wait_s: seconds to wait for a packet.
         """
         begin, moved = time.thread_time_ns(), self.counts.transfer_cpu_ns
-        self._release()
+        self.release()
         room = min(BURST, self._buffers.slots - self._in_use, self._buffers.slots - self._next)
         if room:
             wait_s = min(wait_s, _COMPUTING_WAIT_S) if self._computing else wait_s
             found = self._receiver.receive(self._next, room, wait_s)
             if found:
-                self._place(found)
-        elif self._used[0].mark is not None:
-            # All slots wait for the device: the socket's buffer fills, and the kernel counts.
-            self._used[0].mark.result()
-        for message in self._assembly.expire(time.monotonic_ns()):
-            self._early_bytes(message.row)
+                self._take(found)
+        else:  # all slots wait for the device: the socket's buffer fills, and the kernel counts
+            self.release(block=True)
+        self.expire(time.monotonic_ns())
         self.counts.kernel_refused = refused_by_kernel(self._sock) - self._refused_before
-        done = self._computed()
+        done = self.computed()
         cost = time.thread_time_ns() - begin - (self.counts.transfer_cpu_ns - moved)
         self.counts.receive_cpu_ns += cost
         return done
 
-    def flush(self) -> list[BatchOutcome]:
-        """Compute what is complete in batches that are not full, and wait for all."""
-        for rows in self._rows.flush():
-            self._start(rows)
-        out = []
-        while self._computing:
-            self._computing[0][1].result()
-            out += self._computed()
-        return out
-
-    def _place(self, count: int) -> None:
-        """Assemble packets in slots from the next one on, and start their transfers."""
-        now = time.monotonic_ns()
+    def _take(self, count: int) -> None:
+        """Place the packets in slots from the next one on."""
         first = self._next
         slots = slice(first, first + count)
-        placed = self._assembly.add(
+        self.place(
             headers_of(self._buffers.data[slots]),
             self._buffers.lengths[slots],
             self._receiver.senders(first, count),
-            now,
+            np.arange(first, first + count) * self._buffers.stride,
+            time.monotonic_ns(),
         )
-        taken = len(placed.index)
-        burst = _Burst(count, None)
-        if taken:
-            entries = np.arange(self._entry, self._entry + taken) % len(self._ring)
-            columns = (first + placed.index, placed.rows, placed.offsets, placed.lengths)
-            self._ring[entries] = np.stack(columns, axis=1)
-            self._release()
-            early = {m.row: self._early_bytes(m.row) for m in placed.complete}
-            cost = time.thread_time_ns()
-            burst.mark = self._way.accept(self._entry, taken)
-            self.counts.transfer_cpu_ns += time.thread_time_ns() - cost
-            self._entry = (self._entry + taken) % len(self._ring)
-            if burst.mark is not None:
-                for row in {*placed.rows.tolist()} - early.keys():
-                    burst.bytes_of[row] = int(placed.lengths[placed.rows == row].sum())
         self._next = (first + count) % self._buffers.slots
-        self._in_use += count
-        self._used.append(burst)
-        for message in placed.complete:
-            self._messages[message.row] = message, early[message.row]
-            rows = self._rows.complete(message.row)
-            if rows is not None:
-                self._start(rows)
-
-    def _release(self) -> None:
-        """Free the slots that the device has read, oldest first."""
-        while self._used and (self._used[0].mark is None or self._used[0].mark.done()):
-            burst = self._used.popleft()
-            if burst.mark is not None:
-                burst.mark.result()  # raises what the transfer raised
-            self._in_use -= burst.slots
-            for row, count in burst.bytes_of.items():
-                self._early[row] = self._early.get(row, 0) + count
-
-    def _early_bytes(self, row: int) -> int:
-        """Bytes of a row that are on the device; forgets them for the row's next message."""
-        for burst in self._used:
-            burst.bytes_of.pop(row, None)
-        return self._early.pop(row, 0)
-
-    def _start(self, rows: list[int]) -> None:
-        """Finish the transfer of a batch, and start its computation."""
-        cost = time.thread_time_ns()
-        mark = self._way.finish(rows)
-        self.counts.transfer_cpu_ns += time.thread_time_ns() - cost
-        found = [self._messages.pop(row) for row in rows]
-        messages = [message for message, _ in found]
-        early = sum(count for _, count in found) / sum(m.size for m in messages)
-        job = self._compute.submit(self._run, rows, messages, mark, early)
-        self._computing.append((rows, job))
-
-    def _run(
-        self, rows: list[int], messages: list[PartialMessage], mark: TransferMark, early: float
-    ) -> BatchOutcome:
-        """Compute a batch; in the second thread."""
-        mark.result()
-        ready = time.monotonic_ns()
-        neighbours = rows == list(range(rows[0], rows[0] + len(rows)))
-        result, computed = None, True
-        try:
-            with self._device.computing():
-                part = slice(rows[0], rows[0] + len(rows)) if neighbours else rows
-                # .data has a version of its own: transfers into other rows change none of these.
-                result = self._work(self.tensor.data[part, : messages[0].size], messages)
-        except (torch.cuda.OutOfMemoryError, MemoryError):
-            computed = False
-        return BatchOutcome(messages, ready, time.monotonic_ns(), early, computed, result)
-
-    def _computed(self) -> list[BatchOutcome]:
-        """The batches that are computed, in order; their rows are free."""
-        out = []
-        while self._computing and self._computing[0][1].done():
-            rows, job = self._computing.popleft()
-            outcome = job.result()
-            out.append(outcome)
-            # Only a batch whose rows are free counts: a sender that is told so sends the next one.
-            self._rows.release(rows[0])
-            if outcome.computed:
-                self.counts.computed += len(rows)
-            else:
-                self.counts.device_memory += len(rows)
-        return out

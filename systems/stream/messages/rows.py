@@ -29,6 +29,11 @@ class BatchRows:
         self._open: list[tuple[int, int]] = []  # (order, row): the oldest batch fills first
         self._begun = 0
 
+    @property
+    def free(self) -> int:
+        """Rows that messages may take now."""
+        return len(self._open) + self.rows * len(self._free)
+
     def take(self) -> int | None:
         """A row for a message that begins; None if all are in use."""
         if not self._open:

@@ -13,10 +13,11 @@ from typing import Any
 from torch import Tensor
 
 from n3ic.systems.stream.messages.assembly import AssemblyLimits
+from n3ic.systems.stream.messages.batches import BatchOutcome
 from n3ic.systems.stream.messages.buffers import PacketBuffers, Pages
 from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.models import message_model
-from n3ic.systems.stream.messages.pipeline import BatchOutcome, MessagePipeline
+from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.ways import way_named
 
@@ -107,6 +108,7 @@ def described(outcome: BatchOutcome) -> dict[str, Any]:
     out: dict[str, Any] = {
         "sender": f"{IPv4Address(message.sender & 0xFFFFFFFF)}:{message.sender >> 32}",
         "message": message.number,
+        "packets_ms": round((message.last_ns - message.first_ns) / 1e6, 3),
         "transfer_ms": round((outcome.ready_ns - message.first_ns) / 1e6, 3),
         "inference_ms": round((outcome.done_ns - outcome.ready_ns) / 1e6, 3),
     }

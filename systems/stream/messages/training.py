@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from n3ic.errors import N3icError
 from n3ic.systems.stream.messages.assembly import AssemblyLimits, PartialMessage
+from n3ic.systems.stream.messages.batches import BatchOutcome
 from n3ic.systems.stream.messages.buffers import PacketBuffers, Pages
 from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.loopback import LoopbackSender, SendOrder, loopback_sender
-from n3ic.systems.stream.messages.pipeline import BatchOutcome, MessagePipeline
+from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.tasks import LABEL_BYTES, StreamTask

@@ -23,7 +23,7 @@ class TransferWay(ABC):
     Args:
         device: the device.
         buffers: where packets lie.
-        ring: slot, row, offset and bytes of packets, int64 of shape ``(entries, 4)``.
+        ring: start, row, offset and bytes of packets, int64 of shape ``(entries, 4)``.
         tensor: rows of the device.
 
     Attributes:
@@ -73,16 +73,17 @@ class CopyWay(TransferWay):
         tensor: Tensor,
     ) -> None:
         super().__init__(device, buffers, ring, tensor)
-        device.register(buffers.data)
-        self._slots = torch.from_numpy(buffers.data)
+        device.register(buffers.flat, only_read=buffers.only_read)
+        self._memory = torch.from_numpy(buffers.flat)
 
     def accept(self, first: int, count: int) -> TransferMark:
         """Start a copy for each packet."""
         entries = self._ring[np.arange(first, first + count) % len(self._ring)]
         with self._device.transfers():
-            for slot, row, offset, part in entries.tolist():
+            for start, row, offset, part in entries.tolist():
+                begin = start + HEADER_BYTES
                 self._tensor[row, offset : offset + part].copy_(
-                    self._slots[slot, HEADER_BYTES : HEADER_BYTES + part], non_blocking=True
+                    self._memory[begin : begin + part], non_blocking=True
                 )
         return self._device.mark()
 
@@ -137,7 +138,7 @@ class PullWay(TransferWay):
         tensor: Tensor,
     ) -> None:
         super().__init__(device, buffers, ring, tensor)
-        device.register(buffers.data)
+        device.register(buffers.flat, only_read=buffers.only_read)
         device.register(ring)
 
     def accept(self, first: int, count: int) -> TransferMark:

@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -26,10 +27,12 @@ from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import features_of
 from n3ic.systems.stream.functions.chain import read_chain
+from n3ic.systems.stream.functions.process import READY
 from n3ic.systems.stream.functions.supervisor import ask
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
 
 TIMEOUT_S = 120
+SMALL = "small.py:Small"
 SPEC = replace(standard_spec(packets=4), windows=())
 CHAIN = """
 ports = ["net_pcap0,rx_pcap=in.pcap", "net_pcap1,tx_pcap=out.pcap"]
@@ -163,6 +166,17 @@ def test_a_wrong_chain_is_explained(old, new, message, tmp_path):
     with pytest.raises(UsageError, match=r"chain\.toml: ") as error:
         read_chain(path)
     assert message in str(error.value)
+
+
+def test_the_chains_of_the_page_are_chains(repository, tmp_path):
+    page = (repository / "docs/how-to/stream-functions.md").read_text()
+    blocks = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    used = set()
+    for block in blocks:
+        (tmp_path / "chain.toml").write_text(block)
+        used |= {f.use for f in read_chain(tmp_path / "chain.toml").function}
+    assert len(blocks) == 2 and {"meter", "messages", "second-stage"} <= used <= {*READY, SMALL}
+    assert all(f"| `{name}` |" in page for name in READY)
 
 
 def test_nothing_answers_where_nothing_runs(n3ic):

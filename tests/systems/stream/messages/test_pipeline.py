@@ -94,13 +94,13 @@ def test_every_way_brings_the_bytes_in_any_order(way):
     assert counts.to_dict()["refused"].keys() <= {"doubled", "late"}
 
 
-def ring_of(rng, slots):
+def ring_of(rng, slots, stride):
     """Entries of two messages' packets in random slots, whose last ones are no whole words."""
     size = 10 * 64 + 7
     offsets = np.tile(np.arange(0, size, 64), 2)
     rows = np.repeat([0, 1], 11)
     lengths = np.minimum(64, size - offsets)
-    entries = np.stack([rng.permutation(slots)[:22], rows, offsets, lengths], axis=1)
+    entries = np.stack([stride * rng.permutation(slots)[:22], rows, offsets, lengths], axis=1)
     return size, rng.permutation(entries)
 
 
@@ -109,7 +109,7 @@ def test_the_kernel_in_the_simulator_pulls_what_a_gather_copies():
     rng = np.random.default_rng(5)
     buffers = PacketBuffers.allocate(32, 64 + HEADER_BYTES)
     buffers.data[:] = rng.integers(0, 256, buffers.data.shape)
-    size, entries = ring_of(rng, 32)
+    size, entries = ring_of(rng, 32, buffers.stride)
     ring = np.zeros((24, 4), dtype=np.int64)
     first = 9  # so that they wrap around
     ring[(first + np.arange(22)) % 24] = entries
@@ -119,6 +119,26 @@ def test_the_kernel_in_the_simulator_pulls_what_a_gather_copies():
     gather(buffers, ring, first, 22, gathered.numpy())
     assert (pulled[:, :size] == gathered[:, :size]).all()
     assert len(np.unique(pulled.numpy())) > 100
+
+
+@needs_numba
+def test_payloads_of_frames_are_pulled_from_where_they_lie_in_memory_that_is_only_read():
+    rng = np.random.default_rng(5)
+    memory = random_bytes(1 << 13)
+    memory.flags.writeable = False
+    buffers = PacketBuffers.of_frames(memory)
+    size = 10 * 64 + 7
+    starts = 14 + 8 + 100 * rng.permutation(60)[:11]  # no multiples of 4
+    offsets = np.arange(0, size, 64)
+    lengths = np.minimum(64, size - offsets)
+    ring = np.stack([starts, np.zeros(11, dtype=int), offsets, lengths], axis=1)
+    wanted = [memory[s + HEADER_BYTES :][:n] for s, n in zip(starts, lengths, strict=True)]
+    with closing(SimulatorDevice()) as device:
+        pulled, gathered = device.tensor(1, size), device.tensor(1, size)
+        device.pull(buffers, ring, 0, 11, pulled).result()
+    gather(buffers, ring, 0, 11, gathered.numpy())
+    for found in (pulled, gathered):
+        assert (found[0, :size].numpy() == np.concatenate(wanted)).all()
 
 
 @needs_numba

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The function ``second-stage``: what the model is not sure of, decided by a larger one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.model.classifier import SHUNT
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.functions.metering import MeterFunction
+from n3ic.systems.stream.functions.options import path_of
+from n3ic.systems.stream.learning.host_models import load_host_model
+from n3ic.systems.stream.learning.second_stage import second_verdicts
+
+
+class SecondStageFunction(MeterFunction):
+    """Meters the packets that it gets as ``model`` does, and decides their flows by ``stage``.
+
+    It stands behind a meter that sends it the packets of shunted flows. A line also has ``first``,
+    what the model says of the packets that came here: ``shunt`` if all of the flow's came.
+    """
+
+    known = (*MeterFunction.known, "stage")
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        path = path_of(self.options, "stage")
+        self.stage = load_host_model(path)
+        if self.stage.classes != self.model.classes:
+            expected, got = (", ".join(m.classes) for m in (self.model, self.stage))
+            raise UsageError(f"{path}: expected the model's classes {expected}, got {got}")
+        lacking = [n for n in self.stage.features if n not in self.spec.feature_names]
+        if lacking:
+            raise UsageError(f"{path}: it reads {lacking[0]!r}, which the model's meter lacks")
+
+    def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
+        """The second stage's verdicts, and what lines say."""
+        shunted = replace(batch, verdicts=np.full(len(batch), SHUNT))
+        verdicts = second_verdicts(self.stage, shunted, self.spec)
+        names = self.model.verdict_names
+        return verdicts, {
+            "verdict": [self.model.classes[v] for v in verdicts.tolist()],
+            "first": [names[v] for v in batch.verdicts.tolist()],
+            "margin": batch.margins.tolist(),
+            "scores": batch.scores.tolist(),
+        }
