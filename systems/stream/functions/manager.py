@@ -22,6 +22,7 @@ _PORT_BUFFERS = 4096  # of a port's queues, and what passes through the manager
 _OWN_MB = 64  # of DPDK's memory besides the packets'
 _OBJECT = 448  # bytes of a packet buffer besides its packet
 _ANSWER_S = 60
+_LONGEST = 60  # bytes of a folder's path, as a socket below it has a name of 107 at most
 
 
 class FunctionManager:
@@ -54,7 +55,12 @@ class FunctionManager:
     def __enter__(self) -> Self:
         program = manager_program()
         with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-functions-"))
+            place = tempfile.gettempdir()
+            if len(os.fsencode(place)) > _LONGEST:
+                place = "/tmp"  # noqa: S108 - the folder in it is this user's alone
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="n3ic-functions-", dir=place)
+            )
             self.path = Path(folder, "manager")
             self.prefix = Path(folder).name if self._chain.memory == "dpdk" else ""
             # DPDK makes its files below this folder, which is removed.

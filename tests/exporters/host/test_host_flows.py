@@ -481,7 +481,7 @@ def test_a_change_of_any_source_is_found(
     text = (artefacts / file).read_text()
     assert old in text
     (artefacts / file).write_text(text.replace(old, new))
-    failures = metered(artefacts, SMALL, packets=800)
+    failures = metered(artefacts, SMALL, packets=1500 if message == "flow" else 800)
     assert failures[0].startswith("generated traffic 3, ")
     assert message in failures[0]
 

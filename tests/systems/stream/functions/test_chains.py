@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Event
@@ -342,8 +343,10 @@ def test_an_interrupt_lets_functions_finish(tmp_path, dpdk):
 
 
 @pytest.mark.slow
-def test_no_process_is_left_when_the_supervisor_is_killed(tmp_path, dpdk, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # its folder is
+def test_no_process_is_left_when_the_supervisor_is_killed(tmp_path, dpdk, monkeypatch, request):
+    own = tempfile.TemporaryDirectory(prefix="n3", dir="/tmp")
+    request.addfinalizer(own.cleanup)
+    monkeypatch.setenv("TMPDIR", own.name)  # its folder is left there
     with running(tmp_path) as process:
         status = wait_until(tmp_path, lambda *both: all(f["passed"] for f in both))
         process.kill()

@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -229,6 +230,16 @@ def deaths(manager, count, how="kill"):
             dies(manager, how)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+
+
+def test_a_long_name_of_the_folder_for_temporary_files_is_no_hindrance(tmp_path, monkeypatch):
+    """The manager's socket has a name of at most 107 bytes."""
+    long = tmp_path / ("n" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with FunctionManager(NULL) as manager:
+        assert manager.status()["functions"][0]["state"] == "absent"
+    assert not manager.path.parent.exists()
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
