@@ -29,7 +29,7 @@ def page_kind(name: str) -> Pages:
     """A kind of pages by its name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no kind has that name.
     """
     for kind in PAGE_KINDS:
         if kind == name:

@@ -44,6 +44,11 @@ class TransferWay(ABC):
         tensor: Tensor,
     ) -> None:
         self._device, self._buffers, self._ring, self._tensor = device, buffers, ring, tensor
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make ready what packets need, once."""
 
     @abstractmethod
     def accept(self, first: int, count: int) -> TransferMark | None:
@@ -65,16 +70,10 @@ class CopyWay(TransferWay):
     paper = "A#1"
     summary = "a copy a packet"
 
-    def __init__(
-        self,
-        device: TransferDevice,
-        buffers: PacketBuffers,
-        ring: NDArray[np.int64],
-        tensor: Tensor,
-    ) -> None:
-        super().__init__(device, buffers, ring, tensor)
-        device.register(buffers.flat, only_read=buffers.only_read)
-        self._memory = torch.from_numpy(buffers.flat)
+    def prepare(self) -> None:
+        """Make ready what packets need."""
+        self._device.register(self._buffers.flat, only_read=self._buffers.only_read)
+        self._memory = torch.from_numpy(self._buffers.flat)
 
     def accept(self, first: int, count: int) -> TransferMark:
         """Start a copy for each packet."""
@@ -95,15 +94,11 @@ class GatherWay(TransferWay):
     paper = "A#2"
     summary = "a gather by the CPU, one copy a batch"
 
-    def __init__(
-        self,
-        device: TransferDevice,
-        buffers: PacketBuffers,
-        ring: NDArray[np.int64],
-        tensor: Tensor,
-    ) -> None:
-        super().__init__(device, buffers, ring, tensor)
-        self._host = torch.zeros(tensor.shape, dtype=torch.uint8, pin_memory=tensor.is_cuda)
+    def prepare(self) -> None:
+        """Make ready what packets need."""
+        self._host = torch.zeros(
+            self._tensor.shape, dtype=torch.uint8, pin_memory=self._tensor.is_cuda
+        )
 
     def accept(self, first: int, count: int) -> None:
         """Gather, so that the slots are free at once."""
@@ -130,16 +125,10 @@ class PullWay(TransferWay):
     paper = "NetML"
     summary = "a pull by the device from the packet buffers"
 
-    def __init__(
-        self,
-        device: TransferDevice,
-        buffers: PacketBuffers,
-        ring: NDArray[np.int64],
-        tensor: Tensor,
-    ) -> None:
-        super().__init__(device, buffers, ring, tensor)
-        device.register(buffers.flat, only_read=buffers.only_read)
-        device.register(ring)
+    def prepare(self) -> None:
+        """Make ready what packets need."""
+        self._device.register(self._buffers.flat, only_read=self._buffers.only_read)
+        self._device.register(self._ring)
 
     def accept(self, first: int, count: int) -> TransferMark:
         """Start a pull for all packets."""
@@ -153,7 +142,7 @@ def way_named(name: str) -> type[TransferWay]:
     """A way by its name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no way has that name.
     """
     if name not in WAYS:
         raise UsageError(f"expected a way of {', '.join(WAYS)}, got {name!r}")
