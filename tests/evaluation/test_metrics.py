@@ -101,3 +101,8 @@ def test_a_score_that_tells_nothing_has_the_share_of_the_class():
     got = evaluate(label, np.zeros(100, int), np.zeros((100, 2)), 2)
     assert (got.accuracy, got.roc_auc) == (0.99, 0.5)
     assert got.average_precision == pytest.approx(0.01)
+
+
+def test_a_class_without_false_positives_counts_in_their_mean_rate():
+    label, predicted = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 0, 2, 2])
+    assert evaluate(label, predicted, None, 3).fpr == pytest.approx(0.25 / 3)

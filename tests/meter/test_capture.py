@@ -403,3 +403,13 @@ def test_link_types_that_are_read_alike_have_one_number(tmp_path, written, link)
     with Capture(tmp_path / "c.pcap") as capture:
         assert capture.link == link
         assert list(capture.packets()) == []
+
+
+@pytest.mark.parametrize("total", [24, 30, 1 << 30])
+def test_a_section_has_a_length_of_whole_words_within_bounds(total):
+    """The rest of it is right."""
+    rest = struct.pack("<HHQ", 1, 0, 2**64 - 1)
+    head = struct.pack("<III", 0x0A0D0D0A, total, 0x1A2B3C4D)
+    data = (head + rest).ljust(total - 4 if total < 99 else 64, b"\0") + struct.pack("<I", total)
+    with pytest.raises(BlockError, match="a block or packet is damaged"):
+        list(with_links(iter([data])))

@@ -227,3 +227,7 @@ def test_sequences_are_of_1_to_32_packets():
     for wrong in ((33,), (0,), (8, 4), (4, 4)):
         with pytest.raises(UsageError, match=r"increasing numbers in 1..32"):
             sequence_spec(wrong)
+
+
+def test_gaps_have_eight_bits():
+    assert {r.width for r in sequence_registers(4) if r.field == "gap" or r.scale == "log"} == {8}

@@ -139,3 +139,10 @@ def test_what_may_be_chosen(more):
     assert spec.decision == Decision(packets=8, after=9)
     assert spec.idle_timeout == more.get("idle_timeout_us", 60_000_000)
     assert spec.cache_flows == more.get("cache_flows", 65536)
+
+
+def test_features_say_what_they_are_made_of():
+    meaning = {f.name: f.meaning for f in catalogue_of(standard_spec())}
+    assert not meaning["spkts"].startswith("computed")
+    assert meaning["rate"].startswith("computed from ")
+    assert not any("_" in text for text in meaning.values() if not text.startswith("computed"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -224,3 +225,10 @@ def test_rates_are_rounded():
     assert to_integer([0.4, 2.0, UINT32_MAX, UINT32_MAX + 1.0], 1).tolist() == [
         1, 2, UINT32_MAX, UINT32_MAX,
     ]  # fmt: skip
+
+
+def test_what_is_known_of_the_training_rows_is_no_part_of_a_field():
+    field = Field.thermometer("bytes", [3, 9])
+    known = replace(field, rates=(1, 2), class_rates=((1, 2), (2, 1)), span=(0, 9))
+    assert known == field
+    assert repr(known) == repr(field)

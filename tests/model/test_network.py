@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -165,3 +167,20 @@ def test_a_model_cannot_be_changed():
 
 def test_margin_of_a_tie_is_0():
     assert margins_of(np.array([[3, 3, 1], [0, 5, 4]], np.int32)).tolist() == [0, 1]
+
+
+def test_a_mask_of_one_layer_is_counted_in_whole_bytes():
+    rng = np.random.default_rng(0)
+    model = random_model((9, 3, 2), rng, density=1.0)
+    plain = replace(
+        model,
+        hidden=[replace(layer, mask=None) for layer in model.hidden],
+        output=replace(model.output, mask=None),
+    )
+    assert not plain.has_masks
+    assert plain.mask_bytes == 0
+    mask = np.eye(3, 9, dtype=np.bool_) | (rng.random((3, 9)) < 0.5)
+    first = replace(plain.hidden[0], mask=mask, thresholds=np.ones(3, np.int32))
+    one = replace(plain, hidden=[first])
+    assert one.has_masks
+    assert one.mask_bytes == 4  # 27 connections

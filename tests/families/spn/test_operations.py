@@ -18,6 +18,7 @@ from n3ic.families.spn.operations import (
     Round,
     Scale,
     Times,
+    _Builder,
     operands,
     operations,
 )
@@ -214,3 +215,11 @@ def test_a_product_of_two_features_with_nothing_is_nothing():
     nodes = (Leaf(0, [1, 2, 3]), Leaf(1, [3, 5]), Leaf(2, [0, 0]), Product((0, 1, 2)))
     model = SpnModel(spec, nodes, LinearArithmetic(4), (3, CONSTANT), [0, 1], ("x", "y"))
     assert operations(model).steps == (Constant(0), Constant(1))
+
+
+def test_two_offsets_are_one():
+    builder = _Builder(random_spn(np.random.default_rng(0), features=3, cuts=4))
+    a = builder.add(builder.lookup(0, (1, 7)), builder.lookup(1, (2, 9)))
+    twice = builder.offset(builder.offset(a, 2), 3)
+    assert builder.steps[twice] == Offset(a, 5)
+    assert builder.offset(twice, -5) == a
