@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows that a model decided, as they pass from one part of a stream to the next."""
+"""Flows that a model decides, as they pass from one part of a stream to the next."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.kernel.prediction import predict
 from n3ic.meter.compiled import Records
+from n3ic.model.classifier import Classifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,3 +42,43 @@ class FlowBatch:
     def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
         """The flows that a mask, indices or a slice select."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+def features_read(model: Classifier, names: Sequence[str], records: Records) -> NDArray[np.uint32]:
+    """The features that a model reads, of records of a meter.
+
+    Args:
+        model: the model.
+        names: names of the features of ``records``, in their order.
+        records: of :func:`n3ic.meter.compiled.record_type`, shape ``(flows,)``.
+
+    Returns:
+        uint32 array of shape ``(flows, features)``.
+    """
+    index = {name: i for i, name in enumerate(names)}
+    columns = [index[name] for name in model.input.features]
+    return np.ascontiguousarray(records["features"][:, columns])
+
+
+def encoded(model: Classifier, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Packed input bits of features, shape ``(flows, features)``."""
+    return model.encode(dict(zip(model.input.features, features.T, strict=True)))
+
+
+def decided(
+    model: Classifier,
+    records: Records,
+    features: NDArray[np.uint32],
+    words: NDArray[np.uint32] | None = None,
+) -> FlowBatch:
+    """Flows and what a model makes of them.
+
+    Args:
+        model: the model.
+        records: keys and times, shape ``(flows,)``.
+        features: the model's features, shape ``(flows, features)``.
+        words: packed input bits; None to encode the features.
+    """
+    found = predict(model, encoded(model, features) if words is None else words)
+    verdicts = model.verdicts(found.scores)
+    return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)

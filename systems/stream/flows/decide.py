@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.kernel.prediction import predict
 from n3ic.meter.compiled import KEY, Records, record_type
 from n3ic.meter.rows import key_table
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import FLOW_COLUMNS
 from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
-from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.batch import FlowBatch, decided, encoded, features_read
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,22 +59,13 @@ class StreamModel:
 
     def of_records(self, records: Records) -> FlowBatch:
         """Decide flows of the model's meter."""
-        index = {name: i for i, name in enumerate(self.spec.feature_names)}
-        columns = [index[name] for name in self.features]
-        features = np.ascontiguousarray(records["features"][:, columns])
-        return self._decide(records, features, encoded(self.model, features))
+        features = features_read(self.model, self.spec.feature_names, records)
+        return decided(self.model, records, features)
 
     def of_rows(self, records: Records) -> FlowBatch:
         """Decide rows of :func:`rows_type`."""
         words = np.ascontiguousarray(records["words"])
-        return self._decide(records, np.ascontiguousarray(records["features"]), words)
-
-    def _decide(
-        self, records: Records, features: NDArray[np.uint32], words: NDArray[np.uint32]
-    ) -> FlowBatch:
-        found = predict(self.model, words)
-        verdicts = self.model.verdicts(found.scores)
-        return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
+        return decided(self.model, records, np.ascontiguousarray(records["features"]), words)
 
     def table(self, batch: FlowBatch, first: int) -> pa.Table:
         """Rows as ``n3ic predict`` names them: key, times, class, margin and scores.
@@ -98,11 +88,6 @@ class StreamModel:
         for i, name in enumerate(self.features if self.with_features else ()):
             columns[f"feature_{name}"] = pa.array(np.ascontiguousarray(batch.features[:, i]))
         return pa.table(columns)
-
-
-def encoded(model: Classifier, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Packed input bits of features, shape ``(rows, features)``."""
-    return model.encode(dict(zip(model.input.features, features.T, strict=True)))
 
 
 def rows_type(model: Classifier) -> np.dtype[np.void]:

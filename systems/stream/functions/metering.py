@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from n3ic.api import load
 from n3ic.errors import UsageError
-from n3ic.kernel.prediction import predict
 from n3ic.meter.compiled import CompiledMeter, Records
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.rows import key_table
-from n3ic.meter.verdicts import features_of
-from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.batch import FlowBatch, decided, features_read
 from n3ic.systems.stream.functions.options import only, opened, path_of
 from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
 
@@ -98,12 +96,12 @@ class MeterFunction(PacketFunction):
                 meter, ctypes.c_size_t(n), ctypes.c_void_p(part.ctypes.data),
                 ctypes.c_void_p(said.ctypes.data),
             )  # fmt: skip
-            decided = self._tell(self.meter.records())
-            for record, mark in enumerate(decided.tolist()):
+            told = self._tell(self.meter.records())
+            for record, mark in enumerate(told.tolist()):
                 library.meter_mark(meter, ctypes.c_size_t(record), ctypes.c_uint32(mark))
             by_record = (said >= _RECORD) & (said != _ASIDE)
             out[at : at + n] = np.where(said == _ASIDE, len(self.model.classes) + 2, said)
-            out[at : at + n][by_record] = decided[said[by_record] - _RECORD]
+            out[at : at + n][by_record] = told[said[by_record] - _RECORD]
         return out
 
     def _tell(self, records: Records) -> NDArray[np.int64]:
@@ -120,16 +118,8 @@ class MeterFunction(PacketFunction):
         return marks
 
     def _batch(self, records: Records) -> FlowBatch:
-        columns = features_of(records, self.spec)
-        found = predict(self.model, self.model.encode(columns))
-        return FlowBatch(
-            records,
-            np.stack([columns[name] for name in self.model.input.features], axis=1),
-            found.scores,
-            found.classes,
-            found.margins,
-            self.model.verdicts(found.scores),
-        )
+        features = features_read(self.model, self.spec.feature_names, records)
+        return decided(self.model, records, features)
 
     def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
         """The verdicts of flows, and what their lines say after the key, a list a name."""

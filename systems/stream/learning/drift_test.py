@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
+from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT
 from n3ic.systems.stream.learning.refresh import columns_of
@@ -83,7 +84,7 @@ class FlowStatistics:
     def _values(self, features: NDArray[np.uint32]) -> list[NDArray[np.float64]]:
         model = self._model
         bits = model.input.encode(columns_of(model, features))
-        found = predict(model, model.encode(columns_of(model, features)))
+        found = predict(model, pack(bits))
         strange = np.where(bits, self._set, self._unset).sum(axis=1)
         verdicts = model.verdicts(found.scores)
         own = [column.astype(np.float64) for column in features.T]

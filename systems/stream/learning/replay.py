@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import DataError, UsageError
-from n3ic.kernel.prediction import predict
 from n3ic.meter.capture import is_capture
 from n3ic.meter.compiled import KEY, Records
 from n3ic.model.classifier import Classifier
-from n3ic.systems.stream.batch import FlowBatch
-from n3ic.systems.stream.learning.refresh import columns_of
+from n3ic.systems.stream.batch import FlowBatch, decided, features_read
 
 _NUMBERED = 10 << 24  # flows without addresses get those of 10.0.0.0/8, in their order
 _TIMES = ("first", "last")
@@ -56,55 +53,6 @@ class ReplayedFlows:
         return decided(model, self.records[rows], self.features[rows])
 
 
-def decided(model: Classifier, records: Records, features: NDArray[np.uint32]) -> FlowBatch:
-    """Flows and what a model makes of them."""
-    found = predict(model, model.encode(columns_of(model, features)))
-    verdicts = model.verdicts(found.scores)
-    return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
-
-
-def of_events(model: Classifier, events: NDArray[np.void]) -> FlowBatch:
-    """Flows that a card decided, with the scores that it computed.
-
-    Args:
-        model: a model that ran on the card; its features are taken from the events' records.
-        events: of :func:`n3ic.exporters.xdp.layout.event_type`.
-
-    Raises:
-        UsageError: the model has no meter.
-    """
-    if model.meter is None:
-        raise UsageError(f"{model.name} has no meter: events of a card have metered features")
-    names = model.meter.feature_names
-    columns = [names.index(name) for name in model.input.features]
-    return FlowBatch(
-        events,
-        np.ascontiguousarray(events["features"][:, columns]),
-        events["scores"].astype(np.int32),
-        events["class"].astype(np.int64),
-        events["margin"].astype(np.int32),
-        events["verdict"].astype(np.int64),
-    )
-
-
-def captured(path: str | Path, model: Classifier) -> Iterator[FlowBatch]:
-    """Flows of a capture, batch by batch.
-
-    Raises:
-        UsageError: the model has no meter.
-        DataError: the capture cannot be read.
-    """
-    from n3ic.meter.records import meter_capture
-
-    if model.meter is None:
-        raise UsageError(f"{path}: {model.name} has no meter: give a table of flows")
-    names = model.meter.feature_names
-    columns = [names.index(name) for name in model.input.features]
-    for records, _ in meter_capture(path, model.meter):
-        if len(records):
-            yield decided(model, records, np.ascontiguousarray(records["features"][:, columns]))
-
-
 def replayed(path: str | Path, model: Classifier, *, dataset: str | None = None) -> ReplayedFlows:
     """Flows of a table: of ``n3ic data extract``, or of a data set.
 
@@ -134,16 +82,20 @@ def flows_of(path: str | Path, model: Classifier, dataset: str | None = None) ->
     """All flows of a capture or of a table; those of a capture have no labels.
 
     Raises:
-        DataError: there are none, or they cannot be read.
-        UsageError: nothing reads them.
+        DataError: no flow is in it, or it cannot be read.
+        UsageError: nothing reads it.
     """
+    from n3ic.meter.records import meter_capture
+
     if not is_capture(path):
         return replayed(path, model, dataset=dataset)
-    batches = list(captured(path, model))
-    if not batches:
+    if model.meter is None:
+        raise UsageError(f"{path}: {model.name} has no meter: give a table of flows")
+    parts = [records for records, _ in meter_capture(path, model.meter) if len(records)]
+    if not parts:
         raise DataError(f"{path}: no flow in it")
-    features = np.concatenate([batch.features for batch in batches])
-    records = np.concatenate([batch.records for batch in batches])
+    records = np.concatenate(parts)
+    features = features_read(model, model.meter.feature_names, records)
     return ReplayedFlows(features, np.full(len(features), -1, np.int64), records)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,16 +120,3 @@ class LiveLearner:
             self._folder.learner.running.digest,
             tuple(str(d.get("outcome", d["what"])) for d in new),
         )
-
-
-def learn_from(
-    batches: Iterable[FlowBatch],
-    labels: LabelSource,
-    folder: LearningFolder,
-    join: LabelJoin,
-    *,
-    passed: Callable[[int], object] = lambda flows: None,
-) -> Iterator[LearnedBatch]:
-    """Learn batch by batch; see :class:`LiveLearner`."""
-    learner = LiveLearner(labels, folder, join, passed)
-    return map(learner.learn, batches)

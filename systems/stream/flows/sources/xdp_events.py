@@ -18,6 +18,7 @@ from n3ic.exporters.xdp.layout import SHUNTED
 from n3ic.meter.compiled import Records
 from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.batch import features_read
 from n3ic.systems.stream.flows.decide import row_records
 from n3ic.systems.stream.flows.source import FrameBatch, Position
 from n3ic.systems.xdp.daemon_requests import runs
@@ -66,7 +67,6 @@ class XdpEventSource:
                     f"{self.name}: its program does not compute {missing[0]!r}, which the model "
                     "reads; export a model with that meter"
                 )
-            self._columns = [names.index(name) for name in model.input.features]
             self._lost_before = self._programs.counters()["events_lost"]
             self._lost = 0
             self._stack = stack.pop_all()
@@ -103,7 +103,7 @@ class XdpEventSource:
         self._stack.close()
 
     def _records(self, events: Records) -> Records:
-        features = np.ascontiguousarray(events["features"][:, self._columns])
+        features = features_read(self._model, self._programs.spec.feature_names, events)
         records = row_records(self._model, features)
         for name in ("source", "destination", "source_port", "destination_port", "protocol"):
             records[name] = events[name]

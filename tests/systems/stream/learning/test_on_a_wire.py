@@ -6,7 +6,9 @@ import queue
 import socket
 import struct
 import threading
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,13 +21,13 @@ from n3ic.meter.labels import Labelled
 from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import SHUNT
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.systems.stream.batch import FlowBatch, features_read
 from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.host_models import HostTrees
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
-from n3ic.systems.stream.learning.replay import of_events
 from n3ic.systems.stream.learning.second_stage import second_verdicts
 from n3ic.systems.stream.learning.session import LearningFolder
 from n3ic.systems.stream.learning.stream import LiveLearner
@@ -89,14 +91,53 @@ def trained(rng):
     return card.changed(meter=METER, shunt=4), HostTrees.of_boosted(trees, NAMES, CLASSES)
 
 
+def of_events(model, events):
+    """Flows that the card decided, with the scores that it computed."""
+    return FlowBatch(
+        events,
+        features_read(model, METER.feature_names, events),
+        events["scores"].astype(np.int32),
+        events["class"].astype(np.int64),
+        events["margin"].astype(np.int32),
+        events["verdict"].astype(np.int64),
+    )
+
+
+def received():
+    """Packets that the interface with the program has received."""
+    lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
+    return next(int(line.split()[2]) for line in lines if line.strip().startswith(f"{ONE}:"))
+
+
+class PacedSocket:
+    """A socket of frames, which waits for the other end: its ring holds 256 packets."""
+
+    def __init__(self):
+        self._out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        self._out.bind((OTHER, 0))
+        self._before, self._sent = received(), 0
+
+    def send(self, frames):
+        end = time.monotonic() + 5
+        while self._sent - (received() - self._before) > 64 and time.monotonic() < end:
+            time.sleep(0.0005)
+        for data in frames:
+            self._out.send(data)
+        self._sent += len(frames)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._out.close()
+
+
 def sending(batches, sent):
     """Send batches of frames; what is sent next waits until a batch was taken."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
-        out.bind((OTHER, 0))
+    with PacedSocket() as out:
         for batch in batches:
             for frames, _ in batch:
-                for data in frames:
-                    out.send(data)
+                out.send(frames)
             sent.put(batch)
     sent.put(None)
 
@@ -195,15 +236,13 @@ def check_the_command(folder):
         return learned >= flows
 
     def send():
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out, labels.open("w") as said:
-            out.bind((OTHER, 0))
+        with PacedSocket() as out, labels.open("w") as said:
             for number, batch in enumerate(batches):
                 with came:  # few packets ahead: nobody paces them, and a busy machine loses some
                     enough = ENOUGH * (number - 1) * FLOWS
                     came.wait_for(partial(has_learned, enough), 60)
                 for frames, label in batch:
-                    for data in frames:
-                        out.send(data)
+                    out.send(frames)
                     ends = [
                         ".".join(map(str, data)) for data in (frames[0][26:30], frames[0][30:34])
                     ]
@@ -231,11 +270,9 @@ def check_the_command(folder):
     figures = learn_live(source, card, learner, tell, 120, stop_at_the_end)
     sender.join(60)
     running = learning.learner.running.digest[:16]
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
-        out.bind((OTHER, 0))
+    with PacedSocket() as out:
         for frames, _ in flows(rng, 90_000, 8, changed=True):
-            for data in frames:
-                out.send(data)
+            out.send(frames)
     with deployment.opened(interface) as (_, programs, _):
         events = np.concatenate([programs.events(1000) for _ in range(3)])
     deployment.unload(interface)
