@@ -155,7 +155,7 @@ static void look_after(struct function *f) {
     }
     if (!function_intact(f)) {
         kill_function(f, ENDED_DAMAGED);
-    } else if (now - f->heard > hang) {
+    } else if (hang && now - f->heard > hang) {
         kill_function(f, ENDED_HUNG);
     }
 }
