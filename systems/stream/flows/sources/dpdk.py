@@ -74,6 +74,7 @@ class DpdkSource:
         self._stopped = False
         self._asking, self._reading, self._returning = (threading.Lock() for _ in range(3))
         self._closed = False
+        self._counted = 0  # packets that the meter has counted
         function = ChainFunction(_NAME, "", tickets=TICKETS, batch=BATCH, hang_s=0)
         memory = MEMORY if device.startswith("net_") else "dpdk"
         chain = FunctionChain((device,), (_NAME,), (function,), memory, until_end=ends)
@@ -133,7 +134,7 @@ class DpdkSource:
         with self._asking, suppress(N3icError):  # of a manager that is gone, the last ones
             self.status = self._manager.status()
         (port,), (function,) = self.status["ports"], self.status["functions"]
-        unread = sum(function["lost"].values()) + (function["held"] if self._stopped else 0)
+        unread = max(0, function["given"] - self._counted) if self._stopped else 0
         found = {
             name.replace("_", " "): n for name, n in port["losses"].items() if name not in _SENT
         }
@@ -165,6 +166,7 @@ class DpdkSource:
 
     def _return(self, descriptors: NDArray[np.uint64]) -> None:
         with self._returning:
+            self._counted += len(descriptors)
             if not self._closed:
                 self._shared.give_back(descriptors, np.full(len(descriptors), PASS, dtype=np.uint8))
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { DESCRIPTORS = 512, POLLS_AT_END = 3, REST_US = 20, IDLE_ROUNDS = 64, PER_SECOND = 1000 };
+enum { MOST_LAST = 8192 }; /* packets, more than the queue of a port holds */
 
 static struct manager manager; /* too large for the stack */
 
@@ -130,6 +131,10 @@ static unsigned receive(struct manager *m) {
     if ((s->until_end && m->empty_polls >= POLLS_AT_END) ||
         (s->packets && m->received == s->packets)) {
         m->phase = DRAINING;
+    }
+    if (m->ending) {
+        m->received_last += n;
+        m->phase = !n || m->received_last >= MOST_LAST ? DRAINING : m->phase;
     }
     return n;
 }

@@ -40,6 +40,8 @@ struct manager {
     uint64_t stamp_flag;
     uint64_t received, too_long, copies, ended;
     unsigned empty_polls;
+    int ending; /* asked to: what waits in the ports is the last to be received */
+    unsigned received_last;
     int listening, polling; /* descriptors of files */
     struct peer peers[MOST_FUNCTIONS + 8];
 };

@@ -19,7 +19,6 @@ import pytest
 from command_line import N3IC
 from stream_models import CUTS, MODELS, SPEC, lines, stream
 from test_stream_flows import predicted
-from test_stream_sources import StoppingSink
 from traffic import labelled_capture
 
 from n3ic.errors import DataError, MissingDependencyError, UsageError
@@ -30,6 +29,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
+from n3ic.systems.stream.flows.sink import StreamSink
 from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.flows.sources import af_xdp, dpdk
 from n3ic.systems.stream.flows.sources.dpdk import DpdkSource
@@ -111,12 +111,13 @@ def test_a_capture_through_dpdk_is_not_gone_on_with(tmp_path, installed):
         source.close()
 
 
-class SlowSink(StoppingSink):
-    """Keeps flows, after a while."""
+class SlowSink(StreamSink):
+    """Takes a while for flows, and forgets them."""
+
+    name = "slow"
 
     def write(self, batch, first):
         time.sleep(0.02)
-        super().write(batch, first)
 
 
 def test_what_comes_while_the_stream_is_behind_is_counted(tmp_path, installed, monkeypatch):
@@ -125,7 +126,7 @@ def test_what_comes_while_the_stream_is_behind_is_counted(tmp_path, installed, m
     monkeypatch.setattr(dpdk, "BATCH", 64)
     whole_frames(tmp_path / "c.pcap", 60)
     source = DpdkSource(f"net_pcap0,rx_pcap={tmp_path / 'c.pcap'},infinite_rx=1")
-    figures = stream(source, MODEL, SlowSink(source, 1 << 40), seconds=0.5)
+    figures = stream(source, MODEL, SlowSink(), seconds=0.5)
     received = source.status["received"]
     assert figures.packets > 1000 and figures.lost[f"{source.name}: ring full"] > 0
     assert received == figures.packets + sum(figures.lost.values())
@@ -141,9 +142,8 @@ def test_a_manager_that_is_killed_ends_the_stream_with_an_error(installed):
         if figures.packets and not killed:
             killed.append(os.kill(source._manager._process.pid, signal.SIGKILL))
 
-    sink = StoppingSink(source, 1 << 40)
     with pytest.raises(DataError, match="dpdk:net_null0,size=60: the manager is gone; what came"):
-        FlowStream(source, StreamModel(MODEL), [sink], StreamSettings()).run(kill)
+        FlowStream(source, StreamModel(MODEL), [SlowSink()], StreamSettings()).run(kill)
     assert killed
 
 
@@ -172,16 +172,38 @@ def namespace():
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-SEND = """
-import socket, sys, time
+STREAM = """
+import json, socket, sys, threading, time
 from n3ic.meter.capture import Capture
+from n3ic.model.families import load_model
+from n3ic.systems.stream.flows.decide import StreamModel
+from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
+from n3ic.systems.stream.flows.sink import open_sink
+from n3ic.systems.stream.flows.source import open_source
 
-first, last = map(int, sys.argv[2:])
-with Capture(sys.argv[1]) as capture, socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
-    out.bind(("n3one", 0))
-    for data, _, _ in [*capture.packets()][first:last]:
-        out.send(data)
-        time.sleep(0.0005)
+name, state, first, last = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+model = StreamModel(load_model("model.n3ic"))
+settings = StreamSettings(state or None, seconds=30.0)
+source, sink = open_source(name, model.model), open_sink("out.jsonl", model)
+stream = FlowStream(source, model, [sink], settings)
+with Capture("c.pcap") as capture:
+    frames = [data for data, _, _ in capture.packets()][first:last]
+
+def send():
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind(("n3one", 0))
+        for number, data in enumerate(frames):
+            out.send(data)
+            while stream.figures.read < number - 64:  # the rings are short
+                time.sleep(0.001)
+
+def interrupt_at_the_end(figures, interrupted=[]):
+    if figures.read >= len(frames) and not interrupted:
+        interrupted.append(True)
+        raise KeyboardInterrupt
+
+threading.Thread(target=send, daemon=True).start()
+print(json.dumps(stream.run(interrupt_at_the_end).to_dict()))
 """
 TIMELESS = ("byte", "packet", "hop", "")
 
@@ -201,22 +223,12 @@ KEYS = ("source", "source_port", "destination", "destination_port", "protocol", 
 SOURCES = ["dpdk:net_af_packet0,iface=n3two", "af_xdp:n3two"]
 
 
-def run_on_a_link(namespace, folder, source, part, *options):
-    """A stream of a source while packets of a capture are sent; gives its figures."""
-    words = [*N3IC, "stream", source, "--model", "model.n3ic", "--sink", "out.jsonl", "--json"]
-    written, begun = folder / ("state/stream.state" if options else "out.jsonl"), time.time_ns()
-    with subprocess.Popen(
-        [*namespace, *words, *options], cwd=folder, stdout=subprocess.PIPE, text=True
-    ) as process:
-        while process.poll() is None:  # until its port is open
-            if written.exists() and written.stat().st_mtime_ns > begun:
-                break
-            Event().wait(0.05)
-        send = [*namespace, sys.executable, "-c", SEND, "c.pcap", *map(str, part)]
-        subprocess.run(send, cwd=folder, check=True, timeout=TIMEOUT_S)
-        Event().wait(0.5)
-        process.send_signal(signal.SIGINT)
-        return json.loads(process.communicate(timeout=TIMEOUT_S)[0])
+def run_on_a_link(namespace, folder, source, state, part):
+    """A stream of a source to which packets of a capture are sent; gives its figures."""
+    words = [sys.executable, "-c", STREAM, source, state, *map(str, part)]
+    done = subprocess.run([*namespace, *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def told(rows):
@@ -228,7 +240,7 @@ def told(rows):
 def test_flows_of_a_link_are_those_of_predict(source, tmp_path, installed, namespace):
     frames, model = whole_frames(tmp_path / "c.pcap", 80), timeless()
     model.save(tmp_path / "model.n3ic")
-    figures = run_on_a_link(namespace, tmp_path, source, (0, len(frames)))
+    figures = run_on_a_link(namespace, tmp_path, source, "", (0, len(frames)))
     assert figures["packets"] == len(frames) and not figures["dropped"]
     want = told(predicted(model, tmp_path / "c.pcap"))
     assert told(lines(tmp_path / "out.jsonl")) == want and len(want) == 80
@@ -240,12 +252,42 @@ def test_a_stream_of_a_link_goes_on_with_its_flows(source, tmp_path, installed, 
     """The first ends amid the flows."""
     frames, model = whole_frames(tmp_path / "c.pcap", 80), timeless()
     model.save(tmp_path / "model.n3ic")
-    half, state = len(frames) // 2, ("--state", "state", "--commit", "0.2")
+    half = len(frames) // 2
     for part in ((0, half), (half, len(frames))):
-        figures = run_on_a_link(namespace, tmp_path, source, part, *state)
+        figures = run_on_a_link(namespace, tmp_path, source, "state", part)
         assert figures["packets"] == part[1] and not figures["dropped"]
     got, want = told(lines(tmp_path / "out.jsonl")), told(predicted(model, tmp_path / "c.pcap"))
     assert {*got} <= {*want} and len({*got}) == len(got) == figures["flows"] > 30
+
+
+FLOOD = (
+    STREAM.partition("def send")[0]
+    + """
+def send():
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind(("n3one", 0))
+        for number in range(20_000):
+            out.send(frames[number % len(frames)])
+    time.sleep(1)
+    source.stop()
+
+threading.Thread(target=send, daemon=True).start()
+print(json.dumps(stream.run().to_dict()))
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [*SOURCES, "dpdk:net_pcap0,iface=n3two"])
+def test_every_packet_of_a_flood_is_read_or_lost_at_a_place(source, tmp_path, installed, namespace):
+    whole_frames(tmp_path / "c.pcap", 60)
+    timeless().save(tmp_path / "model.n3ic")
+    words = [sys.executable, "-c", FLOOD, source, "", "0", "1000"]
+    done = subprocess.run([*namespace, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    lost = {place: n for place, n in figures["dropped"].items() if not place.startswith("meter")}
+    assert figures["packets"] + sum(lost.values()) == 20_000 and figures["packets"] > 1000
 
 
 @pytest.mark.slow
