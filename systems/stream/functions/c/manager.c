@@ -14,6 +14,8 @@
 #include <rte_mbuf_dyn.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +33,19 @@ static void check(const char *name, const char *what, int status) {
     }
 }
 
+/* Whether an interface of the kernel gets all packets; drivers switch it on, and leave it so. */
+static int is_promiscuous(const char *interface) {
+    struct ifreq found = {0};
+    const int fd = interface[0] ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    if (fd < 0) {
+        return 0;
+    }
+    snprintf(found.ifr_name, sizeof found.ifr_name, "%s", interface);
+    const int failed = ioctl(fd, SIOCGIFFLAGS, &found);
+    close(fd);
+    return !failed && (found.ifr_flags & IFF_PROMISC);
+}
+
 static void open_device(struct manager *m, struct device *d, const char *name) {
     struct rte_eth_conf conf = {0};
     uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
@@ -44,6 +59,7 @@ static void open_device(struct manager *m, struct device *d, const char *name) {
     check(name, "its queue for sending",
           rte_eth_tx_queue_setup(d->number, 0, tx, SOCKET_ID_ANY, NULL));
     check(name, "its description", losses_begin(&d->losses, d->number));
+    d->promiscuous = is_promiscuous(d->losses.interface); /* its start changes it */
     check(name, "its start", rte_eth_dev_start(d->number));
     const int promiscuous = rte_eth_promiscuous_enable(d->number);
     check(name, "promiscuous mode", promiscuous == -ENOTSUP ? 0 : promiscuous);
@@ -56,6 +72,9 @@ static void close_devices(struct manager *m) {
         struct device *d = &m->devices[i];
         losses_read(&d->losses, d->lost);
         d->closed = 1;
+        if (!d->promiscuous) {
+            rte_eth_promiscuous_disable(d->number); /* one that cannot never was */
+        }
         check(m->settings.ports[i], "its end", rte_eth_dev_stop(d->number));
         rte_eth_dev_close(d->number);
     }

@@ -16,6 +16,7 @@ struct device { /* a port of DPDK */
     int stamped; /* packets bring their times */
     struct loss_counter losses;
     int closed;
+    int promiscuous;       /* its interface was before, and stays so */
     uint64_t lost[LOSSES]; /* when it was read last */
     uint64_t received, sent, full;
     uint16_t n_out;

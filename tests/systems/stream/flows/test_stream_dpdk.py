@@ -126,7 +126,7 @@ def test_what_comes_while_the_stream_is_behind_is_counted(tmp_path, installed, m
     monkeypatch.setattr(dpdk, "BATCH", 64)
     whole_frames(tmp_path / "c.pcap", 60)
     source = DpdkSource(f"net_pcap0,rx_pcap={tmp_path / 'c.pcap'},infinite_rx=1")
-    figures = stream(source, MODEL, SlowSink(), seconds=0.5)
+    figures = stream(source, MODEL, SlowSink(), seconds=0.3)
     received = source.status["received"]
     assert figures.packets > 1000 and figures.lost[f"{source.name}: ring full"] > 0
     assert received == figures.packets + sum(figures.lost.values())
@@ -291,16 +291,25 @@ def test_every_packet_of_a_flood_is_read_or_lost_at_a_place(source, tmp_path, in
 
 
 @pytest.mark.slow
-def test_a_killed_stream_leaves_no_manager_and_its_interface_free(tmp_path, installed, namespace):
+@pytest.mark.parametrize("before", ["off", "on"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_killed_stream_leaves_no_manager_and_its_interface_as_it_was(
+    source, before, tmp_path, installed, namespace
+):
+    subprocess.run([*namespace, "ip", "link", "set", "n3two", "promisc", before], check=True)
     timeless().save(tmp_path / "model.n3ic")
-    words = [*N3IC, "stream", SOURCES[1], "--model", "model.n3ic", "--sink", "out.jsonl"]
+    words = [*N3IC, "stream", source, "--model", "model.n3ic", "--sink", "out.jsonl"]
     with subprocess.Popen([*namespace, *words], cwd=tmp_path) as process:
-        while not (tmp_path / "out.jsonl").exists() and process.poll() is None:
-            Event().wait(0.05)
-        (manager,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        handle = os.pidfd_open(int(manager))
-        process.kill()
+        try:
+            while not (tmp_path / "out.jsonl").exists() and process.poll() is None:
+                Event().wait(0.05)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+            names = {int(pid): Path("/proc", pid, "comm").read_text() for pid in children.split()}
+            (manager,) = (pid for pid, name in names.items() if name.startswith("manager"))
+            handle = os.pidfd_open(manager)
+        finally:
+            process.kill()
     assert select.select([handle], [], [], TIMEOUT_S)[0], "the manager runs on"
     os.close(handle)
-    said = subprocess.run([*namespace, "ip", "link", "show", "n3two"], capture_output=True)
-    assert b"xdp" not in said.stdout
+    said = subprocess.run([*namespace, "ip", "link", "show", "n3two"], capture_output=True).stdout
+    assert b"xdp" not in said and (b"PROMISC" in said) == (before == "on")
