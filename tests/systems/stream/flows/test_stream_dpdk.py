@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from dataclasses import replace
@@ -294,8 +295,11 @@ def test_every_packet_of_a_flood_is_read_or_lost_at_a_place(source, tmp_path, in
 @pytest.mark.parametrize("before", ["off", "on"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_killed_stream_leaves_no_manager_and_its_interface_as_it_was(
-    source, before, tmp_path, installed, namespace
+    source, before, tmp_path, installed, namespace, monkeypatch, request
 ):
+    own = tempfile.TemporaryDirectory(prefix="n3", dir="/tmp")
+    request.addfinalizer(own.cleanup)
+    monkeypatch.setenv("TMPDIR", own.name)  # the manager's folder is left there
     subprocess.run([*namespace, "ip", "link", "set", "n3two", "promisc", before], check=True)
     timeless().save(tmp_path / "model.n3ic")
     words = [*N3IC, "stream", source, "--model", "model.n3ic", "--sink", "out.jsonl"]
