@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop, closed: packets, XDP, shunted flows, second stage, late labels, a model swapped in."""
 
-import json
 import queue
 import socket
-import struct
 import threading
 import time
 from functools import partial
@@ -12,18 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from framed_traffic import CLASSES, METER, NAMES, flows, label_line, trained
 from xdp_machine import clang, in_namespace, kernel, run
 
-from n3ic.families.tables.learner import TablesTraining
-from n3ic.families.tables.train import fit_tables
-from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.labels import Labelled
-from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import SHUNT
-from n3ic.model.inputs import Field, InputSpec
 from n3ic.systems.stream.batch import FlowBatch, features_read
 from n3ic.systems.stream.flows.source import open_source
-from n3ic.systems.stream.learning.host_models import HostTrees
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.live import learn_live
@@ -34,61 +27,12 @@ from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
-from n3ic.training.input_bits import boosted_trees
 
 __all__ = ["clang", "in_namespace", "kernel"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clang", "kernel")]
 
-METER = standard_spec(packets=4)
-NAMES = ("smaxlen", "sminlen", "dmaxlen", "dminlen")
-SPEC = InputSpec(
-    tuple(Field.thermometer(n, range(100, 1300, 100), unit=METER.units[n]) for n in NAMES)
-)
-CLASSES = ("benign", "attack")
 FLOWS, ONE, OTHER = 60, "slearn0", "slearn1"
 ENOUGH = 0.9  # of the flows: a link without pacing may lose packets on a busy machine
-
-
-def frame(client, server, there, size):
-    body = struct.pack(">HHHH", *there, 8 + size, 0) + bytes(size)
-    head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, 17, 0)
-    return bytes(12) + b"\x08\0" + head + client + server + body
-
-
-def flows(rng, start, count, *, changed):
-    """Frames of flows of four packets, and whether each is an attack.
-
-    Its questions are large, and after the change its answers are.
-    """
-    made = []
-    for number in range(start, start + count):
-        client, server = struct.pack(">I", (10 << 24) + number), bytes([10, 255, 0, 1])
-        sizes = rng.integers(30, 1250, 4)
-        mark = sizes[2:] if changed else sizes[:2]
-        frames = [frame(client, server, (1024, 53), int(size)) for size in sizes[:2]]
-        frames += [frame(server, client, (53, 1024), int(size)) for size in sizes[2:]]
-        made.append((frames, int(mark.max() > 800)))
-    return made
-
-
-def metered(made):
-    """Features of flows, as the compiled meter computes them."""
-    frames = [data for each, _ in made for data in each]
-    with CompiledMeter(METER, 1) as meter:
-        found = meter.count([(data, len(data), i * 10) for i, data in enumerate(frames)])
-    return found["features"], np.array([label for _, label in made])
-
-
-def trained(rng):
-    """A model for the card and one for the host, of flows before the change."""
-    features, label = metered(flows(rng, 0, 900, changed=False))
-    columns = dict(zip(METER.feature_names, features.astype(np.int64).T, strict=True))
-    settings = TablesTraining(tables=8, table_bits=3)
-    bits = SPEC.encode(columns)
-    card = fit_tables(bits, np.eye(2)[label], SPEC, CLASSES, settings, name="flows")
-    own = {name: columns[name] for name in NAMES}
-    trees = boosted_trees(own, label, rounds=40)
-    return card.changed(meter=METER, shunt=4), HostTrees.of_boosted(trees, NAMES, CLASSES)
 
 
 def of_events(model, events):
@@ -243,12 +187,7 @@ def check_the_command(folder):
                     came.wait_for(partial(has_learned, enough), 60)
                 for frames, label in batch:
                     out.send(frames)
-                    ends = [
-                        ".".join(map(str, data)) for data in (frames[0][26:30], frames[0][30:34])
-                    ]
-                    line = {"source": ends[0], "source_port": 1024, "destination": ends[1]}
-                    line |= {"destination_port": 53, "protocol": 17, "label": CLASSES[label]}
-                    said.write(json.dumps(line) + "\n")
+                    said.write(label_line(frames, label))
                 said.flush()
         ended.set()
 
