@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.families.tables.gains import CellGains, cells_of
 from n3ic.families.tables.loss import Floats, Rows
 
 PRIOR = 3.0
@@ -21,6 +22,8 @@ _TAKEN_REFITS = 8  # tables that are not renewed
 _LARGEST = 4.0  # entry, in units of the logarithm of odds
 _CUT_BYTES = 4
 _CUT_PRICE = 0.3  # later tables read a cut that one table pays for
+_EXCHANGES = 12  # of a table's bits
+_EXCHANGE_GAIN = 1e-4  # least, as a share of what the table gains: less is rounding
 
 
 _Choice = tuple[tuple[int, ...], Floats]
@@ -267,7 +270,7 @@ class Grower:
         return _CUT_PRICE * _CUT_BYTES * self._gain_of_byte * self._unread(bits)
 
     def _greedy(self, slopes: Floats, curves: Floats, room: int) -> _Choice | None:
-        """Choose the bits of a table greedily, as an oblivious tree chooses its cuts.
+        """Choose the bits of a table greedily, as an oblivious tree does; then exchange them.
 
         A bit that no table reads yet costs a cut; it is taken for what the cut's bytes would gain
         in an average table.
@@ -283,13 +286,11 @@ class Grower:
         if room < 0:
             return None
         unread = self.uses == 0
-        values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
+        gain = CellGains(self.rows, self._columns, slopes, curves, self._prior)
         price = _CUT_PRICE * _CUT_BYTES * self._gain_of_byte
         bits: list[int] = []
-        gains = np.zeros((slopes.shape[1], 1))
         for _ in range(min(self.size.bits, len(unread))):
-            gains = self._gains(values, bits)
-            worth = gains.sum(axis=0) - price * unread
+            worth = gain.of(bits).sum(axis=0) - price * unread
             worth[bits] = -np.inf
             if self._unread(bits) >= room:
                 worth[unread] = -np.inf
@@ -297,39 +298,36 @@ class Grower:
             if not np.isfinite(worth[best]):
                 return None
             bits.append(best)
-        return tuple(bits), gains[:, bits[-1]]
+        return self._exchanged(gain, bits, price * unread, room)
 
-    def _gains(self, values: NDArray[np.float32], base: list[int]) -> Floats:
-        """Compute ``sum of G^2 / (H + prior)`` over the cells of some bits and each further bit.
+    def _exchanged(self, gain: CellGains, bits: list[int], prices: Floats, room: int) -> _Choice:
+        """Exchange single bits of a table, always the exchange of largest gain, while one gains.
 
         Args:
-            values: slopes and curvatures of each row, shape ``(rows, 2 * sums)``.
-            base: the bits so far.
+            gain: what bits gain.
+            bits: the bits.
+            prices: what each input bit must gain, shape ``(n_bits,)``.
+            room: how many of the bits may be new.
 
         Returns:
-            float64 array of shape ``(sums, n_bits)``.
+            Bits, and what they gain of each sum.
         """
-        size, (rows, columns) = 1 << len(base), values.shape
-        spread = np.zeros((rows, size, columns), dtype=np.float32)
-        spread[np.arange(rows), cells_of(self.rows, base)] = values
-        flat = spread.reshape(rows, size * columns)
-        half = columns // 2
-
-        def gain(sums: Floats) -> Floats:
-            parts = sums.reshape(size, columns, -1)
-            slopes, curves = parts[:, :half], np.maximum(parts[:, half:], 0)
-            return np.asarray((slopes**2 / (curves + self._prior)).sum(axis=0))
-
-        ones = (flat.T @ self._columns).astype(np.float64)
-        return gain(ones) + gain(flat.sum(axis=0, dtype=np.float64)[:, None] - ones)
-
-
-def cells_of(rows: Rows, bits: Sequence[int]) -> NDArray[np.int64]:
-    """Index of each row in a table that some bits address; bit 0 is the first of them."""
-    out = np.zeros(len(rows.bits), dtype=np.int64)
-    for j, bit in enumerate(bits):
-        out |= rows.bits[:, bit].astype(np.int64) << j
-    return out
+        bits, unread = list(bits), self.uses == 0
+        for left in reversed(range(_EXCHANGES + 1)):
+            gains = gain.beside(bits)
+            whole = gains[0][:, bits[0]]
+            more = np.full((len(bits), len(unread)), -np.inf)
+            for j, bit in enumerate(bits):
+                worth = gains[j].sum(axis=0) - prices
+                more[j] = worth - worth[bit]
+                if self._unread(bits[:j] + bits[j + 1 :]) >= room:
+                    more[j, unread] = -np.inf
+            more[:, bits] = -np.inf
+            place, best = divmod(int(more.argmax()), len(unread))
+            if not left or more[place, best] <= _EXCHANGE_GAIN * whole.sum():
+                break
+            bits[place] = best
+        return tuple(bits), whole
 
 
 def _by_cell(values: Floats, cells: NDArray[np.int64], size: int) -> Floats:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.families.tables.grow import PRIOR, Grower, Size, cells_of
+from n3ic.families.tables.gains import CellGains, cells_of
+from n3ic.families.tables.grow import PRIOR, Grower, Size
 from n3ic.families.tables.learner import LEARNER, TablesTraining
 from n3ic.families.tables.loss import Rows, merged
 from n3ic.families.tables.rounding import rounded
@@ -71,19 +72,24 @@ def test_equal_rows_are_merged_with_their_weights():
     assert kept == {(True, False): (1.0, 0.5), (False, True): (0.0, 0.5)}
 
 
-def test_gains_are_those_of_every_cell():
-    rows = some_rows(3, bits=6)
-    grower = Grower(rows, Size(1, 3, 4, 3))
-    slopes, curves = rows.gradients(grower.total)
-    values = np.concatenate([slopes, curves], axis=1).astype(np.float32)
-    found = grower._gains(values, [2, 0]).sum(axis=0)
-    for bit in (1, 3, 4, 5):
-        cells = cells_of(rows, (2, 0, bit))
-        wanted = sum(
-            (slopes[cells == c].sum(axis=0) ** 2 / (curves[cells == c].sum(axis=0) + PRIOR)).sum()
-            for c in range(8)
-        )
-        assert found[bit] == pytest.approx(wanted, rel=1e-4)
+@pytest.mark.parametrize("base", [(2, 0), (3, 5, 1, 4)])  # by one product, and cell by cell
+def test_gains_are_those_of_every_cell(base):
+    rows = some_rows(4, bits=7)
+    slopes, curves = rows.gradients(np.random.default_rng(4).normal(size=(len(rows.bits), 4)))
+    gain = CellGains(rows, rows.bits.astype(np.float32), slopes, curves, PRIOR)
+
+    def wanted(bits):
+        cells = cells_of(rows, bits)
+        sums = [
+            [np.bincount(cells, v, 1 << len(bits)) for v in values.T] for values in (slopes, curves)
+        ]
+        return (np.square(sums[0]) / (np.array(sums[1]) + PRIOR)).sum(axis=1)
+
+    for bit in {*range(7)} - {*base}:
+        assert gain.of(base)[:, bit] == pytest.approx(wanted((*base, bit)), rel=1e-4)
+        for j, found in enumerate(gain.beside(base)):
+            others = (*base[:j], bit, *base[j + 1 :])
+            assert found[:, bit] == pytest.approx(wanted(others), rel=1e-4)
 
 
 def spec_of(bits):
@@ -99,6 +105,19 @@ def test_a_table_holds_what_no_single_bit_tells():
     model = fit_tables(bits, noisy, spec_of(8), ("x", "y"), how)
     kept = [c - 1 for c in model.input.fields[0].cuts]
     assert (model.infer(pack(bits[:, kept])).classes == label).all()
+
+
+def test_bits_are_exchanged_that_others_make_useless():
+    """The first bit tells most alone, and nothing beside the two that decide."""
+    bits = np.array([x for x in product([0, 1], repeat=5) for _ in range(16)], dtype=bool)
+    label = bits[:, 1] & bits[:, 2]
+    bits[:, 0] = label ^ (np.random.default_rng(0).random(len(bits)) < 0.1)
+    rows = merged(bits, np.eye(2)[label.astype(int)])
+    grower = Grower(rows, Size(1, 2, 4, 1))
+    gain = CellGains(rows, rows.bits.astype(np.float32), *rows.gradients(grower.total), PRIOR)
+    assert int(gain.of(()).sum(axis=0).argmax()) == 0
+    grower.grow()
+    assert set(grower.tables[0].bits) == {1, 2}
 
 
 @pytest.fixture(scope="module", params=[2, 4])
