@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -169,7 +169,7 @@ def run_loop(
     ]
     with own_network(), _loaded(folder / "export") as programs:
         learning = LearningFolder(folder / "learned", push_to(f"xdp:{_CARD}"))
-        with closing(learning), closing(_events(programs, batches)) as told_of:
+        with closing(learning), _told(programs, batches) as told_of:
             # Of all flows: two processors may take packets of one batch after some of the next.
             truth = {flow.client: flow.label for batch in batches for flow in batch}
             loop = _Loop(card, host, learning, LoopFigures(total), len(batches))
@@ -264,39 +264,58 @@ def _loaded(directory: Path) -> Iterator[MeterPrograms]:
         deployment.unload(interface)
 
 
-def _events(
-    programs: MeterPrograms, batches: Sequence[list[DemoFlow]]
-) -> Generator[Records, None, None]:
-    """Send batches, and give the flows that the program told of, about as many at a time."""
-    sent = Channel[list[DemoFlow]](2)
-    left = np.empty(0, programs.events().dtype)
-    with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(_send, batches, sent)
+@contextmanager
+def _told(programs: MeterPrograms, batches: Sequence[list[DemoFlow]]) -> Iterator[Channel[Records]]:
+    """Send batches, and give the flows that the program told of, about as many at a time.
+
+    Two threads do so: a signal that comes while libbpf calls Python would be lost in this one.
+    """
+    sent, told = Channel[list[DemoFlow]](2), Channel[Records](2)
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(_guarded, _send, batches, sent),
+            pool.submit(_guarded, _receive, programs, sent, told),
+        ]
         try:
-            for batch in sent:
-                left = np.concatenate([left, programs.events()])
-                silent = 0  # a busy machine may lose packets on the way
-                while len(left) < len(batch) and silent < _SILENT:
-                    silent = 0 if len(new := programs.events(_WAIT_MS)) else silent + 1
-                    left = np.concatenate([left, new])
-                events, left = left[: len(batch)], left[len(batch) :]
-                if len(events):
-                    yield events
+            yield told
         finally:
             sent.stop()
-        sending.result()
+            told.stop()
+        for job in jobs:
+            job.result()
+
+
+def _guarded(function: Callable[..., None], *given: Any) -> None:
+    """Run a thread; the channel that it writes, the last one given, ends with it."""
+    try:
+        with suppress(ChannelEnded):
+            function(*given)
+    finally:
+        given[-1].close()
+
+
+def _receive(
+    programs: MeterPrograms, sent: Channel[list[DemoFlow]], told: Channel[Records]
+) -> None:
+    left = np.empty(0, programs.events().dtype)
+    for batch in sent:
+        left = np.concatenate([left, programs.events()])
+        silent = 0  # a busy machine may lose packets on the way
+        while len(left) < len(batch) and silent < _SILENT:
+            silent = 0 if len(new := programs.events(_WAIT_MS)) else silent + 1
+            left = np.concatenate([left, new])
+        events, left = left[: len(batch)], left[len(batch) :]
+        if len(events):
+            told.put(events)
 
 
 def _send(batches: Sequence[list[DemoFlow]], sent: Channel[list[DemoFlow]]) -> None:
     """Send batches; what is sent next waits until a batch was taken."""
-    try:
-        with suppress(ChannelEnded), PacedSocket(_PEER, _CARD) as out:
-            for batch in batches:
-                for flow in batch:
-                    out.send(flow.frames)
-                sent.put(batch)
-    finally:
-        sent.close()
+    with PacedSocket(_PEER, _CARD) as out:
+        for batch in batches:
+            for flow in batch:
+                out.send(flow.frames)
+            sent.put(batch)
 
 
 def _of_events(model: Classifier, events: Records) -> FlowBatch:
