@@ -50,7 +50,7 @@ _LATE = 3  # batches after which labels come
 _RECENT = 15  # batches on which the second stage is trained anew
 _CARD, _PEER = "n3icdemo0", "n3icdemo1"
 _FIRST = 10_000  # number of the first client; those of the training are below
-_WAIT_MS, _SILENT = 1000, 3
+_WAIT_MS, _SILENT_S = 200, 2.0
 _DIGEST = 16  # digits of a model's digest that a flow tells
 
 
@@ -297,13 +297,13 @@ def _guarded(function: Callable[..., None], *given: Any) -> None:
 def _receive(
     programs: MeterPrograms, sent: Channel[list[DemoFlow]], told: Channel[Records]
 ) -> None:
-    left = np.empty(0, programs.events().dtype)
+    left = programs.events()
     for batch in sent:
-        left = np.concatenate([left, programs.events()])
-        silent = 0  # a busy machine may lose packets on the way
-        while len(left) < len(batch) and silent < _SILENT:
-            silent = 0 if len(new := programs.events(_WAIT_MS)) else silent + 1
-            left = np.concatenate([left, new])
+        end = time.monotonic() + _SILENT_S  # packets may be lost on the way
+        while len(left) < len(batch) and time.monotonic() < end:
+            if len(new := programs.events(_WAIT_MS)):
+                left = np.concatenate([left, new])
+                end = time.monotonic() + _SILENT_S
         events, left = left[: len(batch)], left[len(batch) :]
         if len(events):
             told.put(events)

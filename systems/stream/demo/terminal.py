@@ -15,19 +15,18 @@ from n3ic.util.markdown import percent
 if TYPE_CHECKING:
     from n3ic.systems.stream.demo.images import ImageFigures
 
-_HEAD = ("flows", "traffic", "shunted", "card right", "rest right", "all right", "labels came",
-         "the kernel runs", "swaps")  # fmt: skip
-_SHOWN = 8  # digits of a digest
+_HEAD = ("flows", "traffic", "shunted", "card", "rest", "all", "labels", "kernel", "swaps")
+_SHOWN = 6  # digits of a digest
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else percent(value)
+    return "-" if value is None else percent(value, 0)
 
 
 def _row(window: LoopWindow) -> tuple[str, ...]:
     return (
         f"{window.flows:,}",
-        "changed" if window.changed else "as trained",
+        "new" if window.changed else "old",
         *map(_share, (window.shunted, window.card, window.rest, window.both)),
         f"{window.labelled:,}",
         window.kernel[:_SHOWN],
@@ -38,8 +37,8 @@ def _row(window: LoopWindow) -> tuple[str, ...]:
 def loop_table(f: LoopFigures) -> TextTable:
     """A row for each window."""
     title = (
-        f"packets to XDP, the rest to the second stage: {f.flows:,} of {f.total:,} flows, "
-        f"{f.seconds:.1f} s; {f.refreshed} models trained"
+        f"{f.flows:,} of {f.total:,} flows in {f.seconds:.1f} s, {f.refreshed} models trained; "
+        "right by the card, by the second stage of the rest, of all"
     )
     return TextTable(title, _HEAD, tuple(map(_row, f.windows)), 2)
 
