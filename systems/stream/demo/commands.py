@@ -73,11 +73,11 @@ def demo(
 
             with watched(json) as (_, line):
                 line(f"{model}: functions load it and attach")
-                found = run_images(folder, model, images, seed, lambda f: line(image_line(f)))
-            out["images"] = found.to_dict()
+                pictures = run_images(folder, model, images, seed, lambda f: line(image_line(f)))
+            out["images"] = pictures.to_dict()
             if not json:
-                for table in image_tables(found):
+                for table in image_tables(pictures):
                     show_table(table)
-                print_result(f"{found.device}; {found.load}")
+                print_result(f"{pictures.device}; {pictures.load}")
     if json:
         print_json(out)
