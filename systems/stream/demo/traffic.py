@@ -77,7 +77,7 @@ def _frame(source: bytes, destination: bytes, ports: tuple[int, int], size: int)
 
 def trained(rng: np.random.Generator) -> tuple[Classifier, HostTrees]:
     """Look-up tables for the card and boosted trees for the host, of flows before the change."""
-    features, label = _metered(flows(rng, 0, _TRAINING, changed=False))
+    features, label = metered(flows(rng, 0, _TRAINING, changed=False))
     settings = TablesTraining(tables=8, table_bits=3)
     bits = SPEC.encode(_columns(features))
     card = fit_tables(bits, np.eye(2)[label], SPEC, CLASSES, settings, name="flows")
@@ -95,7 +95,7 @@ def _columns(features: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:
     return {name: every[name] for name in FEATURES}
 
 
-def _metered(made: Sequence[DemoFlow]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def metered(made: Sequence[DemoFlow]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Features of flows, as the compiled meter computes them, and their labels."""
     frames = [data for flow in made for data in flow.frames]
     with CompiledMeter(METER, 1) as meter:
