@@ -16,8 +16,9 @@ def run(
     source: Annotated[
         str,
         typer.Argument(
-            help="A capture, - for standard input, a network interface, shunted:SOCKET, "
-            "xdp:INTERFACE, udp:ADDRESS:PORT or kafka://HOST:PORT/TOPIC."
+            help="A capture, - for standard input, a network interface, af_xdp:INTERFACE, "
+            "dpdk:DEVICE, shunted:SOCKET, xdp:INTERFACE, udp:ADDRESS:PORT or "
+            "kafka://HOST:PORT/TOPIC."
         ),
     ],
     model: Annotated[

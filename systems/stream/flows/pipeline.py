@@ -329,6 +329,7 @@ class FlowStream:
             f.packets += len(frames.time)
             f.frame_bytes += int(frames.length.sum())
             meter.count_frames(replace(frames, time=frames.time // tick_ns))
+            batch.counted()
         if batch.quiet_ns:
             _expire(meter, batch.quiet_ns // tick_ns)
         f.meter = meter.counters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,9 @@ GROUP = "n3ic.stream_sources"  # entry points of further sources: NAME:REST open
 OWN = {
     name: f"n3ic.systems.stream.flows.sources.{module}"
     for name, module in (
+        ("af_xdp", "af_xdp"),
         ("capture", "capture"),
+        ("dpdk", "dpdk"),
         ("interface", "interface"),
         ("kafka", "kafka"),
         ("shunted", "shunted"),
@@ -45,6 +47,8 @@ class FrameBatch:
         quiet_ns: no packet before that time (nanoseconds since 1970) will come any more, so idle
             flows may end; 0: unknown.
         came_ns: when it came, on the monotonic clock.
+        counted: called once the frames are counted, by the one thread that counts; the source may
+            use their memory again.
     """
 
     position: Position
@@ -52,6 +56,7 @@ class FrameBatch:
     rows: Records | None = None
     quiet_ns: int = 0
     came_ns: int = field(default_factory=time.monotonic_ns)
+    counted: Callable[[], object] = lambda: None
 
 
 class Source(Protocol):

@@ -32,7 +32,8 @@ class ChainFunction:
         options: what the function is given.
         tickets: packets that it may have at a time.
         batch: packets of a view, at most.
-        hang_s: seconds without a sign of life, with work to do, after which it is killed.
+        hang_s: seconds without a sign of life, with work to do, after which it is killed; 0 for
+            never, which no file may say.
         absent: what happens with its packets while it does not run.
         restarts: how often it is started again after it died or hung.
     """
@@ -105,6 +106,11 @@ def read_chain(path: str | Path) -> FunctionChain:
     return chain
 
 
+def is_device(text: str) -> bool:
+    """Whether a text names a device of DPDK, as :attr:`FunctionChain.ports` has them."""
+    return _DEVICE.fullmatch(text) is not None
+
+
 def _problems(chain: FunctionChain) -> list[str]:
     """What is wrong with a chain, the first things first."""
     names = [f.name for f in chain.function]
@@ -112,7 +118,7 @@ def _problems(chain: FunctionChain) -> list[str]:
     found = [
         f"ports: expected a device such as net_pcap0,rx_pcap=FILE or 0000:01:00.0, got {p!r}"
         for p in chain.ports
-        if not _DEVICE.fullmatch(p)
+        if not is_device(p)
     ]
     found += [f"function {n!r}: a name is a-z, 0-9, _, -" for n in names if not _NAME.fullmatch(n)]
     found += [f"{n} is there twice" for n in dict.fromkeys(places) if places.count(n) > 1]

@@ -72,13 +72,16 @@ class MeterFunction(PacketFunction):
 
     def on_end(self) -> None:
         """Decide the flows that are left."""
+        self._end_flows()
+        self.out.close()
+
+    def _end_flows(self) -> None:
         more = True
         while more:
             more = self.meter.end(_AT_END)
             self.shared.alive()
             self._tell(self.meter.records())
         self.meter.close()
-        self.out.close()
 
     def _verdicts(self, view: PacketView) -> NDArray[np.int64]:
         """Verdict of each packet's flow when it was counted, a place in what ``_actions`` gave."""

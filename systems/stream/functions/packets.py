@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import socket
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +26,7 @@ PASS, DROP, HOLD = 0, 1, 255
 FIRST_ROUTE = 2
 _ANSWER_BYTES = 512
 _BUSY_S = 0.02
+_FOLDER = "RUNTIME_DIRECTORY"  # of DPDK's files
 _EAL = ("--proc-type=secondary", "--no-pci", "--no-telemetry", "--log-level=4")
 
 
@@ -129,7 +132,7 @@ class SharedPackets:
         )
         self._library = function_library(secondary=bool(prefix))
         if prefix:  # before the manager counts the function as there
-            _join(self._library, prefix)
+            _join(self._library, prefix, str(Path(path).parent))
             self._stack.callback(self._library.secondary_end)
         try:
             self._socket.connect(path)
@@ -288,9 +291,18 @@ def _mapped(file: int, size: int, *, only_read: bool) -> NDArray[np.uint8]:
         socket.close(file)
 
 
-def _join(library: ctypes.CDLL, prefix: str) -> None:
+def _join(library: ctypes.CDLL, prefix: str, folder: str) -> None:
+    """Join the manager as a secondary process of DPDK, whose files are in a folder."""
     words = [word.encode() for word in ("n3ic-function", f"--file-prefix={prefix}", *_EAL)]
-    status = library.secondary_start(len(words), (ctypes.c_char_p * len(words))(*words))
+    processors = os.sched_getaffinity(0)
+    before = os.environ.get(_FOLDER)
+    os.environ[_FOLDER] = folder
+    try:
+        status = library.secondary_start(len(words), (ctypes.c_char_p * len(words))(*words))
+    finally:
+        del os.environ[_FOLDER]
+        os.environ |= {} if before is None else {_FOLDER: before}
+    os.sched_setaffinity(0, processors)  # EAL leaves this thread the manager's processor alone
     if status:
         raise N3icError(f"DPDK does not start as a secondary process: error {status}")
 

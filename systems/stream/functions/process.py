@@ -20,6 +20,7 @@ from n3ic.util.plain_data import from_plain
 _PACKAGE = "n3ic.systems.stream.functions"
 READY = {
     "count": f"{_PACKAGE}.ready:CountFunction",
+    "learner": f"{_PACKAGE}.learner:LearnerFunction",
     "messages": f"{_PACKAGE}.messages:MessagesFunction",
     "meter": f"{_PACKAGE}.metering:MeterFunction",
     "recorder": f"{_PACKAGE}.ready:RecorderFunction",

@@ -141,7 +141,8 @@ static void say_status(struct manager *m, const struct peer *p) {
 }
 
 static void drain(struct manager *m) {
-    m->phase = m->phase < DRAINING ? DRAINING : m->phase;
+    m->ending = 1;
+    m->phase = m->phase == WAITING ? DRAINING : m->phase;
 }
 
 static void answer(struct manager *m, struct peer *p, char *word) {

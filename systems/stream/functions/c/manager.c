@@ -14,11 +14,14 @@
 #include <rte_mbuf_dyn.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { DESCRIPTORS = 512, POLLS_AT_END = 3, REST_US = 20, IDLE_ROUNDS = 64, PER_SECOND = 1000 };
+enum { MOST_LAST = 8192 }; /* packets, more than the queue of a port holds */
 
 static struct manager manager; /* too large for the stack */
 
@@ -28,6 +31,19 @@ static void check(const char *name, const char *what, int status) {
     if (status) {
         fail(EXIT_FAILED, "port %s: %s: %s", name, what, rte_strerror(-status));
     }
+}
+
+/* Whether an interface of the kernel gets all packets; drivers switch it on, and leave it so. */
+static int is_promiscuous(const char *interface) {
+    struct ifreq found = {0};
+    const int fd = interface[0] ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    if (fd < 0) {
+        return 0;
+    }
+    snprintf(found.ifr_name, sizeof found.ifr_name, "%s", interface);
+    const int failed = ioctl(fd, SIOCGIFFLAGS, &found);
+    close(fd);
+    return !failed && (found.ifr_flags & IFF_PROMISC);
 }
 
 static void open_device(struct manager *m, struct device *d, const char *name) {
@@ -43,6 +59,7 @@ static void open_device(struct manager *m, struct device *d, const char *name) {
     check(name, "its queue for sending",
           rte_eth_tx_queue_setup(d->number, 0, tx, SOCKET_ID_ANY, NULL));
     check(name, "its description", losses_begin(&d->losses, d->number));
+    d->promiscuous = is_promiscuous(d->losses.interface); /* its start changes it */
     check(name, "its start", rte_eth_dev_start(d->number));
     const int promiscuous = rte_eth_promiscuous_enable(d->number);
     check(name, "promiscuous mode", promiscuous == -ENOTSUP ? 0 : promiscuous);
@@ -55,6 +72,9 @@ static void close_devices(struct manager *m) {
         struct device *d = &m->devices[i];
         losses_read(&d->losses, d->lost);
         d->closed = 1;
+        if (!d->promiscuous) {
+            rte_eth_promiscuous_disable(d->number); /* one that cannot never was */
+        }
         check(m->settings.ports[i], "its end", rte_eth_dev_stop(d->number));
         rte_eth_dev_close(d->number);
     }
@@ -131,6 +151,10 @@ static unsigned receive(struct manager *m) {
         (s->packets && m->received == s->packets)) {
         m->phase = DRAINING;
     }
+    if (m->ending) {
+        m->received_last += n;
+        m->phase = !n || m->received_last >= MOST_LAST ? DRAINING : m->phase;
+    }
     return n;
 }
 
@@ -155,7 +179,7 @@ static void look_after(struct function *f) {
     }
     if (!function_intact(f)) {
         kill_function(f, ENDED_DAMAGED);
-    } else if (now - f->heard > hang) {
+    } else if (hang && now - f->heard > hang) {
         kill_function(f, ENDED_HUNG);
     }
 }

@@ -16,6 +16,7 @@ struct device { /* a port of DPDK */
     int stamped; /* packets bring their times */
     struct loss_counter losses;
     int closed;
+    int promiscuous;       /* its interface was before, and stays so */
     uint64_t lost[LOSSES]; /* when it was read last */
     uint64_t received, sent, full;
     uint16_t n_out;
@@ -40,6 +41,8 @@ struct manager {
     uint64_t stamp_flag;
     uint64_t received, too_long, copies, ended;
     unsigned empty_polls;
+    int ending; /* asked to: what waits in the ports is the last to be received */
+    unsigned received_last;
     int listening, polling; /* descriptors of files */
     struct peer peers[MOST_FUNCTIONS + 8];
 };

@@ -73,7 +73,7 @@ static struct function_settings function(char *text) {
     }
     strcpy(f.name, part[0]);
     f.tickets = (uint32_t)number("tickets", part[1], BURST, MOST_TICKETS);
-    f.hang_ms = (uint32_t)number("hang", part[2], 1, UINT32_MAX);
+    f.hang_ms = (uint32_t)number("hang", part[2], 0, UINT32_MAX);
     f.bypassed = (int)number("bypassed", part[3], 0, 1);
     f.next = hop(part[4]);
     f.n_routes = hops(part[5], f.routes, MOST_ROUTES);

@@ -17,8 +17,9 @@ struct hop {
 
 struct function_settings {
     char name[NAME_BYTES];
-    uint32_t tickets, hang_ms;
-    int bypassed; /* while it is absent, packets go on to `next`; else they are dropped */
+    uint32_t tickets;
+    uint32_t hang_ms; /* without a sign of life, after which it is killed; 0 for never */
+    int bypassed;     /* while it is absent, packets go on to `next`; else they are dropped */
     unsigned n_routes;
     struct hop next, routes[MOST_ROUTES];
 };

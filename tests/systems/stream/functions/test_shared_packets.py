@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets in shared memory, as one function sees them that lives in the test's own process."""
 
+import hashlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -328,3 +330,31 @@ def test_functions_map_huge_pages(memory, huge_pages):
     assert last["balance"]["unaccounted"] == 0
     assert last["buffers"]["free"] == last["buffers"]["all"]
     assert not manager.path.parent.exists()  # DPDK's runtime files lay there, too
+
+
+STREAMED = """
+import hashlib, os
+from n3ic.systems.stream.flows.sources import dpdk
+
+dpdk.MEMORY = "dpdk"
+before = os.sched_getaffinity(0), dict(os.environ)
+source, found = dpdk.DpdkSource("net_pcap0,rx_pcap=in.pcap"), hashlib.sha256()
+assert (os.sched_getaffinity(0), dict(os.environ)) == before
+for batch in source.batches({}):
+    for frame, _, _ in batch.frames.each() if batch.frames else ():
+        found.update(frame)
+    batch.counted()
+lost = source.lost()
+assert source.status["memory"] == "dpdk" and not any(lost.values()), source.status
+source.close()
+print(found.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_a_stream_is_a_function_of_dpdks_own_memory(tmp_path, huge_pages):
+    """As a NIC needs it: the stream's process joins DPDK, and is left as it was."""
+    frames = capture_of(tmp_path / "in.pcap", 3000)
+    words = [sys.executable, "-c", STREAMED]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert said.stdout.split() == [hashlib.sha256(b"".join(frames)).hexdigest()], said.stderr

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """``n3ic stream learn`` on what a card shunts; ``n3ic stream demo`` has a test of its own."""
 
-import json
 import threading
 from functools import partial
 
 import numpy as np
 import pytest
+from framed_traffic import label_line
 from xdp_machine import clang, in_namespace, kernel
 
 from n3ic.exporters.xdp.links import add_link
-from n3ic.systems.stream.demo.traffic import CLASSES, PacedSocket, flows, trained
+from n3ic.systems.stream.demo.traffic import PacedSocket, flows, trained
 from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
@@ -56,12 +56,7 @@ def check_the_command(folder):
                     came.wait_for(partial(has_learned, enough), 60)
                 for frames, label in batch:
                     out.send(frames)
-                    ends = [
-                        ".".join(map(str, data)) for data in (frames[0][26:30], frames[0][30:34])
-                    ]
-                    line = {"source": ends[0], "source_port": 1024, "destination": ends[1]}
-                    line |= {"destination_port": 53, "protocol": 17, "label": CLASSES[label]}
-                    said.write(json.dumps(line) + "\n")
+                    said.write(label_line(frames, label))
                 said.flush()
         ended.set()
 

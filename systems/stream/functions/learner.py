@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The function ``learner``: refreshes a model on flows whose labels come late, and pushes it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.meter.compiled import Records
+from n3ic.model.classifier import SHUNT
+from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.functions.metering import MeterFunction
+from n3ic.systems.stream.functions.options import path_of
+from n3ic.systems.stream.functions.packets import PacketView
+from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
+from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.pushes import push_to
+from n3ic.systems.stream.learning.session import LOG, LearningFolder
+from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner
+from n3ic.util.plain_data import from_plain
+
+_ROOM = 64  # batches of flows that wait while a model is trained
+_WAIT_S = 0.1
+_SETTINGS = tuple(f.name for f in fields(LearnSettings))
+
+
+class LearnerFunction(MeterFunction):
+    """Meters the packets that it gets as ``model`` does, and learns from their flows.
+
+    Labels come from the growing file ``labels``; log and models are in ``folder``, where a function
+    that is started again goes on; ``push`` names what runs the model. With ``shunted`` it learns
+    from flows alone that ``model`` shunts. Further options are those of
+    :class:`~n3ic.systems.stream.learning.learner.LearnSettings`. ``out`` gets a JSON line for each
+    decision, and one at the end. A thread learns; while it trains, flows wait, then packets do.
+
+    Raises:
+        UsageError: an option is missing or wrong, or the folder is of another model or settings.
+    """
+
+    known: ClassVar[tuple[str, ...]] = (
+        *("model", "out", "task", "labels", "folder", "push", "shunted"),
+        *_SETTINGS,
+    )
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        self.shunted = self.options.get("shunted", False)
+        if not isinstance(self.shunted, bool):
+            raise UsageError(f"options.shunted: expected true or false, got {self.shunted!r}")
+        if self.shunted and not self.model.shunt:
+            raise UsageError("options.shunted: the model shunts nothing; see n3ic shunt --write")
+        self.labels = LabelFile(path_of(self.options, "labels"))
+        self.learning = self._opened(self._settings())
+        seed = self.learning.learner.settings.seed
+        self.join = LabelJoin(self.model, seed=seed)
+        self._learner = LiveLearner(self.labels, self.learning, self.join)
+        self._flows: queue.Queue[FlowBatch | None] = queue.Queue(_ROOM)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._learn, daemon=True)
+        self._thread.start()
+
+    def on_batch(self, view: PacketView) -> Any:
+        """Count packets where they lie; flows that were decided go to the learner."""
+        self._check()
+        return super().on_batch(view)
+
+    def on_idle(self) -> None:
+        """Look for labels."""
+        self._check()
+        self._tell(self.meter.records())
+
+    def on_end(self) -> None:
+        """Learn from the flows and the labels that are left."""
+        self._end_flows()
+        self._give(None)
+        while self._thread.is_alive():
+            self._thread.join(_WAIT_S)
+            self.shared.alive()
+        self.learning.close()
+        self.out.close()
+        self._check()
+
+    def _settings(self) -> LearnSettings:
+        given = {name: self.options[name] for name in _SETTINGS if name in self.options}
+        try:
+            return from_plain(LearnSettings, given, strict=True)
+        except ValueError as error:
+            raise UsageError(f"options.{error}") from error
+
+    def _opened(self, settings: LearnSettings) -> LearningFolder:
+        folder = path_of(self.options, "folder")
+        push = push_to(str(self.options["push"])) if "push" in self.options else None
+        if not (folder / LOG).exists():
+            LearningFolder.begin(folder, self.model, settings)
+        found = LearningFolder(folder, push, now=_now)
+        if not found.model_file(self.model.digest).exists():
+            raise UsageError(f"options.folder: {folder} learns from another model")
+        if found.learner.settings != settings:
+            raise UsageError(f"options.folder: {folder} has {found.learner.settings}")
+        return found
+
+    def _tell(self, records: Records) -> NDArray[np.int64]:
+        """Hand flows to the learner, waiting for room; without flows, it looks for labels."""
+        if len(records) or self._flows.empty():
+            batch = self._batch(records)
+            self._give(batch.take(batch.verdicts == SHUNT) if self.shunted else batch)
+        return np.zeros(len(records), dtype=np.int64)
+
+    def _give(self, batch: FlowBatch | None) -> None:
+        while self._thread.is_alive():
+            try:
+                self._flows.put(batch, timeout=_WAIT_S)
+                return
+            except queue.Full:
+                self.shared.alive()
+
+    def _check(self) -> None:
+        if self._error:
+            raise self._error
+
+    # --- the learner's thread ------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        try:
+            while (batch := self._flows.get()) is not None:
+                done = self._learner.learn(batch)
+                if done.decisions:
+                    self._write(done)
+            self._write(self._learner.finish(), **self._counts())
+        except BaseException as error:  # noqa: BLE001 - raised again by the function
+            self._error = error
+
+    def _write(self, done: LearnedBatch, **more: Any) -> None:
+        said = {"flows": done.flows, "labelled": done.labelled, "running": done.running}
+        line = {**said, "decisions": [*done.decisions], **more}
+        self.out.write(json.dumps(line).encode() + b"\n")
+        self.out.flush()
+
+    def _counts(self) -> dict[str, Any]:
+        unread = {"unread labels": self.labels.unread, "first fault": self.labels.first_fault}
+        return {"counts": dict(self.join.counts), **(unread if self.labels.unread else {})}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
