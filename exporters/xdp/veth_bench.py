@@ -8,14 +8,9 @@ turns, and every figure includes the generator and the link.
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
-import shutil
 import socket
 import statistics
-import struct
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, attach, detach
+from n3ic.exporters.xdp.links import SET_GRO, add_link, own_network, switch_offload
 from n3ic.exporters.xdp.program import MeterPrograms, policy_index, policy_value
 from n3ic.exporters.xdp.source import compiled, test_program
 
@@ -34,11 +29,8 @@ ROUNDS = 5
 PACKETS = 500_000
 _GENERATOR = "generator_bench.c"
 _ENDS = ("n3icgen0", "n3icgen1")
-_CLONE_NEWNET = 0x40000000
-_ETHTOOL, _SET_GRO = 0x8946, 0x2C  # SIOCETHTOOL, ETHTOOL_SGRO
 _WARM = 20_000
 _DRAINED_S = 0.02  # time for the last frames of a run to cross the link
-_IP_S = 10
 
 
 @dataclass(frozen=True)
@@ -176,46 +168,10 @@ def _one_cpu() -> Iterator[None]:
 
 @contextmanager
 def _link() -> Iterator[tuple[int, int]]:
-    """Create a veth pair in a network namespace of this thread, and yield the ends' indices.
-
-    The kernel removes both when the thread leaves the namespace or ends.
-    """
-    ip = shutil.which("ip")
-    if ip is None:
-        raise MissingDependencyError("a link needs ip: apt-get install iproute2")
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net", "rb") as outside:  # noqa: PTH123 - held for its descriptor
-        if libc.unshare(_CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise BpfError(f"a network namespace: {os.strerror(number)}", number)
-        try:
-            one, other = _ENDS
-            _run(ip, "link", "add", one, "type", "veth", "peer", "name", other)
-            _gro(one)  # in generic mode, veth passes frames to the program only through NAPI
-            for name in _ENDS:
-                _run(ip, "link", "set", name, "addrgenmode", "none")  # no IPv6 packets of its own
-                _run(ip, "link", "set", name, "arp", "off", "up")
-            yield socket.if_nametoindex(one), socket.if_nametoindex(other)
-        finally:
-            if libc.setns(outside.fileno(), _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "the network namespace cannot be left")
-
-
-def _run(*command: str) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_IP_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BpfError(f"{' '.join(command)}: {error}", 0) from error
-    if done.returncode:
-        raise BpfError(f"{' '.join(command)}: {done.stderr.strip()}", 0)
-
-
-def _gro(name: str) -> None:
-    """Switch generic receive offload on, as ethtool does."""
-    value = ctypes.create_string_buffer(struct.pack("=II", _SET_GRO, 1))
-    request = struct.pack("=16sQ16x", name.encode(), ctypes.addressof(value))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
-        try:
-            fcntl.ioctl(channel, _ETHTOOL, request)
-        except OSError as error:
-            raise BpfError(f"{name}: GRO: {error.strerror}", error.errno or 0) from error
+    """Create a veth pair in a network namespace of this thread, and yield the ends' indices."""
+    one, other = _ENDS
+    with own_network():
+        add_link(one, other)
+        # In generic mode, veth passes frames to the program only through NAPI.
+        switch_offload(one, SET_GRO, on=True)
+        yield socket.if_nametoindex(one), socket.if_nametoindex(other)

@@ -5,4 +5,5 @@ Four packages, each with its own commands: ``flows`` (packets, meter, model, sin
 (data that arrives in many packets), ``functions`` (processes that share packet buffers) and
 ``learning`` (second stage, refreshed models, drift). Only ``batch`` is common to them. They may
 import the core, the families and the exporters, and of other systems what is named there.
+``demo`` shows them together.
 """

@@ -115,6 +115,11 @@ class MessageSender:
         return len(packets)
 
     def _send(self, block: memoryview) -> None:
+        step = self._cut * (HEADER_BYTES + self.part)
+        if len(block) > step:
+            for start in range(0, len(block), step):
+                self._send(block[start : start + step])
+            return
         try:
             self._sock.send(block)
         except ConnectionRefusedError:
@@ -124,9 +129,7 @@ class MessageSender:
                 # The packets do not fit the link, so that the kernel does not cut: IP does.
                 self._cut = 1
                 self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
-                step = HEADER_BYTES + self.part
-                for start in range(0, len(block), step):
-                    self._send(block[start : start + step])
+                self._send(block)
                 return
             raise N3icError(
                 f"sending packets of {HEADER_BYTES + self.part} bytes: {error.strerror}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,7 @@ from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.ways import way_named
 
+_DIGITS = 16
 _CLASSES_AXES = 3  # a model of more axes gives no classes
 
 
@@ -103,7 +105,10 @@ def serve_model(
 
 
 def described(outcome: BatchOutcome) -> dict[str, Any]:
-    """A message's result and times as plain data; ``classes`` of models that give some."""
+    """A message's result and times as plain data.
+
+    ``digest`` tells whether two results are equal; ``classes`` is there of models that give some.
+    """
     message, result = outcome.messages[0], outcome.result
     out: dict[str, Any] = {
         "sender": f"{IPv4Address(message.sender & 0xFFFFFFFF)}:{message.sender >> 32}",
@@ -116,6 +121,12 @@ def described(outcome: BatchOutcome) -> dict[str, Any]:
         return out | {"lost": "the device's memory did not suffice"}
     if not isinstance(result, Tensor):
         return out
+    out["digest"] = digest_of(result)
     if result.dim() > _CLASSES_AXES:
         return out | {"shape": list(result.shape[1:])}
     return out | {"classes": result[0].argmax(dim=-1).reshape(-1).tolist()}
+
+
+def digest_of(result: Tensor) -> str:
+    """Beginning of the SHA-256 of a tensor's bytes."""
+    return hashlib.sha256(result.contiguous().numpy().tobytes()).hexdigest()[:_DIGITS]

@@ -11,6 +11,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp import bench, libbpf, veth_bench
+from n3ic.exporters.xdp import links as links_of_xdp
 from n3ic.exporters.xdp.network import kernel as kernel_network
 from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
 from n3ic.model.random_models import random_model
@@ -114,9 +115,9 @@ def test_without_the_right_to_make_links_the_reason_is_said(metering, monkeypatc
         raise libbpf.BpfError("ip link: Operation not permitted")
 
     before = links()
-    monkeypatch.setattr(veth_bench, "_run", refused)
+    monkeypatch.setattr(links_of_xdp, "run_ip", refused)
     assert bench._wire(metering, packets=10) == (0.0, (), "ip link: Operation not permitted")
-    monkeypatch.setattr(veth_bench.shutil, "which", lambda name: None)
+    monkeypatch.setattr(links_of_xdp.shutil, "which", lambda name: None)
     assert links() == before
     monkeypatch.setattr(veth_bench, "compiled", lambda *given: b"")
     assert "iproute2" in bench._wire(metering, packets=10)[2]

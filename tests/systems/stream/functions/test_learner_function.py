@@ -5,13 +5,14 @@ import json
 
 import numpy as np
 import pytest
-from framed_traffic import METER, flows, label_line, metered, trained_for_a_card
+from framed_traffic import label_line
 
 from n3ic.errors import DataError, MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import SHUNT
 from n3ic.model.families import load_model
+from n3ic.systems.stream.demo.traffic import METER, flows, metered, trained
 from n3ic.systems.stream.functions.learner import LearnerFunction
 from n3ic.systems.stream.functions.packets import PacketView
 from n3ic.targets.fuzz_traffic import pcap
@@ -49,7 +50,7 @@ def right(model, made):
 
 @pytest.fixture(scope="module", name="card")
 def trained_before():
-    return trained_for_a_card(np.random.default_rng(1))[0]
+    return trained(np.random.default_rng(1))[0]
 
 
 @pytest.fixture(name="options")

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop: packets, XDP, shunted flows, second stage, late labels, a model swapped under load."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.exporters.xdp.links import add_link, own_network
+from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.meter.compiled import Records
+from n3ic.meter.flow_keys import Key
+from n3ic.meter.labels import Labelled
+from n3ic.model.classifier import SHUNT, Classifier
+from n3ic.systems.stream.batch import FlowBatch, encoded, features_read
+from n3ic.systems.stream.demo.traffic import (
+    CLASSES,
+    METER,
+    DemoFlow,
+    PacedSocket,
+    flows,
+    second_stage,
+    trained,
+)
+from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
+from n3ic.systems.stream.learning.host_models import HostTrees
+from n3ic.systems.stream.learning.late_labels import LabelJoin, record_key
+from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.pushes import push_to
+from n3ic.systems.stream.learning.second_stage import second_verdicts
+from n3ic.systems.stream.learning.session import LearningFolder
+from n3ic.systems.stream.learning.stream import LiveLearner
+from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.targets.directory import export
+
+BATCH = 60  # flows that are sent before what became of them is read
+WINDOWS = 16
+EVERY = 240  # labelled flows between two refreshed models
+_LATE = 3  # batches after which labels come
+_RECENT = 15  # batches on which the second stage is trained anew
+_CARD, _PEER = "n3icdemo0", "n3icdemo1"
+_FIRST = 10_000  # number of the first client; those of the training are below
+_WAIT_MS, _SILENT_S = 200, 2.0
+_DIGEST = 16  # digits of a model's digest that a flow tells
+
+
+@dataclass(frozen=True)
+class LoopWindow:
+    """Some flows in a row.
+
+    Attributes:
+        flows: flows until its end.
+        changed: whether the traffic has changed.
+        shunted: share that the card was not sure of.
+        card: share that is right of those that the card decided; None if it decided none.
+        rest: share that is right of the others by the second stage; None if there are none.
+        both: share that is right of all.
+        labelled: flows until its end whose labels came.
+        kernel: beginning of the digest of the model that decided the last flow.
+        pushes: models pushed until its end.
+    """
+
+    flows: int
+    changed: bool
+    shunted: float
+    card: float | None
+    rest: float | None
+    both: float
+    labelled: int
+    kernel: str
+    pushes: int
+
+
+@dataclass
+class LoopFigures:
+    """What the loop did so far.
+
+    Attributes:
+        total: flows that are to be sent.
+        flows: flows that the card told of.
+        windows: see :class:`LoopWindow`.
+        refreshed: models that were trained to take the running one's place.
+        failed: pushes that failed.
+        lost: flows that the ring buffer had no room for.
+        unlike: flows whose scores in the kernel are not those of the model of that digest.
+        seconds: since the first packet.
+    """
+
+    total: int
+    flows: int = 0
+    windows: list[LoopWindow] = field(default_factory=list)
+    refreshed: int = 0
+    failed: int = 0
+    lost: int = 0
+    unlike: int = 0
+    seconds: float = 0.0
+
+    def summary(self) -> dict[str, LoopWindow]:
+        """The last window before the change, the first one after it, and the last one."""
+        before = [w for w in self.windows if not w.changed]
+        after = [w for w in self.windows if w.changed]
+        found = {"before the change": before[-1:], "after it": after[:1], "at the end": after[1:]}
+        return {name: some[-1] for name, some in found.items() if some}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain data."""
+        summary = {name: asdict(window) for name, window in self.summary().items()}
+        return {**asdict(self), "seconds": round(self.seconds, 3), "summary": summary}
+
+
+class _LateLabels:
+    """Labels of batches that come some batches late, the last ones first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Records, NDArray[np.int64]]] = deque()
+        self._known: deque[tuple[NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=_RECENT)
+        self.late = _LATE
+
+    def add(self, records: Records, label: NDArray[np.int64]) -> None:
+        """Add flows whose labels will come."""
+        self._waiting.append((records, label))
+
+    def news(self) -> list[tuple[Key, Labelled]]:
+        """See :class:`~n3ic.systems.stream.learning.stream.LabelSource`."""
+        if len(self._waiting) <= self.late:
+            return []
+        records, label = self._waiting.popleft()
+        self._known.append((records["features"], label))
+        pairs = zip(records[::-1], label[::-1].tolist(), strict=True)
+        return [(record_key(record), Labelled(CLASSES[index])) for record, index in pairs]
+
+    def latest(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Features of the latest flows whose labels came, and these."""
+        features, label = zip(*self._known, strict=True)
+        return np.concatenate(features), np.concatenate(label)
+
+
+def run_loop(
+    folder: Path, total: int, seed: int, told: Callable[[LoopFigures], object]
+) -> LoopFigures:
+    """Run the loop in a network namespace of its own.
+
+    Args:
+        folder: where export, models and log are written.
+        total: flows; the traffic changes after half of them.
+        seed: of traffic and training.
+        told: is told the figures after each batch.
+
+    Raises:
+        N3icError: something is missing on this machine, or the kernel refuses.
+    """
+    rng = np.random.default_rng(seed)
+    card, host = trained(rng)
+    export(card, "xdp", folder / "export", verify=False)
+    LearningFolder.begin(folder / "learned", card, LearnSettings(every=EVERY, seed=seed))
+    starts = range(0, total, BATCH)
+    batches = [
+        flows(rng, _FIRST + i, min(BATCH, total - i), changed=2 * i >= total) for i in starts
+    ]
+    with own_network(), _loaded(folder / "export") as programs:
+        learning = LearningFolder(folder / "learned", push_to(f"xdp:{_CARD}"))
+        with closing(learning), _told(programs, batches) as told_of:
+            # Of all flows: two processors may take packets of one batch after some of the next.
+            truth = {flow.client: flow.label for batch in batches for flow in batch}
+            loop = _Loop(card, host, learning, LoopFigures(total), len(batches))
+            for events in told_of:
+                label = np.array([truth[bytes(source[:4])] for source in events["source"]])
+                loop.take(events, label)
+                loop.figures.lost = programs.counters()["events_lost"]
+                told(loop.figures)
+            loop.finish()
+    return loop.figures
+
+
+class _Loop:
+    """Second stage, late labels and learner behind the card, and what is counted.
+
+    Args:
+        card: the model that begins.
+        host: the second stage that begins.
+        learning: learns, and pushes to the card.
+        figures: counts.
+        batches: batches that are to come.
+    """
+
+    def __init__(
+        self,
+        card: Classifier,
+        host: HostTrees,
+        learning: LearningFolder,
+        figures: LoopFigures,
+        batches: int,
+    ) -> None:
+        self.figures = figures
+        self._card, self._host, self._learning = card, host, learning
+        self._models = {card.digest[:_DIGEST]: card}
+        self._labels = _LateLabels()
+        self._learner = LiveLearner(self._labels, learning, LabelJoin(card))
+        self._window: list[NDArray[np.bool_]] = []
+        self._began, self._batch, self._batches = time.monotonic(), 0, batches
+
+    def take(self, events: Records, label: NDArray[np.int64]) -> None:
+        """Take a batch that the card told of, and its true labels, which come late."""
+        f = self.figures
+        found = _of_events(self._card, events)
+        f.unlike += _unlike(self._models, found)
+        both = second_verdicts(self._host, found, METER)
+        self._window.append(np.stack([found.verdicts != SHUNT, both == label], axis=1))
+        self._labels.add(events, label)
+        done = self._learner.learn(found)
+        running = self._learning.learner.running
+        self._models[running.digest[:_DIGEST]] = running
+        names = Counter(d["what"] for d in self._learning.decisions)
+        pushed = [not d["error"] for d in self._learning.decisions if d["what"] == "push"]
+        if names["candidate"] > f.refreshed:
+            self._host = second_stage(*self._labels.latest())
+        f.flows, f.refreshed, f.failed = done.flows, names["candidate"], pushed.count(False)
+        f.seconds = time.monotonic() - self._began
+        self._batch += 1
+        if self._batch * WINDOWS // self._batches > len(f.windows):
+            changed = 2 * self._batch > self._batches
+            kernel = bytes(events["model"][-1]).hex()
+            f.windows.append(
+                LoopWindow(
+                    done.flows, changed, *self._shares(), done.labelled, kernel, pushed.count(True)
+                )
+            )
+
+    def finish(self) -> None:
+        """Learn from the labels that are left."""
+        self._labels.late = 0
+        self._learner.finish()
+
+    def _shares(self) -> tuple[float, float | None, float | None, float]:
+        """Share shunted, and shares that are right: of the card's flows, of the rest, of all."""
+        decided, right = np.concatenate(self._window).T
+        self._window.clear()
+        card, rest = (
+            float(right[rows].mean()) if rows.any() else None for rows in (decided, ~decided)
+        )
+        return float(1 - decided.mean()), card, rest, float(right.mean())
+
+
+@contextmanager
+def _loaded(directory: Path) -> Iterator[MeterPrograms]:
+    """A link with the program at one end."""
+    add_link(_CARD, _PEER)
+    interface = Interface.named(_CARD)
+    deployment.load(interface, directory)
+    try:
+        with deployment.opened(interface) as (_, programs, _):
+            yield programs
+    finally:
+        deployment.unload(interface)
+
+
+@contextmanager
+def _told(programs: MeterPrograms, batches: Sequence[list[DemoFlow]]) -> Iterator[Channel[Records]]:
+    """Send batches, and give the flows that the program told of, about as many at a time.
+
+    Two threads do so: a signal that comes while libbpf calls Python would be lost in this one.
+    """
+    sent, told = Channel[list[DemoFlow]](2), Channel[Records](2)
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(_guarded, _send, batches, sent),
+            pool.submit(_guarded, _receive, programs, sent, told),
+        ]
+        try:
+            yield told
+        finally:
+            sent.stop()
+            told.stop()
+        for job in jobs:
+            job.result()
+
+
+def _guarded(function: Callable[..., None], *given: Any) -> None:
+    """Run a thread; the channel that it writes, the last one given, ends with it."""
+    try:
+        with suppress(ChannelEnded):
+            function(*given)
+    finally:
+        given[-1].close()
+
+
+def _receive(
+    programs: MeterPrograms, sent: Channel[list[DemoFlow]], told: Channel[Records]
+) -> None:
+    left = programs.events()
+    for batch in sent:
+        end = time.monotonic() + _SILENT_S  # packets may be lost on the way
+        while len(left) < len(batch) and time.monotonic() < end:
+            if len(new := programs.events(_WAIT_MS)):
+                left = np.concatenate([left, new])
+                end = time.monotonic() + _SILENT_S
+        events, left = left[: len(batch)], left[len(batch) :]
+        if len(events):
+            told.put(events)
+
+
+def _send(batches: Sequence[list[DemoFlow]], sent: Channel[list[DemoFlow]]) -> None:
+    """Send batches; what is sent next waits until a batch was taken."""
+    with PacedSocket(_PEER, _CARD) as out:
+        for batch in batches:
+            for flow in batch:
+                out.send(flow.frames)
+            sent.put(batch)
+
+
+def _of_events(model: Classifier, events: Records) -> FlowBatch:
+    """Flows that the card decided, with the scores that it computed."""
+    return FlowBatch(
+        events,
+        features_read(model, METER.feature_names, events),
+        events["scores"].astype(np.int32),
+        events["class"].astype(np.int64),
+        events["margin"].astype(np.int32),
+        events["verdict"].astype(np.int64),
+    )
+
+
+def _unlike(models: dict[str, Classifier], found: FlowBatch) -> int:
+    """Flows whose scores are not those of the model that the kernel says it ran."""
+    out = 0
+    told = found.records["model"]
+    for digest in np.unique(told, axis=0):
+        rows = np.flatnonzero((told == digest).all(axis=1))
+        model = models.get(bytes(digest).hex())
+        if model is None:
+            out += len(rows)
+            continue
+        words = encoded(model, np.ascontiguousarray(found.features[rows]))
+        out += int((model.scores(words) != found.scores[rows]).any(axis=1).sum())
+    return out

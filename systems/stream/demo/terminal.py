@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration on the terminal: tables that grow, and the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from n3ic.cli.console import console, print_note
+from n3ic.systems.stream.demo.loop import LoopFigures, LoopWindow
+from n3ic.util.display import TextTable
+from n3ic.util.markdown import percent
+
+if TYPE_CHECKING:
+    from n3ic.systems.stream.demo.images import ImageFigures
+
+_HEAD = ("flows", "traffic", "shunted", "card", "rest", "all", "labels", "kernel", "swaps")
+_SHOWN = 6  # digits of a digest
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else percent(value, 0)
+
+
+def _row(window: LoopWindow) -> tuple[str, ...]:
+    return (
+        f"{window.flows:,}",
+        "new" if window.changed else "old",
+        *map(_share, (window.shunted, window.card, window.rest, window.both)),
+        f"{window.labelled:,}",
+        window.kernel[:_SHOWN],
+        str(window.pushes),
+    )
+
+
+def loop_table(f: LoopFigures) -> TextTable:
+    """A row for each window."""
+    title = (
+        f"{f.flows:,} of {f.total:,} flows in {f.seconds:.1f} s, {f.refreshed} models trained; "
+        "right by the card, by the second stage of the rest, of all"
+    )
+    return TextTable(title, _HEAD, tuple(map(_row, f.windows)), 2)
+
+
+def loop_lines(f: LoopFigures) -> list[str]:
+    """What happened, for the end."""
+    said = (f"{name} {percent(window.both)}" for name, window in f.summary().items())
+    swaps = f.windows[-1].pushes if f.windows else 0
+    return [
+        f"flows decided right: {', '.join(said)}",
+        f"{f.refreshed} models trained, {swaps} swapped in, {f.failed} swaps failed; "
+        f"{f.total - f.flows:,} flows lost on the link, {f.lost:,} in the ring buffer; "
+        f"{f.unlike:,} with other scores than their model's",
+    ]
+
+
+def image_line(f: ImageFigures) -> str:
+    """How far the images are."""
+    if not f.times:
+        return f"{f.model}: functions load it and attach"
+    last = f.times[-1]
+    return (
+        f"image {last.image} of {f.images} by {last.way}: {last.transfer:.1f} ms to the device, "
+        f"{last.inference:.1f} ms of {f.model}"
+    )
+
+
+@contextmanager
+def watched(quiet: bool) -> Iterator[tuple[Callable[[LoopFigures], object], Callable[[str], None]]]:
+    """Live on standard error; gives what shows the loop, and what shows a line.
+
+    Where that is no terminal, each row of the table and each line is a note.
+    """
+    screen = console(stderr=True)
+    if quiet or not screen.is_terminal:
+        shown = 0
+
+        def note(figures: LoopFigures) -> None:
+            nonlocal shown
+            for window in figures.windows[shown:]:
+                cells = zip(_HEAD, _row(window), strict=True)
+                print_note(", ".join(f"{name} {cell}" for name, cell in cells))
+            shown = len(figures.windows)
+
+        yield (lambda _: None, lambda _: None) if quiet else (note, print_note)
+        return
+    from rich.live import Live
+    from rich.table import Table
+
+    def drawn(found: TextTable) -> Table:
+        out = Table(title=found.title, title_justify="left")
+        for name in found.head:
+            out.add_column(name, justify="right")
+        for row in found.rows:
+            out.add_row(*row)
+        return out
+
+    with Live(console=screen, transient=True) as live:
+        yield lambda figures: live.update(drawn(loop_table(figures))), live.update
