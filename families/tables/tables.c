@@ -532,26 +532,44 @@ static void write_scores(const struct bnn *net, int32_t (*sum)[BLOCK], uint32_t 
 }
 
 /* The highest score wins, the lowest class on a tie; a margin below the threshold is shunted. */
-static uint32_t decide(const struct bnn *net, const int32_t *score, int32_t *margin) {
-    uint32_t best = score[1] > score[0];
-    int32_t second = score[!best];
-    for (uint32_t c = 2; c < net->of.classes; c++) {
-        if (score[c] > score[best]) {
-            second = score[best];
-            best = c;
-        } else if (score[c] > second) {
-            second = score[c];
+static void decide(const struct bnn *net, int32_t (*sum)[BLOCK], uint32_t count, uint32_t *classes,
+                   int32_t *margins) {
+    const int32_t shunt = (int32_t)net->of.shunt;
+    int32_t best[BLOCK];
+    int32_t second[BLOCK];
+    uint32_t found[BLOCK];
+    for (uint32_t i = 0; i < BLOCK; i++) {
+        const int32_t a = net->sums == 1 ? 0 : sum[0][i];
+        const int32_t b = net->sums == 1 ? sum[0][i] : sum[1][i];
+        best[i] = b > a ? b : a;
+        second[i] = b > a ? a : b;
+        found[i] = b > a;
+    }
+    for (uint32_t c = 2; c < net->sums; c++) {
+        for (uint32_t i = 0; i < BLOCK; i++) {
+            const int32_t score = sum[c][i];
+            const int32_t lower = score < best[i] ? score : best[i];
+            found[i] = score > best[i] ? c : found[i];
+            best[i] = score > best[i] ? score : best[i];
+            second[i] = lower > second[i] ? lower : second[i];
         }
     }
-    *margin = score[best] - second; /* scores are below 2^30 */
-    return *margin < (int32_t)net->of.shunt ? BNN_SHUNT : best;
+    for (uint32_t i = 0; i < BLOCK; i++) {
+        best[i] -= second[i]; /* scores are below 2^30 */
+        found[i] = best[i] < shunt ? BNN_SHUNT : found[i];
+    }
+    if (classes) {
+        memcpy(classes, found, count * sizeof *found);
+    }
+    if (margins) {
+        memcpy(margins, best, count * sizeof *best);
+    }
 }
 
 void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
                      int32_t *margins, int32_t *scores) {
     uint32_t padded[BLOCK * MAX_WORDS + PAST];
     int32_t sum[MAX_CLASSES][BLOCK];
-    int32_t held[BLOCK * MAX_CLASSES];
     for (size_t start = 0; start < rows; start += BLOCK) {
         const size_t left = rows - start;
         const uint32_t count = left < BLOCK ? (uint32_t)left : BLOCK;
@@ -568,17 +586,12 @@ void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, 
             }
         }
         kernels[net->kernel].sums(net, from, sum);
-        int32_t *own = scores ? scores + start * net->of.classes : held;
-        write_scores(net, sum, count, own);
-        for (uint32_t i = 0; i < count && (classes || margins); i++) {
-            int32_t margin;
-            const uint32_t found = decide(net, own + (size_t)i * net->of.classes, &margin);
-            if (classes) {
-                classes[start + i] = found;
-            }
-            if (margins) {
-                margins[start + i] = margin;
-            }
+        if (scores) {
+            write_scores(net, sum, count, scores + start * net->of.classes);
+        }
+        if (classes || margins) {
+            decide(net, sum, count, classes ? classes + start : NULL,
+                   margins ? margins + start : NULL);
         }
     }
 }
