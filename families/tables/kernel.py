@@ -29,7 +29,7 @@ def loaded(model: TablesModel) -> KernelNetwork | None:
     if model.input.n_bits > MOST_INPUTS or len(model.classes) > MOST_CLASSES:
         return None
     library = compiled()
-    return library and library.load(dump(model))
+    return library.load(dump(model)) if library else None
 
 
 @cache

@@ -162,4 +162,4 @@ def _network(model: Classifier) -> KernelNetwork | None:
     if not isinstance(model, BinaryModel):
         return cast("KernelNetwork | None", model.compiled())
     library = _library() if len(model.layers) <= blob.MAX_LAYERS else None
-    return library and library.load(blob.dump(model))
+    return library.load(blob.dump(model)) if library else None
