@@ -6,6 +6,7 @@ import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -410,8 +411,8 @@ def test_the_verb_hands_tables_to_the_benchmark_of_their_family(tmp_path, monkey
     model = random_tables(np.random.default_rng(3))
     model.save(tmp_path / "m.n3ic")
     monkeypatch.setattr(XdpTablesExporter, "bench", lambda *given: given[1:])
-    taken, options = n3ic.bench("xdp", tmp_path / "m.n3ic", rounds=3)
-    assert taken.digest == model.digest and options == {"rounds": 3}
+    given: Any = n3ic.bench("xdp", tmp_path / "m.n3ic", rounds=3)
+    assert given[0].digest == model.digest and given[1] == {"rounds": 3}
     with pytest.raises(UsageError, match="no benchmark"):
         n3ic.bench("host", model)
 
