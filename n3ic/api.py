@@ -14,7 +14,6 @@ from n3ic.data.user_table import OWN
 from n3ic.errors import UsageError, needed
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
-from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
@@ -355,16 +354,15 @@ def bench(
         return found
     if capture is not None:
         raise UsageError(f"a capture is for the benchmark of the meter, not of {target}")
-    tool = exporter(target)
+    network: Classifier
     if model is None:
         network = random_model((256, 32, 16, 2), np.random.default_rng(0))
-    elif isinstance(model, BinaryModel):
-        network = model
     elif isinstance(model, Classifier):
-        raise UsageError(f"benchmarks are of binary networks, not of family {model.family}")
+        network = model
     else:
         source = model.path if isinstance(model, Run) else model
-        network = BinaryModel.load(next(iter(models_of(source).values())))
+        network = load_model(next(iter(models_of(source).values())))
+    tool = exporter(target).for_family(network.family)
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
 
 

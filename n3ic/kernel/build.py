@@ -114,18 +114,18 @@ def _compile(compiler: CCompiler, words: Sequence[str], out: Path) -> None:
         raise BuildError(said or f"{compiler.command[0]} ended {done.returncode}")
 
 
-def compile_kernel(compiler: CCompiler, out: Path) -> None:
-    """Compile the kernel, together with the code that turns tables into lines.
+def compile_kernel(compiler: CCompiler, out: Path, source: Path | None = None) -> None:
+    """Compile a kernel, ``bnn.c`` by default, and the code that turns tables into lines.
 
     Raises:
         BuildError: the compiler failed; the text holds its output.
     """
-    compile_shared(compiler, SOURCE, out, (f"-I{FOLDER}", str(STREAM[0])))
+    compile_shared(compiler, source or SOURCE, out, (f"-I{FOLDER}", str(STREAM[0])))
 
 
-def kernel_sources() -> list[bytes]:
-    """All files that the kernel is built from."""
-    return [path.read_bytes() for path in (SOURCE, HEADER, *STREAM)]
+def kernel_sources(source: Path | None = None) -> list[bytes]:
+    """All files that a kernel is built from."""
+    return [path.read_bytes() for path in (source or SOURCE, HEADER, *STREAM)]
 
 
 def library_name(stem: str, compiler: CCompiler, sources: Sequence[bytes]) -> str:
@@ -143,8 +143,8 @@ def library_name(stem: str, compiler: CCompiler, sources: Sequence[bytes]) -> st
     return f"{stem}-{digest.hexdigest()[:32]}.so"
 
 
-def cached_library() -> Path:
-    """Path of the built kernel; builds it if it is missing.
+def cached_library(source: Path | None = None) -> Path:
+    """Path of a built kernel, ``bnn.c`` by default; builds it if it is missing.
 
     Raises:
         NoCompilerError: the kernel is not cached, and no compiler is installed.
@@ -153,12 +153,12 @@ def cached_library() -> Path:
     """
     compiler = find_compiler()
     cache = Cache.open(CACHE)
-    name = library_name("bnn", compiler, kernel_sources())
-    return cache.find(name) or build(compiler, cache, name)
+    name = library_name((source or SOURCE).stem, compiler, kernel_sources(source))
+    return cache.find(name) or build(compiler, cache, name, source)
 
 
-def build(compiler: CCompiler, cache: Cache, name: str) -> Path:
-    """Compile the kernel into the cache, whole or not at all.
+def build(compiler: CCompiler, cache: Cache, name: str, source: Path | None = None) -> Path:
+    """Compile a kernel into the cache, whole or not at all.
 
     Raises:
         BuildError: the compiler failed; the text names the log.
@@ -166,7 +166,7 @@ def build(compiler: CCompiler, cache: Cache, name: str) -> Path:
     """
     try:
         with cache.new_file(name) as out:
-            compile_kernel(compiler, out)
+            compile_kernel(compiler, out, source)
     except BuildError as error:
         with cache.new_file("build.log") as log:
             log.write_text(f"{compiler.version}\n{error}\n", encoding="utf-8")

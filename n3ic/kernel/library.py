@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.model.bits import Words, unpack, word_count
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
 _SHUNT = 0xFFFFFFFF  # BNN_SHUNT
 _I32 = np.ctypeslib.ndpointer(dtype=np.int32, flags="C_CONTIGUOUS")
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "bnn_strerror": (ctypes.c_char_p, [ctypes.c_int]),
     "bnn_load_blob": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]),
     "bnn_free": (None, [ctypes.c_void_p]),
@@ -71,17 +72,19 @@ class KernelLibrary:
     handle: ctypes.CDLL
 
     @classmethod
-    def open(cls, path: Path) -> KernelLibrary:
+    def open(cls, path: Path, functions: Iterable[str] = SIGNATURES) -> KernelLibrary:
         """Load a library; a person who can write the file can run code in this process.
+
+        ``functions`` are those of bnn.h that are called.
 
         Raises:
             OSError: the file is not a shared library of this platform.
             AttributeError: the library lacks a function of the kernel.
         """
         handle = ctypes.CDLL(str(path))
-        for name, (result, arguments) in _SIGNATURES.items():
+        for name in functions:
             function = getattr(handle, name)
-            function.restype, function.argtypes = result, arguments
+            function.restype, function.argtypes = SIGNATURES[name]
         return cls(handle)
 
     @property
@@ -236,7 +239,7 @@ class KernelNetwork:
 
     def csv_lines(
         self,
-        model: BinaryModel,
+        model: Classifier,
         features: Mapping[str, NDArray[Any]],
         first: int,
         names: Sequence[bytes],

@@ -10,25 +10,25 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import N3icWarning
 from n3ic.kernel import blob, build
-from n3ic.kernel.library import KernelLibrary, KernelNetwork
-from n3ic.model.bits import Words, checked_words
+from n3ic.kernel.library import SIGNATURES, KernelLibrary, KernelNetwork
+from n3ic.model.bits import checked_words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
-__all__ = ["available", "csv_lines", "predict", "scorer", "scores"]
+__all__ = ["available", "compiled", "csv_lines", "opened", "predict", "scores"]
 
 
 def available() -> bool:
@@ -40,7 +40,7 @@ def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
     """Integer scores of packed inputs, from the compiled kernel if available, else from numpy.
 
     Args:
-        model: a model; the kernel computes binary networks.
+        model: a model.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
 
     Returns:
@@ -49,26 +49,9 @@ def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
     Raises:
         ModelError: the inputs are not packed inputs of this model.
     """
-    if not isinstance(model, BinaryModel) or not _compiled(model):
+    if (network := compiled(model)) is None:
         return model.scores(words)
-    return _network(model).scores(checked_words(words, model.input.n_bits, "packed inputs"))
-
-
-def scorer(model: BinaryModel) -> Callable[[Words], NDArray[np.int32]]:
-    """A function that computes a network's scores; it is loaded once and does not check its input.
-
-    Args:
-        model: the network.
-
-    Returns:
-        A function from packed inputs, uint32 of shape ``(rows, n_words)`` with pad bits 0, to
-        int32 of shape ``(rows, classes)``; the kernel's if available, else numpy's.
-    """
-    if not available() or len(model.layers) > blob.MAX_LAYERS:
-        return model.scores
-    library = _library()
-    assert library is not None  # noqa: S101 - it is available
-    return library.load(blob.dump(model)).scores
+    return network.scores(checked_words(words, model.input.n_bits, "packed inputs"))
 
 
 def predict(model: Classifier, words: ArrayLike) -> Inference:
@@ -91,15 +74,15 @@ def csv_lines(
     Returns:
         The lines, each with a line feed, and the number of rows of each name.
     """
-    if isinstance(model, BinaryModel) and _compiled(model):
-        return _network(model).csv_lines(model, features, first, names)
+    if network := compiled(model):
+        return network.csv_lines(model, features, first, names)
     found = predict(model, model.encode(features))
     return _lines_of(found, model.verdicts(found.scores), first, names)
 
 
-def _compiled(model: BinaryModel) -> bool:
-    """Whether the compiled kernel computes a network."""
-    return len(model.layers) <= blob.MAX_LAYERS and available()
+def compiled(model: Classifier) -> KernelNetwork | None:
+    """A model loaded into its kernel; None where none computes it."""
+    return _network(model) if os.environ.get("N3IC_NATIVE", "1") != "0" else None
 
 
 def _lines_of(
@@ -116,13 +99,31 @@ def _lines_of(
 
 @cache
 def _library() -> KernelLibrary | None:
-    """The kernel, or None if it cannot be built; warns once, unless no compiler is installed."""
+    return opened(None, _check)
+
+
+def opened(
+    source: Path | None,
+    check: Callable[[KernelLibrary], None],
+    functions: Iterable[str] = SIGNATURES,
+) -> KernelLibrary | None:
+    """A kernel, or None if it cannot be built; warns unless no compiler is installed.
+
+    Args:
+        source: its C file; None for ``bnn.c``.
+        check: raises RuntimeError if it does not compute the reference's scores.
+        functions: those of bnn.h that are called.
+    """
     try:
         try:
-            library = KernelLibrary.open(build.cached_library())
+            library = KernelLibrary.open(build.cached_library(source), functions)
         except OSError:  # no cache that only this user can write
-            library = _private()
-        _check(library)
+            with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
+                # A log in that directory would vanish, so the compiler's output is the message.
+                out = Path(directory) / "kernel.so"
+                build.compile_kernel(build.find_compiler(), out, source)
+                library = KernelLibrary.open(out, functions)
+        check(library)
     except build.NoCompilerError:
         return None
     except (build.BuildError, OSError, AttributeError, RuntimeError) as error:
@@ -133,16 +134,6 @@ def _library() -> KernelLibrary | None:
         )
         return None
     return library
-
-
-def _private() -> KernelLibrary:
-    """Build the kernel in a directory of this process alone, if no safe cache exists."""
-    compiler = build.find_compiler()
-    with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
-        # A log in that directory would vanish, so the compiler's output becomes the message.
-        out = Path(directory) / "bnn.so"
-        build.compile_kernel(compiler, out)
-        return KernelLibrary.open(out)
 
 
 def _check(library: KernelLibrary) -> None:
@@ -167,7 +158,8 @@ def _check(library: KernelLibrary) -> None:
 
 
 @lru_cache(maxsize=8)  # a small prediction takes less time than loading its weights
-def _network(model: BinaryModel) -> KernelNetwork:
-    library = _library()
-    assert library is not None  # noqa: S101 - callers ask available() first
-    return library.load(blob.dump(model))
+def _network(model: Classifier) -> KernelNetwork | None:
+    if not isinstance(model, BinaryModel):
+        return cast("KernelNetwork | None", model.compiled())
+    library = _library() if len(model.layers) <= blob.MAX_LAYERS else None
+    return library.load(blob.dump(model)) if library else None

@@ -168,6 +168,10 @@ class Classifier(Displayed):
         This is the reference that every target must reproduce; it is plain numpy.
         """
 
+    def compiled(self) -> Any:
+        """The model loaded into a kernel, a ``KernelNetwork``; None where none computes it."""
+        return None
+
     @abstractmethod
     def _header(self) -> dict[str, Any]:
         """Entries that the family adds to the header of the file."""

@@ -281,7 +281,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         raise UsageError(f"networks cannot be imported from {self.name}")
 
-    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+    def bench(self, model: ModelT, options: Mapping[str, OptionValue]) -> Bench:
         """Measure the target beside its alternatives, after checking that all agree.
 
         Raises:

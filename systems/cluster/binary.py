@@ -117,18 +117,17 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
     """
     if connections.n_outputs < 2:  # the compiled kernel needs at least two classes
         return lambda words: connections.popcounts(words[None]).ravel()
-    scores = prediction.scorer(
-        BinaryModel(
-            input=InputSpec.raw(connections.n_inputs),
-            hidden=(),
-            output=OutputLayer(
-                connections.weights,
-                mask=connections.mask,
-                bias=np.zeros(connections.n_outputs, dtype=np.int32),
-            ),
-            classes=tuple(str(j) for j in range(connections.n_outputs)),
-        )
+    model = BinaryModel(
+        input=InputSpec.raw(connections.n_inputs),
+        hidden=(),
+        output=OutputLayer(
+            connections.weights,
+            mask=connections.mask,
+            bias=np.zeros(connections.n_outputs, dtype=np.int32),
+        ),
+        classes=tuple(str(j) for j in range(connections.n_outputs)),
     )
+    scores = (prediction.compiled(model) or model).scores  # called for each packet: unchecked
     return lambda words: scores(words[None]).ravel()
 
 

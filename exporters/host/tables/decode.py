@@ -87,6 +87,11 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
     )
     _check_spans(held.numbers("spans"), entries)
     _check_octets(held, bits, max(sizes))
+    _check_planes(held, bits)
+    wanted = [table.bits for table in model.tables]
+    if len(wanted) == len(bits):
+        entries = tuple(map(_in_order, entries, bits, wanted))
+        bits = tuple(b if {*a} == {*b} else a for a, b in zip(bits, wanted, strict=True))
     return DecodedTables(
         _FILE,
         bits,
@@ -153,6 +158,33 @@ def _check_octets(held: _Constants, bits: tuple[tuple[int, ...], ...], most: int
     for name, part in zip(("octets", "octet_bits"), wanted, strict=True):
         if held.numbers(name, part.size) != part.ravel().tolist():
             raise _wrong(f"{name} are not the places of the index bits")
+
+
+def _check_planes(held: _Constants, bits: tuple[tuple[int, ...], ...]) -> None:
+    """Check that the planes of packed bits have each index bit where the index has it."""
+    count = held.size("PLANES")
+    octets, shifts = (held.numbers(f"plane_{name}", count) for name in ("octets", "shifts"))
+    planes = held.numbers("planes", sum(map(len, bits)))
+    if {*planes} != {*range(count)}:
+        raise _wrong("a plane is missing, or is not read")
+    places = [j if j < 4 else 7 for own in bits for j in range(len(own))]
+    flat = [bit for own in bits for bit in own]
+    for plane, bit, place in zip(planes, flat, places, strict=True):
+        if (octets[plane], shifts[plane]) != (bit >> 3, (bit & 7) - place):
+            raise _wrong(f"plane {plane} does not have bit {bit} at place {place}")
+
+
+def _in_order(
+    entries: NDArray[np.int64], bits: tuple[int, ...], wanted: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """The entries of a table that is addressed by its bits in the wanted order."""
+    if sorted(bits) != sorted(wanted):
+        return entries
+    at = np.arange(len(entries))
+    index = np.zeros_like(at)
+    for place, bit in enumerate(bits):
+        index |= (at >> wanted.index(bit) & 1) << place
+    return np.asarray(entries[index])
 
 
 class _Constants:

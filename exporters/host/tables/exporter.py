@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from n3ic.exporters.host.compiled_in import CompiledInExporter
 from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.exporters.host.tables.decode import decode_directory
-from n3ic.families.tables.network import TablesModel
+from n3ic.exporters.host.tables.planes import Plane, ordered, plane_of
+from n3ic.families.tables.network import Table, TablesModel
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
@@ -45,10 +46,11 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
     def memory(self, model: TablesModel) -> dict[str, int]:
         """Count the bytes of the C's constants, by what they hold."""
         read = sum(len(t.bits) for t in model.tables)
-        places = 2 * _room(model) * max(len(t.bits) for t in model.tables)
+        places = 2 * _room(model.tables) * max(len(t.bits) for t in model.tables)
         return {
             "entries": sum(t.entries.size for t in model.tables) + 16,
             "index_bits": 5 * len(model.tables) + 2 * read + places,
+            "planes": 3 * len({*_planes(ordered(model.tables))}) + 2 * read,
             "spans": 2 * len(_spans(model)),
             "cuts": 2 * 4 * 32 * model.input.n_words,
         }
@@ -93,7 +95,10 @@ def _values(model: TablesModel) -> dict[str, Any]:
         cuts += [UINT32_MAX] * field.width if raw else field.cuts
     beyond = 32 * spec.n_words - len(cuts)
     sizes = [len(t.bits) for t in model.tables]
-    octets, octet_bits = _octets(model, _room(model))
+    tables = ordered(model.tables)
+    octets, octet_bits = _octets(tables, spec.n_bits)
+    planes = _planes(tables)
+    different = sorted({*planes})
     return {
         "shape": model.shape_text,
         "digest": model.digest,
@@ -108,8 +113,11 @@ def _values(model: TablesModel) -> dict[str, Any]:
         "cuts": [f"{cut}u" for cut in [*cuts, *[UINT32_MAX] * beyond]],
         "sizes": sizes,
         "even": sizes[0] if len(set(sizes)) == 1 else 0,
-        "bits": [b for t in model.tables for b in t.bits],
-        "entries": [e for t in model.tables for e in t.entries.T.ravel().tolist()] + [0] * 16,
+        "bits": [b for t in tables for b in t.bits],
+        "plane_octets": [octet for octet, _ in different],
+        "plane_shifts": [shift for _, shift in different],
+        "planes": [different.index(plane) for plane in planes],
+        "entries": [e for t in tables for e in t.entries.T.ravel().tolist()] + [0] * 16,
         "starts": np.cumsum([0, *(t.entries.size for t in model.tables)])[:-1].tolist(),
         "spans": _spans(model),
         "bias": model.bias.tolist(),
@@ -118,9 +126,14 @@ def _values(model: TablesModel) -> dict[str, Any]:
     }
 
 
-def _room(model: TablesModel) -> int:
+def _planes(tables: Sequence[Table]) -> list[Plane]:
+    """The plane of each bit of the indices."""
+    return [plane_of(bit, place) for t in tables for place, bit in enumerate(t.bits)]
+
+
+def _room(tables: Sequence[Table]) -> int:
     """Number of tables, filled up to whole registers of a byte a table."""
-    return REGISTER * -(-len(model.tables) // REGISTER)
+    return REGISTER * -(-len(tables) // REGISTER)
 
 
 def _spans(model: TablesModel) -> list[int]:
@@ -137,20 +150,20 @@ def _spans(model: TablesModel) -> list[int]:
     return out
 
 
-def _octets(model: TablesModel, room: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _octets(tables: Sequence[Table], n_bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """The byte of the packed bits that each index bit is in, and that bit of the byte.
 
     Args:
-        model: the model.
-        room: tables for which there is room; those beyond the model's, and bits that an index
-            lacks, have bit 0.
+        tables: the tables; those for which there is room beyond, and bits that an index lacks, have
+            bit 0.
+        n_bits: number of input bits.
 
     Returns:
         Two uint8 arrays of shape ``(bits of the largest index, room)``; zeros above 256 input bits.
     """
-    most = max(len(t.bits) for t in model.tables)
-    octets, bits = np.zeros((2, most, room), dtype=np.uint8)
-    for t, table in enumerate(model.tables if model.input.n_bits <= 256 else ()):
+    most = max(len(t.bits) for t in tables)
+    octets, bits = np.zeros((2, most, _room(tables)), dtype=np.uint8)
+    for t, table in enumerate(tables if n_bits <= 256 else ()):
         for j, bit in enumerate(table.bits):
             octets[j, t], bits[j, t] = bit // 8, 1 << bit % 8
     return octets, bits

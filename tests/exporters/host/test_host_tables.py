@@ -20,8 +20,9 @@ from n3ic.exporters.host.tables.decode import (
     decode_source,
 )
 from n3ic.exporters.host.tables.exporter import BLOCK, MOST_INPUTS
+from n3ic.exporters.host.tables.planes import ordered, plane_of
 from n3ic.families.tables.decoded import tables_difference
-from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.kernel import build
@@ -189,7 +190,17 @@ def test_every_constant_is_read_back(tmp_path: Path, classes: int) -> None:
         assert decoded(changed, model), line
         seen += 1
     assert seen > 200
-    for gone in ("bits", "entries", "cuts", "codes", "octets", "spans", "starts", "DIGEST"):
+    for gone in (
+        "bits",
+        "entries",
+        "cuts",
+        "codes",
+        "octets",
+        "planes",
+        "spans",
+        "starts",
+        "DIGEST",
+    ):
         assert decoded(re.sub(rf"\b{gone}\b", "other", text), model)
     for size in range(0, len(text), 997):
         assert decoded(text[:size], model)
@@ -207,7 +218,7 @@ def test_sizes_at_whole_words_and_registers_are_read_back(
     model = random_tables(rng, spec=spec, tables=tables, inputs=inputs, widths=(8, 8))
     text = EXPORTER.source(model)
     assert decoded(text, model) == ""
-    for name in ("WORDS", "ROOM", "MOST", "EVEN", "BLOCK"):
+    for name in ("WORDS", "ROOM", "MOST", "EVEN", "BLOCK", "PLANES"):
         for step in (-1, 1, 32):
             held = re.compile(rf"(#define {name} )(\d+)")
             changed = held.sub(lambda m: f"{m[1]}{max(0, int(m[2]) + step)}", text)  # noqa: B023
@@ -291,6 +302,24 @@ def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Pa
     assert any("bnn.c, table 0: entry 0 of sum 0 is" in text for text in found.failures), found
 
 
+def test_index_bits_are_ordered_for_few_planes() -> None:
+    rng = np.random.default_rng(11)
+    model = random_tables(rng, features=40, cuts=6, tables=52, inputs=(1, 8))
+    tables = ordered(model.tables)
+    again = replace(model, tables=tables)
+    words = tables_vectors(model, 500)
+    assert (again.scores(words) == model.scores(words)).all()
+
+    def planes(of: tuple[Table, ...]) -> set[tuple[int, int]]:
+        return {plane_of(bit, place) for t in of for place, bit in enumerate(t.bits)}
+
+    assert len(planes(tables)) < 0.7 * len(planes(model.tables))
+    for octet, shift in planes(tables):
+        assert 0 <= octet < 4 * model.input.n_words and -7 <= shift <= 7
+    many = random_tables(rng, spec=model.input, tables=600, inputs=(5, 5)).tables
+    assert ordered(many) == many  # it would take long
+
+
 def test_memory_counts_the_arrays_of_the_c(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = random_tables(np.random.default_rng(8), tables=11)
     EXPORTER.write(model, OPTIONS, tmp_path)
@@ -307,6 +336,11 @@ def test_memory_counts_the_arrays_of_the_c(compiler: build.CCompiler, tmp_path: 
         + 2 * numbers("uint16_t bits[]")
         + 4 * numbers("uint32_t starts[TABLES]")
         + 2 * numbers("uint8_t octets[MOST][ROOM]")
+    )
+    assert held["planes"] == (
+        2 * numbers("uint16_t plane_octets[PLANES]")
+        + numbers("int8_t plane_shifts[PLANES]")
+        + 2 * numbers("uint16_t planes[]")
     )
     assert held["spans"] == 2 * numbers("uint16_t spans[]")
     assert held["cuts"] == 4 * (numbers("compared[]") + numbers("uint32_t cuts[]"))

@@ -6,13 +6,15 @@ import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from metered_models import metered_network
 from n3icd import Daemon, flows, mount, repacked, send, unmount
 
-from n3ic.errors import ExportError, VerifyError
+import n3ic
+from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.network import bits_of, layout, structure_of, value_bytes
@@ -22,6 +24,7 @@ from n3ic.exporters.xdp.network.structure import as_bits
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.tables.decode import NETWORK, decode_directory
+from n3ic.exporters.xdp.tables.exporter import XdpTablesExporter
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.random_models import random_tables
@@ -402,6 +405,16 @@ def test_a_daemon_tells_the_models_scores_and_takes_retrained_tables(
     finally:
         daemon.remove()
         unmount(pins)
+
+
+def test_the_verb_hands_tables_to_the_benchmark_of_their_family(tmp_path, monkeypatch):
+    model = random_tables(np.random.default_rng(3))
+    model.save(tmp_path / "m.n3ic")
+    monkeypatch.setattr(XdpTablesExporter, "bench", lambda *given: given[1:])
+    given: Any = n3ic.bench("xdp", tmp_path / "m.n3ic", rounds=3)
+    assert given[0].digest == model.digest and given[1] == {"rounds": 3}
+    with pytest.raises(UsageError, match="no benchmark"):
+        n3ic.bench("host", model)
 
 
 @pytest.mark.slow

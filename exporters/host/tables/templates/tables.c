@@ -127,6 +127,10 @@ NET_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out
             }
         }
         add_entries(from, sum, is_words, 0, vector);
-        decide((const int32_t (*)[BLOCK])sum, BLOCK, count, start, out);
+        if (count == BLOCK) { /* a constant */
+            decide((const int32_t (*)[BLOCK])sum, BLOCK, BLOCK, start, out);
+        } else {
+            decide((const int32_t (*)[BLOCK])sum, BLOCK, count, start, out);
+        }
     }
 }

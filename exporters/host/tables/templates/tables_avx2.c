@@ -2,7 +2,9 @@
 /*
  * Blocks and rows of look-up tables in registers of 32 bytes, with AVX2.
  *
- * A mask is a register for an input bit: byte i is 255 where row i has the bit, else 0.
+ * A plane is a register with a byte a row, in which an index finds a bit at its own place, from the
+ * fifth bit on at the highest. Of features it is a mask: 255 where the row has the bit, else 0. Of
+ * packed bits it is an octet of them, shifted: other bits are beside.
  */
 
 #if NET_X86
@@ -38,8 +40,9 @@ VECTOR void columns_of(const uint32_t *rows, const uint32_t width, __m256i (*res
         }
         return;
     }
+#pragma GCC unroll 4
     for (uint32_t next = 0; next < width; next += 4) {
-        const uint32_t w = next + 4 <= width ? next : width - 4; /* some columns twice */
+        const uint32_t w = next + 4 <= width ? next : width - 4;
         for (uint32_t g = 0; g < 4; g++) {
             const uint32_t *at = rows + 4 * g * width + w;
             const __m256i a = row_pair(at, width);
@@ -50,16 +53,23 @@ VECTOR void columns_of(const uint32_t *rows, const uint32_t width, __m256i (*res
             const __m256i cd = _mm256_unpacklo_epi32(c, d);
             const __m256i ab_high = _mm256_unpackhi_epi32(a, b);
             const __m256i cd_high = _mm256_unpackhi_epi32(c, d);
-            column[w][g] = _mm256_unpacklo_epi64(ab, cd);
-            column[w + 1][g] = _mm256_unpackhi_epi64(ab, cd);
-            column[w + 2][g] = _mm256_unpacklo_epi64(ab_high, cd_high);
+            if (w == next) { /* else those of the turn before */
+                column[w][g] = _mm256_unpacklo_epi64(ab, cd);
+            }
+            if (w + 1 >= next) {
+                column[w + 1][g] = _mm256_unpackhi_epi64(ab, cd);
+            }
+            if (w + 2 >= next) {
+                column[w + 2][g] = _mm256_unpacklo_epi64(ab_high, cd_high);
+            }
             column[w + 3][g] = _mm256_unpackhi_epi64(ab_high, cd_high);
         }
     }
 }
 
-VECTOR void masks_of_words_avx2(const uint32_t *words, __m256i *restrict mask) {
+VECTOR void planes_of_words_avx2(const uint32_t *words, __m256i *restrict plane) {
     __m256i column[WORDS < 4 ? 4 : WORDS][4];
+    __m256i octet[4 * WORDS];
     columns_of(words, WORDS, column);
     const __m256i of_bytes = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
@@ -73,14 +83,17 @@ VECTOR void masks_of_words_avx2(const uint32_t *words, __m256i *restrict mask) {
         const __m256i b = _mm256_unpackhi_epi32(part[0], part[1]);
         const __m256i c = _mm256_unpacklo_epi32(part[2], part[3]);
         const __m256i d = _mm256_unpackhi_epi32(part[2], part[3]);
-        const __m256i octet[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c),
-                                  _mm256_unpacklo_epi64(b, d), _mm256_unpackhi_epi64(b, d)};
-        for (uint32_t k = 0; k < 4; k++) {
-            for (uint32_t b = 0; b < 8 && 32 * w + 8 * k + b < INPUTS; b++) {
-                const __m256i bit = _mm256_set1_epi8((char)(1u << b));
-                mask[32 * w + 8 * k + b] = _mm256_cmpeq_epi8(_mm256_and_si256(octet[k], bit), bit);
-            }
-        }
+        octet[4 * w] = _mm256_unpacklo_epi64(a, c);
+        octet[4 * w + 1] = _mm256_unpackhi_epi64(a, c);
+        octet[4 * w + 2] = _mm256_unpacklo_epi64(b, d);
+        octet[4 * w + 3] = _mm256_unpackhi_epi64(b, d);
+    }
+    /* Bits that come from a neighbour's byte are none that an index reads. */
+#pragma GCC unroll 256
+    for (uint32_t p = 0; p < PLANES; p++) {
+        const int32_t by = plane_shifts[p];
+        const __m256i from = octet[plane_octets[p]];
+        plane[p] = by < 0 ? _mm256_slli_epi16(from, -by) : _mm256_srli_epi16(from, by);
     }
 }
 
@@ -153,12 +166,12 @@ VECTOR __m256i sixteen(const int8_t *from) {
 
 /* Adds the entries of one table, modulo 256, for 32 rows. A shuffle selects among 16 entries by the
  * low bits of a byte; each further bit of the index chooses between the results of two. */
-VECTOR void look_up(const __m256i *mask, const uint16_t *bit, const int8_t *own,
+VECTOR void look_up(const __m256i *plane, const uint16_t *of, const int8_t *own,
                     const uint32_t size, __m256i *restrict total) {
-    __m256i at = _mm256_and_si256(mask[bit[0]], _mm256_set1_epi8(1));
+    __m256i at = _mm256_and_si256(plane[of[0]], _mm256_set1_epi8(1));
     for (uint32_t j = 1; j < size && j < 4; j++) {
         const __m256i weight = _mm256_set1_epi8((char)(1u << j));
-        at = _mm256_or_si256(at, _mm256_and_si256(mask[bit[j]], weight));
+        at = _mm256_or_si256(at, _mm256_and_si256(plane[of[j]], weight));
     }
     for (uint32_t s = 0; s < SUMS; s++) {
         __m256i found[16];
@@ -167,20 +180,21 @@ VECTOR void look_up(const __m256i *mask, const uint16_t *bit, const int8_t *own,
             found[h] = _mm256_shuffle_epi8(sixteen(own + (s << size) + 16 * h), at);
         }
         for (uint32_t j = 4; j < size; j++) {
-            const __m256i set = mask[bit[j]];
+            __m256i sign = plane[of[j]];
+            __asm__("" : "+x"(sign)); /* GCC 12 would compare it with 0 in memory first */
             count /= 2;
             for (uint32_t h = 0; h < count; h++) {
-                found[h] = _mm256_or_si256(_mm256_andnot_si256(set, found[2 * h]),
-                                           _mm256_and_si256(set, found[2 * h + 1]));
+                found[h] = _mm256_blendv_epi8(found[2 * h], found[2 * h + 1], sign);
             }
         }
         total[s] = _mm256_add_epi8(total[s], found[0]);
     }
 }
 
-/* The loop over the tables is unrolled: their sizes, bits and places are then constants. */
-VECTOR void sums_of_masks_avx2(const __m256i *mask, int32_t (*restrict sum)[BLOCK]) {
-    const uint16_t *bit = bits;
+/* The loop over the tables is unrolled: their sizes, planes and places are then constants. `of` is
+ * the plane of each bit of the indices. */
+VECTOR void sums_of_planes_avx2(const __m256i *plane, const uint16_t *of,
+                                int32_t (*restrict sum)[BLOCK]) {
     const uint16_t *span = spans;
     uint32_t end = *span;
     __m256i total[SUMS];
@@ -189,8 +203,8 @@ VECTOR void sums_of_masks_avx2(const __m256i *mask, int32_t (*restrict sum)[BLOC
     }
 #pragma GCC unroll 64
     for (uint32_t t = 0; t < TABLES; t++) {
-        look_up(mask, bit, entries + START(t), SIZE(t), total);
-        bit += SIZE(t);
+        look_up(plane, of, entries + START(t), SIZE(t), total);
+        of += SIZE(t);
         if (t + 1 < end) {
             continue;
         }
@@ -274,13 +288,15 @@ VECTOR void sums_vector(const uint32_t *input, int32_t (*restrict sum)[BLOCK], i
         sums_of_row(index, sum);
         return;
     }
-    __m256i mask[32 * WORDS];
     if (is_words) {
-        masks_of_words_avx2(input, mask);
+        __m256i plane[PLANES];
+        planes_of_words_avx2(input, plane);
+        sums_of_planes_avx2(plane, planes, sum);
     } else {
+        __m256i mask[32 * WORDS];
         masks_of_features_avx2(input, mask);
+        sums_of_planes_avx2(mask, bits, sum);
     }
-    sums_of_masks_avx2(mask, sum);
 }
 
 AVX2 static void sums_avx2(const uint32_t *input, int32_t (*restrict sum)[BLOCK], int is_words,

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders the index bits of tables so that blocks of packed bits need few planes.
+
+A plane is an octet of packed bits, shifted. An index finds bit ``j`` at place ``j`` of a plane, and
+bits from the fifth on at the highest place. A table with its index bits in another order, and its
+entries likewise, is the same table; so the order is free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+from math import perm
+
+import numpy as np
+
+from n3ic.families.tables.network import Table
+
+LOW = 4  # index bits by which a shuffle selects
+SIGN = 7  # the place of the others
+_MOST = 1 << 16  # orders of all tables that are tried; beyond, tables are left as they are
+_ROUNDS = 3
+
+Plane = tuple[int, int]
+"""An octet and by how much it is shifted to the right."""
+
+
+def plane_of(bit: int, place: int) -> Plane:
+    """Find the plane that has an input bit where bit ``place`` of an index is looked for."""
+    return bit // 8, bit % 8 - (place if place < LOW else SIGN)
+
+
+def ordered(tables: Sequence[Table]) -> tuple[Table, ...]:
+    """Order the index bits of each table, one table after the other, so that few planes are used.
+
+    Args:
+        tables: tables of any sizes.
+    """
+    found = [table.bits for table in tables]
+    if sum(perm(len(bits), min(LOW, len(bits))) for bits in found) > _MOST:
+        return tuple(tables)
+    used = Counter(plane for bits in found for plane in _planes(bits))
+    for _ in range(_ROUNDS):
+        for t, bits in enumerate(found):
+            used.subtract(_planes(bits))
+            found[t] = min(_orders(bits), key=lambda order: _price(order, used))
+            used.update(_planes(found[t]))
+    return tuple(_with_bits(*each) for each in zip(tables, found, strict=True))
+
+
+def _planes(bits: tuple[int, ...]) -> list[Plane]:
+    return [plane_of(bit, place) for place, bit in enumerate(bits)]
+
+
+def _orders(bits: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """All orders of index bits that differ in their planes; the given one first."""
+    low = permutations(bits, min(LOW, len(bits)))
+    return [bits, *((*first, *(b for b in bits if b not in first)) for first in low)]
+
+
+def _price(bits: tuple[int, ...], used: Counter[Plane]) -> float:
+    """Planes that no other table uses; those that few use may yet become free."""
+    return sum(0.5 ** used[plane] for plane in {*_planes(bits)})
+
+
+def _with_bits(table: Table, bits: tuple[int, ...]) -> Table:
+    """The same table, addressed by its bits in another order."""
+    index = np.arange(len(table.entries))
+    given = np.zeros_like(index)
+    for place, bit in enumerate(bits):
+        given |= (index >> place & 1) << table.bits.index(bit)
+    return replace(table, bits=bits, entries=table.entries[given])
