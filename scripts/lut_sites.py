@@ -21,7 +21,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.packet.wrapper import features_text
+from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_text
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tables import network as tables
 from n3ic.exporters.netfpga.tools import synth
@@ -122,6 +122,7 @@ def points(
     seeds: Sequence[int],
     pipelines: Sequence[int] = (1,),
     synthesise: bool = False,
+    feature_bits: str = "32",
 ) -> Iterator[Point]:
     """Train each network with each seed; sizes are estimated, or measured with Yosys.
 
@@ -132,6 +133,7 @@ def points(
         seeds: of the split and the training.
         pipelines: look-up tables in a row between two registers; a point each.
         synthesise: measure instead of estimating.
+        feature_bits: bits of a feature that comparisons read, as for an export.
 
     Raises:
         UsageError: a network is no recipe with options.
@@ -152,7 +154,7 @@ def points(
                 trained[name].append(train_prepared(this, progress))
     for name, results in trained.items():
         models = [_model(result) for result in results]
-        compared = tuple(map(measure_comparisons, models)) if synthesise else ()
+        compared = tuple(measure_comparisons(m, feature_bits) for m in models if synthesise)
         for levels in pipelines:
             sizes = (
                 measure(m, levels) if synthesise else count(_design(m, levels)) for m in models
@@ -199,15 +201,20 @@ def measure(model: UnrolledModel, pipeline: int = 1) -> Resources:
         return synth.synthesise(Path(name))
 
 
-def measure_comparisons(model: UnrolledModel) -> Resources:
+def measure_comparisons(model: UnrolledModel, feature_bits: str = "32") -> Resources:
     """Resources of the stage from features to input bits, from Yosys.
+
+    Args:
+        model: the model.
+        feature_bits: bits of a feature, as for an export.
 
     Raises:
         MissingDependencyError: Yosys is not installed.
         VerifyError: it fails.
     """
+    text = features_text(model, feature_widths(model.input, {"feature-bits": feature_bits}))
     with TemporaryDirectory(prefix="n3ic-sites-") as name:
-        (Path(name) / "n3ic_features.v").write_text(features_text(model), encoding="utf-8")
+        (Path(name) / "n3ic_features.v").write_text(text, encoding="utf-8")
         _core(model, ("n3ic_features.v",)).save(Path(name))
         return synth.synthesise(Path(name), "n3ic_features")
 
@@ -232,6 +239,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--pipeline", type=int, nargs="+", default=[1])
     parser.add_argument("--synth", action="store_true", help="measure with Yosys")
+    parser.add_argument("--feature-bits", choices=("32", "own"), default="32")
     given = parser.parse_args()
     case = load("n3ic.usecases", given.usecase)
     source = load("n3ic.datasets", case.default if given.data is None else case.dataset)
@@ -243,6 +251,7 @@ def main() -> None:
         seeds=given.seeds,
         pipelines=given.pipeline,
         synthesise=given.synth,
+        feature_bits=given.feature_bits,
     ):
         sys.stdout.write(point.row + "\n")
         sys.stdout.flush()

@@ -248,7 +248,7 @@ class NetfpgaExporter(Exporter):
         else:
             found = unrolled.decode(directory, model)
         if options["input-stage"] == "features" and found:
-            found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model)))
+            found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model, options)))
         return found
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:

@@ -63,6 +63,7 @@ def write_shell(
     core.save(out)
     behind_front = options["front-end"] != "none"
     (front if behind_front else wrapper).write(model, options, core, out)
+    widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,
         "name": comment(model.name),
@@ -70,7 +71,7 @@ def write_shell(
         "front": front.frontend_parameters(model, options) if behind_front else None,
         "form": None if behind_front else wrapper.packet_format(model, options),
         "side": options["input"] == "side" and not behind_front,
-        "features": [comment(f) for f in model.input.features]
+        "features": list(zip(map(comment, model.input.features), widths, strict=True))
         if options["input-stage"] == "features"
         else [],
         "addr": addresses,
@@ -122,7 +123,8 @@ def run_input_stage(
     """Simulate the input stage on integer features; return None if packets hold input bits."""
     if options["input-stage"] != "features":
         return None
-    return simulate.run_features(directory, model, features, simulator_of(options))
+    widths = wrapper.feature_widths(model.input, options)
+    return simulate.run_features(directory, model, features, widths, simulator_of(options))
 
 
 def fmax_ecp5(directory: Path) -> Figure:

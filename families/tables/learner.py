@@ -34,6 +34,8 @@ class TablesTraining:
             more, the fewer rows are learned by heart; 0 trains with 3, 30 and 100, and validation
             rows choose.
         teacher: weight of the boosted trees' probabilities against the labels.
+        coarse_cuts: share of the training rows that a cut may pass to become a multiple of a
+            larger power of two, which logic compares for less; 0 for cuts as they are.
     """
 
     tables: int = 52
@@ -43,6 +45,7 @@ class TablesTraining:
     renewals: int = 1
     cell_prior: float = 3.0
     teacher: float = 0.5
+    coarse_cuts: float = 0.0
 
     def __post_init__(self) -> None:
         def require(ok: bool, name: str, rule: str) -> None:
@@ -56,6 +59,7 @@ class TablesTraining:
         require(0 <= self.renewals <= 100, "renewals", "in 0..100")
         require(0 <= self.cell_prior <= 1e6, "cell_prior", "in 0..1000000")
         require(0 <= self.teacher <= 1, "teacher", "in [0, 1]")
+        require(0 <= self.coarse_cuts < 0.5, "coarse_cuts", "in [0, 0.5)")
 
 
 class TablesLearner(Learner):
@@ -109,7 +113,12 @@ class TablesLearner(Learner):
             raise UsageError("class_weight and false_alarms apply to binary networks only")
         if recipe.encoding == "weighted":  # a table needs no cut twice
             experiment = replace(experiment, recipe=replace(recipe, encoding="boosted"))
-        return super().choose_input(experiment, rows, trees)
+        spec, scores = super().choose_input(experiment, rows, trees)
+        if share := experiment.recipe.settings.coarse_cuts:
+            from n3ic.families.tables.coarse import with_coarse_cuts
+
+            spec = with_coarse_cuts(spec, rows.features, share)
+        return spec, scores
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
         """Train tables on split and encoded rows."""

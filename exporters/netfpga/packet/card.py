@@ -19,6 +19,8 @@ from n3ic.exporters.netfpga.packet.traffic import BEAT, ExpectedResult, Frame
 from n3ic.exporters.netfpga.packet.wrapper import (
     SHUNTED,
     PacketFormat,
+    feature_widths,
+    features_number,
     input_width,
     packet_format,
 )
@@ -154,7 +156,10 @@ def _inputs(
     if options["input-stage"] == "features":
         rows = traffic.edge_features(model.input, count, rng)
         words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
-        return [b"".join(int(v).to_bytes(4, "big") for v in row) for row in rows], words
+        widths = feature_widths(model.input, options)
+        size = -(-sum(widths) // 8)
+        numbers = [features_number(row, widths) for row in rows.tolist()]
+        return [number.to_bytes(size, "big") for number in numbers], words
     some = _vectors(model, count)
     words = some[rng.permutation(len(some))[:count]]
     edges = margin_vectors(model)[: count // 3]

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.packet.wrapper import feature_widths
 from n3ic.model.classifier import Classifier
+from n3ic.options import Options
 
 FILE = "rtl/n3ic_features.v"
-_WIRE = re.compile(r"wire \[31:0\] feature(\d+) = in_values\[(\d+):(\d+)\];")
+_WIRE = re.compile(r"wire \[31:0\] feature(\d+) = (?:\{(\d+)'d0, )?in_values\[(\d+):(\d+)\](\}?);")
 _BIT = re.compile(r"assign bits\[(\d+)\] = ([^;]*);")
 _RUN = re.compile(r"([|&])feature(\d+)\[(\d+):(\d+)\](?: ([|&]) \(|(\)*)$)")
 _CLAMP = re.compile(
@@ -19,10 +21,17 @@ _CLAMP = re.compile(
 _BINARY = re.compile(r"assign bits\[(\d+):(\d+)\] = (feature|clamped)(\d+)(?:\[(\d+):0\])?;")
 
 
-def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ...]:
+def decode_cuts(
+    directory: Path, model: Classifier, options: Options
+) -> tuple[tuple[int, ...], ...]:
     """Decode the cuts of each input field; those of a binary field are an empty tuple.
 
     The function also compares features, clamps and bit positions with the model's.
+
+    Args:
+        directory: the export directory.
+        model: the model.
+        options: options of the export, which decide the width of each feature.
 
     Raises:
         VerifyError: the file is missing, or a feature, clamp or bit differs from the model's.
@@ -32,11 +41,14 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{FILE}: cannot be read ({error})") from error
     names = model.input.features
-    wires = {int(i): (int(high), int(low)) for i, high, low in _WIRE.findall(text)}
+    wires = {int(i): found for i, *found in _WIRE.findall(text)}
+    expected, at = {}, 0
     # Features are concatenated in order, so the first one is the highest word.
-    if wires != {
-        i: (32 * (len(names) - i) - 1, 32 * (len(names) - i - 1)) for i in range(len(names))
-    }:
+    for i, width in reversed(list(enumerate(feature_widths(model.input, options)))):
+        zeros, end = (str(32 - width), "}") if width < 32 else ("", "")
+        expected[i] = [zeros, str(at + width - 1), str(at), end]
+        at += width
+    if wires != expected:
         raise VerifyError(f"{FILE}: the positions of features are not those of the packet")
     cuts = {int(bit): _compared(formula) for bit, formula in _BIT.findall(text)}
     clamps = {tuple(map(int, found)) for found in _CLAMP.findall(text)}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import InputSpec
 from n3ic.options import Option, Options
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
@@ -31,6 +33,15 @@ OPTIONS = (
         "content of a packet: input bits, or integer features that the card turns into bits",
         "bits",
         choices=("bits", "features"),
+    ),
+    Option(
+        "feature-bits",
+        "bits of a feature: 32; or own, those of its largest cut, where what is larger arrives as "
+        "all ones",
+        "32",
+        choices=("32", "own"),
+        only_with=(*_PATH, ("input-stage", ("features",))),
+        newer=True,
     ),
     Option(
         "input",
@@ -162,10 +173,36 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
 
 
 def input_width(model: Classifier, options: Options) -> int:
-    """Width of an input as it reaches the card: one bit per input bit, or 32 per feature."""
+    """Width of an input as it reaches the card, in bits: input bits, or features."""
     if options["input-stage"] == "features":
-        return 32 * len(model.input.features)
+        return sum(feature_widths(model.input, options))
     return model.input.n_bits
+
+
+def feature_widths(spec: InputSpec, options: Options) -> tuple[int, ...]:
+    """Width of each feature as it reaches the card, in bits.
+
+    A width of its own holds every clamp of the feature, so a saturated value has the same bits.
+    """
+    if options.get("feature-bits") != "own":
+        return (32,) * len(spec.features)
+    clamps: dict[str, int] = {}
+    for field in spec.fields:
+        clamps[field.feature] = max(field.clamp, clamps.get(field.feature, 0))
+    return tuple(clamps[name].bit_length() for name in spec.features)
+
+
+def features_number(row: Sequence[int], widths: Sequence[int]) -> int:
+    """The features of a row as they reach the card, as one number: the first is the highest.
+
+    Args:
+        row: non-negative integers, a feature each; larger ones than its width holds are saturated.
+        widths: width of each feature in bits.
+    """
+    number = 0
+    for value, width in zip(row, widths, strict=True):
+        number = number << width | min(value, (1 << width) - 1)
+    return number
 
 
 def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> None:
@@ -175,7 +212,9 @@ def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> No
     folder = out / "rtl"
     copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
     if features:
-        (folder / "n3ic_features.v").write_text(features_text(model))
+        (folder / "n3ic_features.v").write_text(
+            features_text(model, feature_widths(model.input, options))
+        )
     values = {
         "shape": model.shape_text,
         "core": core,
@@ -195,14 +234,19 @@ def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> No
     (folder / "n3ic_top.v").write_text(render(FOLDER, "n3ic_top.v.j2", values))
 
 
-def features_text(model: Classifier) -> str:
-    """Render the Verilog of the input stage: comparators with the cuts of the input spec."""
+def features_text(model: Classifier, widths: Sequence[int] = ()) -> str:
+    """Render the Verilog of the input stage: comparators with the cuts of the input spec.
+
+    Args:
+        model: the model.
+        widths: width of each feature in bits; none for 32 each.
+    """
     spec = model.input
-    count = len(spec.features)
+    widths = widths or (32,) * len(spec.features)
     wires = {name: f"feature{i}" for i, name in enumerate(spec.features)}
     features = [
-        {"wire": wires[name], "at": 32 * (count - 1 - i), "comment": comment(name)}
-        for i, name in enumerate(spec.features)
+        {"wire": wires[name], "at": sum(widths[i + 1 :]), "width": width, "comment": comment(name)}
+        for i, (name, width) in enumerate(zip(spec.features, widths, strict=True))
     ]
     fields: list[dict[str, Any]] = [
         {
@@ -219,7 +263,9 @@ def features_text(model: Classifier) -> str:
         for i, (first, f) in enumerate(zip(spec.offsets, spec.fields, strict=True))
     ]
     return render(
-        FOLDER, "n3ic_features.v.j2", {"n_in": spec.n_bits, "features": features, "fields": fields}
+        FOLDER,
+        "n3ic_features.v.j2",
+        {"n_in": spec.n_bits, "features": features, "fields": fields, "in_w": sum(widths)},
     )
 
 

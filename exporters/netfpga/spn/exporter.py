@@ -122,7 +122,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     ) -> Words | None:
         """Simulate the input stage on integer features; return None if packets hold input bits."""
         if options["input-stage"] == "features":
-            decode_cuts(directory, model)
+            decode_cuts(directory, model, options)
         return shell.run_input_stage(directory, model, options, features)
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:

@@ -144,7 +144,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         if options["style"] == "sequential":
             parts = decode_sequential(directory, model)
             if options["input-stage"] == "features":
-                _check_cuts(directory, model)
+                _check_cuts(directory, model, options)
             return parts
         found = decode(directory, model)
         if found.shunt is not None and found.shunt != model.shunt:
@@ -153,7 +153,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
                 f"the model below {model.shunt}"
             )
         if options["input-stage"] == "features":
-            _check_cuts(directory, model)
+            _check_cuts(directory, model, options)
         return (found,)
 
     def run(self, directory: Path, model: TablesModel, options: Options, words: Words) -> Execution:
@@ -244,9 +244,10 @@ def _copies(options: Options) -> int:
     return int(options["executors"]) if options["front-end"] != "none" else 1
 
 
-def _check_cuts(directory: Path, model: TablesModel) -> None:
+def _check_cuts(directory: Path, model: TablesModel, options: Options) -> None:
     """Compare the cuts of the input stage with the model's."""
-    for field, cuts in zip(model.input.fields, decode_cuts(directory, model), strict=True):
+    found = decode_cuts(directory, model, options)
+    for field, cuts in zip(model.input.fields, found, strict=True):
         if tuple(cuts) != tuple(field.cuts):
             raise VerifyError(f"{field.feature}: other cuts than the model's")
 

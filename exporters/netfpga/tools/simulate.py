@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.packet.wrapper import features_number
 from n3ic.model.bits import Bits, Words
 from n3ic.model.classifier import SHUNT, Classifier, Inference
 from n3ic.model.inputs import UINT32_MAX
@@ -200,6 +202,7 @@ def run_features(
     directory: Path,
     model: Classifier,
     features: Mapping[str, Any],
+    widths: Sequence[int],
     simulator: Simulator = "auto",
 ) -> Words:
     """Run the input stage of an export directory on integer features.
@@ -208,6 +211,7 @@ def run_features(
         directory: an export directory with ``--input-stage features``.
         model: the model, which gives the features' names and the number of bits.
         features: integer arrays of shape ``(rows,)`` by name; clamped to 32 bits, as on the card.
+        widths: width of each feature in bits; larger values are saturated.
         simulator: the simulator, or ``auto`` for the fastest that is installed.
 
     Returns:
@@ -221,9 +225,12 @@ def run_features(
         np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).tolist()
         for name in model.input.features
     ]
-    lines = [" ".join(f"{value:08x}" for value in row) for row in zip(*columns, strict=True)]
+    width = sum(widths)
+    numbers = [features_number(row, widths) for row in zip(*columns, strict=True)]
+    # Of a number in hexadecimal, a word of 32 bits at a time, the highest first.
+    lines = [" ".join(textwrap.wrap(f"{n:0{8 * -(-width // 32)}x}", 8)) for n in numbers]
     chosen = choose_simulator(simulator, short=len(lines) <= _SHORT_ROWS)
-    parameters = {"IN_W": 32 * len(columns), "OUT_W": model.input.n_bits}
+    parameters = {"IN_W": width, "OUT_W": model.input.n_bits}
     with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
         work = Path(name)
         (work / "in.hex").write_text("".join(f"{line}\n" for line in lines))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import UsageError
+from n3ic.families.tables.coarse import coarse_cut, with_coarse_cuts
 from n3ic.families.tables.gains import CellGains, cells_of
 from n3ic.families.tables.grow import PRIOR, Grower, Size
 from n3ic.families.tables.learner import LEARNER, TablesTraining
@@ -245,8 +246,39 @@ def test_kept_tables_get_new_entries_alone(learned):
         {"renewals": -1},
         {"cell_prior": -1.0},
         {"teacher": 1.5},
+        {"coarse_cuts": 0.5},
+        {"coarse_cuts": -0.1},
     ],
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         replace(TablesTraining(), **wrong)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.004, 0.02, 0.3])
+def test_a_coarse_cut_is_the_nearest_multiple_of_the_largest_power_in_reach(share):
+    rng = np.random.default_rng(5)
+    values = np.sort(np.append(rng.integers(0, 3000, 400), [2**32 - 1]))
+
+    def passed(cut, other):
+        return int(((values >= min(cut, other)) != (values >= max(cut, other))).sum())
+
+    for cut in (1, 2, 3, 517, 1023, 1025, 2999, 2**31 + 3, 2**32 - 1):
+        found = coarse_cut(cut, values, share)
+        power = found & -found
+        near = [c for c in (cut // power * power, -(-cut // power) * power) if 0 < c < 2**32]
+        assert found in near and passed(cut, found) == min(passed(cut, c) for c in near)
+        assert passed(cut, found) <= share * len(values)
+        for larger in (power << k for k in range(1, 32 - power.bit_length())):
+            others = [c for c in (cut // larger * larger, -(-cut // larger) * larger) if c > 0]
+            assert all(passed(cut, c) > share * len(values) for c in others)
+
+
+def test_coarse_cuts_that_meet_are_one_and_other_fields_stay():
+    field = Field.thermometer("a", (30, 33, 60), unit="us", scale=1e6)
+    spec = InputSpec((field, Field.binary("b", 3)))
+    rows = {"a": np.arange(100), "b": np.zeros(100, dtype=np.int64)}
+    found = with_coarse_cuts(spec, rows, 0.02)
+    assert [f.cuts for f in found.fields] == [(32, 60), ()]
+    assert found.fields[1] == spec.fields[1]
+    assert (found.fields[0].unit, found.fields[0].scale) == ("us", 1e6)

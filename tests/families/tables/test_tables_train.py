@@ -142,6 +142,16 @@ def test_validation_rows_choose_the_prior() -> None:
     assert found[0.0].model.digest == found[best].model.digest and right[best] > right[3.0]
 
 
+def test_cuts_are_as_coarse_as_the_recipe_says() -> None:
+    """Of a power of two, only the bits above it are compared."""
+    zeros = {}
+    for share in (0.0, 0.05):
+        model = learned(flows(1, 1), QUICK.with_options({"coarse_cuts": share})).model
+        cuts = [cut for field in model.input.fields for cut in field.cuts]
+        zeros[share] = np.mean([(cut & -cut).bit_length() for cut in cuts])
+    assert zeros[0.05] > zeros[0.0] + 1
+
+
 def test_weights_of_classes_are_refused() -> None:
     with pytest.raises(UsageError, match="binary networks only"):
         learned(flows(1, 1), QUICK.with_options({"class_weight": "balanced"}))

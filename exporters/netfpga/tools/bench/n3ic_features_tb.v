@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives n3ic_features with integers from a file, and writes the bits that it computes.
-// +in=FILE: 32-bit integers in hexadecimal, feature by feature. +out=FILE: the bits, one row per line.
+// +in=FILE: the features as one number, in words of 32 bits, the highest first. +out=FILE: the bits, one row per line.
 `timescale 1ns / 1ps
 module n3ic_features_tb #(
     parameter IN_W  = 512,
@@ -16,13 +16,17 @@ module n3ic_features_tb #(
 `endif
     integer in_file, out_file, scanned, clock, w;
     reg  [8*1024-1:0] in_name, out_name;
-    reg  [IN_W-1:0]   values, scan;
+    // Simulators cannot read or print numbers of thousands of bits, so files hold words.
+    localparam IN_WORDS = (IN_W + 31) / 32;
+    localparam OUT_WORDS = (OUT_W + 31) / 32;
+    reg  [IN_W-1:0]   values;
+    /* verilator lint_off UNUSEDSIGNAL */ // the highest word may be a part of one
+    reg  [32*IN_WORDS-1:0] scan;
+    /* verilator lint_on UNUSEDSIGNAL */
     reg  [31:0]       word;
     reg               have, more, rst;
     wire              in_ready, out_valid;
     wire [OUT_W-1:0]  bits;
-    // Simulators cannot read or print numbers of thousands of bits, so files hold words.
-    localparam OUT_WORDS = (OUT_W + 31) / 32;
     wire [32*OUT_WORDS-1:0] padded = bits;
 
     n3ic_features features (
@@ -53,11 +57,11 @@ module n3ic_features_tb #(
                 have <= 1'b0;
                 if (more) begin
                     scanned = 1;
-                    for (w = IN_W / 32 - 1; w >= 0 && scanned == 1; w = w - 1) begin
+                    for (w = IN_WORDS - 1; w >= 0 && scanned == 1; w = w - 1) begin
                         scanned = $fscanf(in_file, "%h", word);
                         scan[32*w +: 32] = word;
                     end
-                    values <= scan;
+                    values <= scan[IN_W-1:0];
                     have   <= scanned == 1;
                     more   <= scanned == 1;
                 end

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.errors import MissingDependencyError, N3icWarning, VerifyError
+from n3ic.errors import MissingDependencyError, N3icWarning, UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
+from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_number
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tables import sequential
 from n3ic.exporters.netfpga.tables.decode import _score
@@ -147,6 +148,52 @@ def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("&feature0[2:1]", "&feature0[2:0]"))  # 71, not 70
     with pytest.raises(VerifyError, match="other cuts"):
         EXPORTER.decode(tmp_path, model, options)
+
+
+@simulated
+def test_features_of_their_own_width_decide_as_those_of_32_bits(tmp_path: Path) -> None:
+    """Vectors hold values far above the widths, which reach the card saturated."""
+    spec = InputSpec(
+        (
+            Field.thermometer("a", (5, 9, 70)),
+            Field.thermometer("one", (1,)),
+            Field("b", "binary", 4, 11),
+            Field.thermometer("a", (7,)),
+            Field.thermometer("wide", (8, 1 << 31)),
+        )
+    )
+    assert feature_widths(spec, {"feature-bits": "own"}) == (7, 1, 4, 32)
+    assert features_number((200, 2, 3, 1), (7, 1, 4, 32)) == 0b1111111_1_0011 << 32 | 1
+    model = random_tables(np.random.default_rng(3), spec=spec, inputs=(3, 5))
+    given = {"input-stage": "features", "feature-bits": "own"}
+    options = EXPORTER.parse_options(given, verify=True)
+    EXPORTER.write(model, options, tmp_path)
+    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
+    assert found.ok, found
+    assert found.edges
+    assert "3. b, 4 bits" in (tmp_path / "README.md").read_text()
+    path = tmp_path / "rtl" / "n3ic_features.v"
+    text = path.read_text()
+    assert "input  wire [43:0] in_values" in text
+    for old, new in (
+        ("{25'd0, in_values[43:37]}", "{26'd0, in_values[42:37]}"),
+        ("{31'd0, in_values[36:36]}", "{31'd0, in_values[37:37]}"),
+        ("{31'd0, in_values[36:36]}", "{30'd0, in_values[36:36]}"),
+        ("in_values[31:0]", "{1'd0, in_values[30:0]}"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        with pytest.raises(VerifyError, match="positions of features"):
+            EXPORTER.decode(tmp_path, model, options)
+    path.write_text(text)
+    with pytest.raises(VerifyError, match="positions of features"):
+        EXPORTER.decode(tmp_path, model, {**options, "feature-bits": "32"})
+
+
+def test_features_of_their_own_width_are_for_packets_of_features() -> None:
+    for beside in ({"input-stage": "bits"}, {"input-stage": "features", "front-end": "udp"}):
+        with pytest.raises(UsageError, match="--feature-bits applies only with"):
+            EXPORTER.parse_options({"feature-bits": "own", **beside})
 
 
 @pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
