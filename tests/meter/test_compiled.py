@@ -15,6 +15,7 @@ from generated import edge_frames, random_frames, random_spec
 
 from n3ic.errors import N3icError
 from n3ic.meter.compiled import CompiledMeter, Frames, _built, _library
+from n3ic.meter.packet import LINK_EACH
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step, Window
@@ -64,9 +65,14 @@ def test_every_link_type(equal):
     r = random.Random(1)
     spec = random_spec(r)
     frames = random_frames(r, 200)
-    for link in (0, 1, 9, 50, 51, 101, 104, 113, 276, 7):
+    links = (0, 1, 9, 50, 51, 101, 104, 113, 276, 7)
+    for link in links:
         equal(spec, link, frames)
         equal(spec, link, [(frame[14:], max(0, n - 14), t) for frame, n, t in frames])
+    numbered = [
+        (links[i % 10].to_bytes(4, "big") + frame, n + 4, t) for i, (frame, n, t) in enumerate(frames)
+    ]
+    equal(spec, LINK_EACH, [*numbered, (bytes(3), 60, frames[-1][2])])
 
 
 def test_headers_at_the_limits_of_what_is_read_at_once(equal):
@@ -153,7 +159,7 @@ def test_memory_is_that_of_the_flows_and_not_of_the_cache():
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's limits")
 @pytest.mark.parametrize("of", ["windows", "cache"])
 def test_a_meter_that_has_no_memory_is_an_error(of):
-    windows = tuple(Window(f"w{i}", 1 << 16, ("source",)) for i in range(16))  # of 6 MB each
+    windows = tuple(Window(f"w{i}", 1 << 16, ("source",)) for i in range(64))  # of 6 MB each
     spec = replace(standard_spec(), windows=windows if of == "windows" else ())
     spec = replace(spec, cache_flows=4 if of == "windows" else 1 << 22)
     _library(spec)  # built before memory is short

@@ -8,6 +8,7 @@ import pytest
 from n3ic.errors import DataError, MissingDependencyError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
+from n3ic.meter.pcapng import BlockError, with_links
 
 try:
     libpcap()
@@ -90,6 +91,7 @@ def test_packets_of_every_kind_of_block(alike, order):
     )  # fmt: skip
     found, early = alike(*blocks, order=order)
     assert not early
+    assert alike(packet(bytes(2**18 + 1), order), order=order) == ([], True)
     assert [len(data) for data, _, _ in found] == [60, 60, 60, 7, 0, 60, 0, 2**18 - 4]
     assert found[5][1] == 2**32 - 5
 
@@ -176,3 +178,40 @@ def test_options_that_are_damaged_end_it(alike, options):
 def test_the_finest_resolutions(alike, exponent, fits):
     found, early = alike(packet(), first=interface(option(9, bytes([exponent]))))
     assert (len(found), early) == (int(fits), not fits)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_two_interfaces_of_one_section_have_each_its_link(tmp_path, order):
+    path = tmp_path / "c.pcapng"
+    first = section(order) + interface(order=order)
+    frames = packet(FRAME[:30], order) + packet(FRAME, order, number=1)
+    for link, snapshot in ((276, 0), (256, 0), (101, 0), (1, 96), (0, 0)):
+        path.write_bytes(first + interface(order=order, link=link, snapshot=snapshot) + frames)
+        with Capture(path) as capture:
+            assert capture.link == LINK_EACH
+            found = [(data[:4], data[4:], length) for data, length, _ in capture.packets()]
+        assert found == [
+            (struct.pack(">I", LINK_ETHERNET), FRAME[:30], 34),
+            (struct.pack(">I", link), FRAME, 64),
+        ]
+    path.write_bytes(first + interface(order=order) + frames)  # libpcap reads two that are alike
+    link, found, early = said_of(path)
+    assert (link, len(found), early) == (LINK_ETHERNET, 2, False)
+
+
+@pytest.mark.parametrize(("major", "minor", "fits"), [(1, 0, 1), (1, 2, 1), (1, 1, 0), (2, 0, 0)])
+def test_versions_of_the_first_section(tmp_path, major, minor, fits):
+    path = tmp_path / "c.pcapng"
+    for more in (b"", interface(link=101)):
+        path.write_bytes(section(major=major, minor=minor) + interface() + more + GOOD)
+        _, found, early = said_of(path)
+        assert (len(found), early) == (fits, not fits)
+
+
+def test_a_section_has_at_most_65_536_interfaces():
+    blocks = section() + interface() * (1 << 16), packet(number=(1 << 16) - 1), interface()
+    found = []
+    with pytest.raises(BlockError, match="too many interfaces"):
+        for each in with_links(iter(blocks)):
+            found.append(each)
+    assert len(found) == 3  # its section, its interface and the packet
