@@ -395,7 +395,18 @@ def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("written", "link"),
-    [(1, 1), (101, 101), (12, 101), (14, 101), (228, 101), (229, 101), (108, 0), (0, 0), (113, 113), (276, 276)],
+    [
+        (1, 1),
+        (101, 101),
+        (12, 101),
+        (14, 101),
+        (228, 101),
+        (229, 101),
+        (108, 0),
+        (0, 0),
+        (113, 113),
+        (276, 276),
+    ],
 )
 def test_link_types_that_are_read_alike_have_one_number(tmp_path, written, link):
     header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, written)
