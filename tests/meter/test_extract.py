@@ -128,6 +128,16 @@ def test_progress_counts_captures_bytes_packets_and_flows(folder, tmp_path):
     assert found.packets > found.flows > 0
 
 
+def test_progress_of_one_stream_counts_its_captures(tmp_path):
+    pieces = [tmp_path / name for name in ("a.pcap", "b.pcap")]
+    pieces[0].write_bytes(questions(0, 1))
+    pieces[1].write_bytes(questions(2, port=9))
+    told = []
+    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True, tell=told.append)
+    assert all((t.of, t.share) == (2, 0) and t.captures <= 2 for t in told)
+    assert (told[-1].packets, told[-1].flows) == (3, 2)
+
+
 def interrupt(*_):
     raise KeyboardInterrupt
 

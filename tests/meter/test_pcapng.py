@@ -8,7 +8,7 @@ import pytest
 from n3ic.errors import DataError, MissingDependencyError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
-from n3ic.meter.pcapng import BlockError, with_links
+from n3ic.meter.pcapng import BlockError, needs_links, with_links
 
 try:
     libpcap()
@@ -87,7 +87,7 @@ def test_packets_of_every_kind_of_block(alike, order):
         packet(order=order), packet(order=order, kind=2), simple(order=order),
         packet(FRAME[:7], order, length=900), simple(b"", order),
         packet(order=order, length=2**32 - 5), block(0xBAD, b"12345678", order),
-        packet(b"", order, units=0), packet(bytes(2**18 - 4), order),
+        packet(b"", order, units=0), block(0xBAD, b"", order), packet(bytes(2**18 - 4), order),
     )  # fmt: skip
     found, early = alike(*blocks, order=order)
     assert not early
@@ -137,7 +137,7 @@ def test_a_snapshot_length_bounds_what_a_packet_holds(alike, snapshot):
 GOOD = packet(FRAME[:20])
 DAMAGED = {
     "a block of 8 bytes": (GOOD, b"\x06\0\0\0\x08\0\0\0", GOOD),
-    "a block of no whole words": (GOOD, block(0xBAD, b"1234", total=17) + b"\0", GOOD),
+    "a block of no whole words": (GOOD, struct.pack("<II5xI", 0xBAD, 17, 17), GOOD),
     "another length at its end": (GOOD, GOOD[:-4] + b"\0\0\0\x10", GOOD),
     "a packet block of 16 bytes": (GOOD, block(6, bytes(16)), GOOD),
     "an old packet block of 16 bytes": (GOOD, block(2, bytes(16)), GOOD),
@@ -146,6 +146,7 @@ DAMAGED = {
     "a packet of no interface": (GOOD, packet(number=1), GOOD),
     "more captured than held": (GOOD, packet(captured=61), GOOD),
     "more of a simple one": (GOOD, simple(length=61), GOOD),
+    "another length at a section's end": (GOOD, section()[:-4] + bytes(4), interface(), GOOD),
     "a section of another version": (GOOD, section(major=2), interface(), GOOD),
     "a cut block": (GOOD, GOOD[:-1]),
     "a cut head": (GOOD, GOOD[:3]),
@@ -197,6 +198,17 @@ def test_two_interfaces_of_one_section_have_each_its_link(tmp_path, order):
     path.write_bytes(first + interface(order=order) + frames)  # libpcap reads two that are alike
     link, found, early = said_of(path)
     assert (link, len(found), early) == (LINK_ETHERNET, 2, False)
+    path.write_bytes(first + frames)
+    assert needs_links(path) is False  # and no thread copies it
+
+
+def test_a_length_on_the_wire_is_at_most_32_bits(tmp_path):
+    path = tmp_path / "c.pcapng"
+    frames = [packet(length=length) for length in (2**32 - 6, 2**32 - 5, 2**32 - 4, 2**32 - 1)]
+    path.write_bytes(section() + interface() + interface(link=101) + b"".join(frames))
+    with Capture(path) as capture:
+        found = [length for _, length, _ in capture.packets()]
+    assert found == [2**32 - 2, *[2**32 - 1] * 3]  # with the 4 bytes of the link
 
 
 @pytest.mark.parametrize(("major", "minor", "fits"), [(1, 0, 1), (1, 2, 1), (1, 1, 0), (2, 0, 0)])
@@ -212,6 +224,5 @@ def test_a_section_has_at_most_65_536_interfaces():
     blocks = section() + interface() * (1 << 16), packet(number=(1 << 16) - 1), interface()
     found = []
     with pytest.raises(BlockError, match="too many interfaces"):
-        for each in with_links(iter(blocks)):
-            found.append(each)
+        found.extend(with_links(iter(blocks)))
     assert len(found) == 3  # its section, its interface and the packet
