@@ -577,10 +577,11 @@ def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mappin
     if not mutant.end:
         beside = {_file_of(t) for t in found}
         found = [t for t in tests if _file_of(t) in beside]
-    if readers:
+    compared = path in TEXT_READ_BY.values()  # what writes the text is compared as the text is
+    if compared:
         found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
     so_far = accumulate(t["seconds"] for t in found)
-    most = MOST_OF_TEXT if readers else MOST
+    most = MOST_OF_TEXT if compared else MOST
     return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= most]
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import pack
+from n3ic.model.family import family
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel, margins_of
@@ -184,3 +185,9 @@ def test_a_mask_of_one_layer_is_counted_in_whole_bytes():
     one = replace(plain, hidden=[first])
     assert one.has_masks
     assert one.mask_bytes == 4  # 27 connections
+
+
+def test_a_random_network_of_the_family_has_64_bits_and_3_classes():
+    made = family("binary-network").random(np.random.default_rng(0))
+    assert made.shape == (64, 16, 3)
+    assert made.digest == family("binary-network").random(np.random.default_rng(0)).digest
