@@ -225,6 +225,8 @@ def _text(source: str) -> Iterator[Change]:
             for token in pattern.finditer(code):
                 old = token.group()
                 new = str(int(old) + 1) if pattern is C_NUMBER else C_TOKENS[old]
+                if code.strip() == "return 1;":  # a truth, of which 2 is another
+                    new = "0"
                 changed = line[: token.start()] + new + line[token.end() :]
                 text = "".join([*lines[:i], changed, *lines[i + 1 :]])
                 yield i + 1, i + 1, old, line.strip(), changed.strip(), partial(str, text)
