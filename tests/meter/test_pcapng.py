@@ -226,3 +226,15 @@ def test_a_section_has_at_most_65_536_interfaces():
     with pytest.raises(BlockError, match="too many interfaces"):
         found.extend(with_links(iter(blocks)))
     assert len(found) == 3  # its section, its interface and the packet
+
+
+def test_the_stream_that_libpcap_gets():
+    """One section, one interface of nanoseconds, and each frame behind the number of its link."""
+    seconds = interface(option(9, b"\0", ">"), ">", link=229)
+    given = [packet(FRAME[:5], ">", units=units, length=9) for units in (7, 2**62, 2**63)]
+    head, first, *packets = with_links(iter([section(">"), seconds, *given]))
+    assert head == section()
+    assert first == interface(option(9, b"\x09") + option(0, b""), link=0xFFFF)
+    frame = struct.pack(">I", 101) + FRAME[:5]
+    times = 7 * 10**9, 2**63 - 1, 0  # the last is before 1970
+    assert packets == [packet(frame, units=units, length=13) for units in times]

@@ -191,3 +191,13 @@ def test_a_random_network_of_the_family_has_64_bits_and_3_classes():
     made = family("binary-network").random(np.random.default_rng(0))
     assert made.shape == (64, 16, 3)
     assert made.digest == family("binary-network").random(np.random.default_rng(0)).digest
+
+
+def test_the_summary_counts_weights_and_bytes():
+    model = random_model((10, 4, 3), np.random.default_rng(0)).changed(name="small")
+    table, _ = family("binary-network").summary_of(model)
+    assert table.title == "small"
+    assert table.head[:2] == ("layer", "shape")
+    assert table.rows[0] == ("layer 0", "10 -> 4", "4", "40", "40", "5", "160")
+    assert table.rows[1] == ("layer 1 (scores)", "4 -> 3", "3", "12", "12", "2", "48")
+    assert table.rows[-1][3:5] == ("52", "52") and len(table.head) == 7

@@ -10,6 +10,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.packet.decode import _compared
 from n3ic.exporters.netfpga.packet.wrapper import at_least
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
@@ -229,3 +230,15 @@ def test_a_bit_that_nothing_compares_is_named(tmp_path: Path) -> None:
     file.write_text(text.replace(f"assign bits[{last}] = ", "assign bits[99] = "))
     name = SPEC.fields[0].feature
     assert f"bits 0 to {last} do not compare {name} with cuts" in said(tmp_path, model, options)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "", "clk", "feature0[31:0]", "|feature0[30:5] | (&feature0[4:0])", "|feature0[31:0]",
+        "&feature0[31:5] | (&feature0[4:0])", "&feature0[31:5] & (&feature1[4:0])",
+        "|feature0[31:5] | (&feature0[4:0]", "|feature0[31:5] | (&feature0[3:4])",
+    ],
+)  # fmt: skip
+def test_what_is_no_comparison_names_no_feature(formula: str) -> None:
+    assert _compared(formula) == (-1, -1)
