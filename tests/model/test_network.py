@@ -198,6 +198,6 @@ def test_the_summary_counts_weights_and_bytes():
     table, _ = family("binary-network").summary_of(model)
     assert table.title == "small"
     assert table.head[:2] == ("layer", "shape")
-    assert table.rows[0] == ("layer 0", "10 -> 4", "4", "40", "40", "5", "160")
-    assert table.rows[1] == ("layer 1 (scores)", "4 -> 3", "3", "12", "12", "2", "48")
+    assert table.rows[1] == ("layer 0", "10 -> 4", "4", "40", "40", "5", "160")
+    assert table.rows[2] == ("layer 1 (scores)", "4 -> 3", "3", "12", "12", "2", "48")
     assert table.rows[-1][3:5] == ("52", "52") and len(table.head) == 7
