@@ -238,3 +238,11 @@ def test_the_stream_that_libpcap_gets():
     frame = struct.pack(">I", 101) + FRAME[:5]
     times = 7 * 10**9, 2**63 - 1, 0  # the last is before 1970
     assert packets == [packet(frame, units=units, length=13) for units in times]
+
+
+def test_a_frame_has_at_most_2_to_18_bytes():
+    most, more = (packet(bytes(2**18 + n)) for n in (0, 1))
+    *_, last = with_links(iter([section(), interface(), most]))
+    assert struct.unpack_from("<I", last, 20) == (2**18,)  # with its link: the last 4 are cut
+    with pytest.raises(BlockError, match="damaged"):
+        list(with_links(iter([section(), interface(), more])))
