@@ -177,10 +177,10 @@ def test_an_index_has_1_to_8_bits() -> None:
     text = EXPORTER.source(model)
     assert decoded(text, model) == ""
     first = len(model.tables[0].bits)
-    changed = re.sub(
-        rf"(sizes\[TABLES\] = \{{(?:\s|/\*.*?\*/)*){first}\b", r"\g<1>0", text, flags=re.DOTALL
-    )
-    assert "a table has an index of 1 to 8 bits" in decoded(changed, model)
+    head = rf"(sizes\[TABLES\] = \{{(?:\s|/\*.*?\*/)*){first}\b"
+    for wrong in (0, 9):
+        changed = re.sub(head, rf"\g<1>{wrong}", text, flags=re.DOTALL)
+        assert "a table has an index of 1 to 8 bits" in decoded(changed, model)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
