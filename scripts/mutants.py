@@ -165,6 +165,7 @@ C_TOKENS = {
 }
 C_TOKEN = re.compile(r"(?<= )(?:[<>=!]=|<<|>>|&&|\|\||\+=|\|=|[<>+\-&|])(?= )|\+\+")
 C_NUMBER = re.compile(r"(?<![\w.\"])\d+(?=u?[;,)\] ])")
+C_TRUTH = re.compile(r"(?:return|[\w>.-]+ =) 1;")
 C_PROSE = re.compile(r"^\s*(?:\*[ /\n]|#|{%).*|//.*|/\*.*|{{.*?}}|\"[^\"]*\"", re.DOTALL)
 
 
@@ -225,7 +226,7 @@ def _text(source: str) -> Iterator[Change]:
             for token in pattern.finditer(code):
                 old = token.group()
                 new = str(int(old) + 1) if pattern is C_NUMBER else C_TOKENS[old]
-                if code.strip() == "return 1;":  # a truth, of which 2 is another
+                if C_TRUTH.fullmatch(code.strip()):  # of which 2 is another
                     new = "0"
                 changed = line[: token.start()] + new + line[token.end() :]
                 text = "".join([*lines[:i], changed, *lines[i + 1 :]])

@@ -8,7 +8,7 @@ import pytest
 from n3ic.errors import DataError, MissingDependencyError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
-from n3ic.meter.pcapng import BlockError, needs_links, with_links
+from n3ic.meter.pcapng import BlockError, _Taken, needs_links, with_links
 
 try:
     libpcap()
@@ -246,3 +246,11 @@ def test_a_frame_has_at_most_2_to_18_bytes():
     assert struct.unpack_from("<I", last, 20) == (2**18,)  # with its link: the last 4 are cut
     with pytest.raises(BlockError, match="damaged"):
         list(with_links(iter([section(), interface(), more])))
+
+
+def test_bytes_are_taken_across_pieces_up_to_the_end():
+    taken = _Taken(iter([b"ab", b"c", b"", b"d"]))
+    assert (taken.take(1), taken.take(2)) == (b"a", b"bc")
+    assert taken.take(1, may_end=True) == b""  # an empty piece is the end
+    with pytest.raises(BlockError, match="cut short"):
+        _Taken(iter([b"ab"])).take(3, may_end=True)
