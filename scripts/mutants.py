@@ -165,6 +165,7 @@ C_TOKENS = {
 }
 C_TOKEN = re.compile(r"(?<= )(?:[<>=!]=|<<|>>|&&|\|\||\+=|\|=|[<>+\-&|])(?= )|\+\+")
 C_NUMBER = re.compile(r"(?<![\w.\"])\d+(?=u?[;,)\] ])")
+C_TRUTH = re.compile(r"(?:return|[\w>.-]+ =) 1;")
 C_PROSE = re.compile(r"^\s*(?:\*[ /\n]|#|{%).*|//.*|/\*.*|{{.*?}}|\"[^\"]*\"", re.DOTALL)
 
 
@@ -225,6 +226,8 @@ def _text(source: str) -> Iterator[Change]:
             for token in pattern.finditer(code):
                 old = token.group()
                 new = str(int(old) + 1) if pattern is C_NUMBER else C_TOKENS[old]
+                if C_TRUTH.fullmatch(code.strip()):  # of which 2 is another
+                    new = "0"
                 changed = line[: token.start()] + new + line[token.end() :]
                 text = "".join([*lines[:i], changed, *lines[i + 1 :]])
                 yield i + 1, i + 1, old, line.strip(), changed.strip(), partial(str, text)
@@ -577,10 +580,11 @@ def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mappin
     if not mutant.end:
         beside = {_file_of(t) for t in found}
         found = [t for t in tests if _file_of(t) in beside]
-    if readers:
+    compared = path in TEXT_READ_BY.values()  # what writes the text is compared as the text is
+    if compared:
         found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
     so_far = accumulate(t["seconds"] for t in found)
-    most = MOST_OF_TEXT if readers else MOST
+    most = MOST_OF_TEXT if compared else MOST
     return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= most]
 
 

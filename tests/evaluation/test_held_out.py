@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 
 from n3ic.data.split import split
 from n3ic.data.table import Feature, FlowTable
@@ -62,6 +63,20 @@ def test_of_other_flows_all_rows():
     timed = replace(other, time_order=True)
     assert known_split(model.changed(provenance=by_time), timed) == ("time", 0, False)
     assert known_split(model.changed(provenance={}), other) == ("random", 0, False)
+
+
+def test_figures_of_each_packet_of_a_schedule():
+    model, table = made(classes=("a", "b", "c"))
+    assert held_out(model, replace(table, sha256="other")).by_packet() == []
+    point = np.arange(300) % 3 * 5  # of packets 5 and 10, and of the end
+    held = held_out(model, replace(table, sha256="other", point=point))
+    found = held.by_packet()
+    assert [(of["packet"], of["flows"]) for of in found] == [(5, 100), (10, 100), (0, 100)]
+    for of in found:
+        rows = point == of["packet"]
+        label, predicted = held.label[rows], held.found.classes[rows]
+        assert of["accuracy"] == (label == predicted).mean()
+        assert of["macro_f1"] == pytest.approx(f1_score(label, predicted, average="macro"))
 
 
 def test_a_model_that_does_not_say_its_split_is_refused():

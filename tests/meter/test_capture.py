@@ -12,6 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from n3ic.data.delimited import open_sheet
+from n3ic.data.files import Content
 from n3ic.errors import DataError, MissingDependencyError, ModelError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.extract import extract
@@ -23,7 +25,7 @@ from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS
 from n3ic.meter.specification import read_spec, write_spec
 from n3ic.meter.standard import standard_spec
-from n3ic.meter.table import load_flows
+from n3ic.meter.table import load_flows, read_table
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register
 
 try:
@@ -286,6 +288,14 @@ def test_labels_join_by_key_and_time_and_are_never_guessed(tmp_path, form, text,
     assert found.labels == counts
 
 
+def test_a_flow_without_an_address_comes_from_no_network(tmp_path):
+    (tmp_path / "l").write_text(HOSTS)
+    read = read_labels(tmp_path / "l", "hosts")
+    end, time = (bytes([10, 0, 0, 7]), 0), START * 10**6
+    assert read.of(end, (b"", 0), 6, time, time) == ("site", "matched")
+    assert read.of((b"", 0), end, 6, time, time) == ("", "unmatched")
+
+
 @pytest.mark.parametrize("name", ["f.parquet", "f.csv"])
 @pytest.mark.parametrize(("system", "synthetic"), [("os", False), (SYNTHETIC_MARK, True)])
 def test_flows_that_a_generator_labelled_stay_marked(tmp_path, name, system, synthetic):
@@ -359,6 +369,22 @@ def test_a_block_of_a_capture_has_at_most_16_mebibytes():
                 list(stream)
 
 
+def test_a_table_in_text_is_read_as_its_file_is(tmp_path):
+    text = b"source,packets,label\n10.0.0.1,4,a\n10.0.0.2,70000,b\n"
+    (tmp_path / "f.csv").write_bytes(text)
+    (tmp_path / "of-a-meter.csv").write_bytes(b"# a meter\n" + text)
+    want = {"source": ["10.0.0.1", "10.0.0.2"], "packets": [4, 70_000], "label": ["a", "b"]}
+    for table in (
+        tmp_path / "f.csv",
+        tmp_path / "of-a-meter.csv",
+        open_sheet(Content("f.csv", text)),
+    ):
+        assert read_table(table).to_pydict() == want
+    (tmp_path / "f.csv").write_bytes(text + b"1\n")
+    with pytest.raises(DataError, match=r"f\.csv: this table is damaged"):
+        read_table(tmp_path / "f.csv")
+
+
 # --- real captures ---------------------------------------------------------------------------
 
 
@@ -395,7 +421,18 @@ def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("written", "link"),
-    [(1, 1), (101, 101), (228, 101), (229, 101), (108, 0), (0, 0), (113, 113), (276, 276)],
+    [
+        (1, 1),
+        (101, 101),
+        (12, 101),
+        (14, 101),
+        (228, 101),
+        (229, 101),
+        (108, 0),
+        (0, 0),
+        (113, 113),
+        (276, 276),
+    ],
 )
 def test_link_types_that_are_read_alike_have_one_number(tmp_path, written, link):
     header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, written)

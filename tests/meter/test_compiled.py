@@ -3,6 +3,7 @@
 
 import os
 import random
+import resource
 import shutil
 import subprocess
 from dataclasses import replace
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 from generated import edge_frames, random_frames, random_spec
 
-from n3ic.meter.compiled import CompiledMeter, Frames, _built
+from n3ic.errors import N3icError
+from n3ic.meter.compiled import CompiledMeter, Frames, _built, _library
+from n3ic.meter.packet import LINK_EACH
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
+from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step, Window
 
 TUNNELS = ("gre", "vxlan", "gtp")
 
@@ -62,9 +65,15 @@ def test_every_link_type(equal):
     r = random.Random(1)
     spec = random_spec(r)
     frames = random_frames(r, 200)
-    for link in (0, 1, 9, 50, 51, 101, 104, 113, 276, 7):
+    links = (0, 1, 9, 50, 51, 101, 104, 113, 276, 7)
+    for link in links:
         equal(spec, link, frames)
         equal(spec, link, [(frame[14:], max(0, n - 14), t) for frame, n, t in frames])
+    numbered = [
+        (links[i % 10].to_bytes(4, "big") + frame, min(n, 60) + 4, t)
+        for i, (frame, n, t) in enumerate(frames)
+    ]
+    equal(spec, LINK_EACH, [*numbered, (bytes(3), 60, frames[-1][2])])
 
 
 def test_headers_at_the_limits_of_what_is_read_at_once(equal):
@@ -146,6 +155,23 @@ def test_memory_is_that_of_the_flows_and_not_of_the_cache():
     with CompiledMeter(spec, 1) as meter:
         meter.count(random_frames(random.Random(0), 100))
         assert resident() - before < 512 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's limits")
+@pytest.mark.parametrize("of", ["windows", "cache"])
+def test_a_meter_that_has_no_memory_is_an_error(of):
+    windows = tuple(Window(f"w{i}", 1 << 16, ("source",)) for i in range(64))  # of 6 MB each
+    spec = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+    spec = replace(spec, windows=windows) if of == "windows" else replace(spec, cache_flows=1 << 24)
+    _library(spec)  # built before memory is short
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20), before[1]))
+    try:
+        with pytest.raises(N3icError, match="no memory for a flow cache"):
+            CompiledMeter(spec, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")

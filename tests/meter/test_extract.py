@@ -2,6 +2,7 @@
 """Many captures, one table: the same bytes however they were metered, and nothing lost."""
 
 import fcntl
+import itertools
 import os
 import shutil
 import signal
@@ -113,6 +114,28 @@ def test_damage_that_was_found_before_an_interruption_is_told_after_it(
         found = extract([folder], tmp_path / "f.parquet", SPEC)
     assert [str(w.message) for w in said] == list(found.damaged)
     assert (found.kept, len(found.damaged)) == (4, 2)
+
+
+@pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
+def test_progress_counts_captures_bytes_packets_and_flows(folder, tmp_path):
+    told = []
+    found = extract([folder], tmp_path / "f.parquet", SPEC, tell=told.append)
+    assert [t.captures for t in told] == [0, 1, 2, 3, 4, 5]
+    assert {t.of for t in told} == {5}
+    assert (told[0].share, told[0].packets, told[0].flows) == (0, 0, 0)
+    assert all(a.share < b.share and a.flows <= b.flows for a, b in itertools.pairwise(told))
+    assert (told[-1].share, told[-1].packets, told[-1].flows) == (1, found.packets, found.flows)
+    assert found.packets > found.flows > 0
+
+
+def test_progress_of_one_stream_counts_its_captures(tmp_path):
+    pieces = [tmp_path / name for name in ("a.pcap", "b.pcap")]
+    pieces[0].write_bytes(questions(0, 1))
+    pieces[1].write_bytes(questions(2, port=9))
+    told = []
+    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True, tell=told.append)
+    assert all((t.of, t.share) == (2, 0) and t.captures <= 2 for t in told)
+    assert (told[-1].packets, told[-1].flows) == (3, 2)
 
 
 def interrupt(*_):

@@ -58,6 +58,21 @@ def test_a_damaged_line_is_refused_with_a_reason(line, reason):
     assert parse_info(line) == reason
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "reason"),
+    [
+        ("946684799999999", "946684800000000", "a time is invalid"),
+        ("946684800000000", "946684800000000", ""),
+        ("4102444799999999", "4102444799999999", ""),
+        ("4102444799999999", "4102444800000000", "a time is invalid"),
+        ("4102444800000000", "4102444799999999", "a time is invalid"),
+    ],
+)
+def test_times_are_from_2000_until_2100(start, end, reason):
+    found = parse_info(changed(start=start, end=end))
+    assert found.startswith(reason) if reason else found.start == int(start)
+
+
 def test_a_line_may_have_64_kib():
     line = GOOD + "x" * (65536 - len(GOOD))
     assert parse_info(line).key == parse_info(GOOD).key

@@ -2,11 +2,12 @@
 """The reference meter on packets whose flows are worked out by hand."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
 from n3ic.meter.packet import ACK, FIN, LINK_ETHERNET, RST, SYN, TCP, UDP, Packet, parse
-from n3ic.meter.reference import ReferenceMeter
+from n3ic.meter.reference import ReferenceMeter, _passes
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import (
     Decision,
@@ -45,6 +46,17 @@ def spec(*registers, features=None, **more):
 def run(of, packets):
     meter = ReferenceMeter(of)
     return list(meter.run(packets)), meter
+
+
+def test_a_guard_passes_what_it_names():
+    forward = Guard("forward", protocols=(TCP,), payload="some", flags_set=SYN, flags_clear=RST)
+    sent = packet(0, tcp_flags=SYN | ACK)
+    assert _passes(forward, sent, True) is True
+    assert _passes(forward, sent, False) is False
+    assert _passes(forward, replace(sent, protocol=UDP), True) is False
+    assert _passes(forward, replace(sent, payload_length=0), True) is False
+    for flags in (ACK, SYN | RST, 0):
+        assert _passes(forward, replace(sent, tcp_flags=flags), True) is False
 
 
 def test_every_update_of_every_direction():

@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import struct
+import warnings
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -309,6 +310,13 @@ def test_the_command_opens_tunnels_and_tells_of_closed_ones(tmp_path):
     with pytest.warns(N3icWarning, match="tunnels that the meter leaves closed: 6 packets"):
         found = extract([capture], tmp_path / "h.csv", standard_spec())
     assert (found.flows, found.tunnelled) == (3, 6)
+    for plain, warned in ((5, 1), (6, 0), (7, 0)):  # half of the packets are no word
+        more = [(ethernet(TCP4), 60, 9 + i) for i in range(plain)]
+        (tmp_path / "d.pcap").write_bytes(pcap(LINK_ETHERNET, [*frames[:6], *more], 1000, "<"))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            extract([tmp_path / "d.pcap"], tmp_path / "i.csv", standard_spec())
+        assert len(said) == warned
     words = "data", "extract", capture, "--out", out
     said = n3ic(*words, "--tunnels", "gtp, gre", "--json", cwd=tmp_path)
     assert json.loads(said.stdout)["flows"] == 2

@@ -227,6 +227,19 @@ def test_rates_are_rounded():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("rows", "left"), [(1999, None), (2000, 1), (10_000, 5)])
+def test_a_span_leaves_one_row_of_2000_at_each_end(rows, left):
+    rng = np.random.default_rng(0)
+    values = {name: rng.permutation(rows) for name in ("a", "unread")}
+    spec = InputSpec((Field.thermometer("a", [3, 9]), Field.binary("b", 2)))
+    bits = rng.random((rows, 4)) < 0.5
+    found = spec.with_rates(bits, rng.permutation(rows) % 2, values)
+    assert found.fields[0].span == (() if left is None else (left, rows - 1 - left))
+    assert found.fields[1].span == ()
+    assert [len(f.class_rates) for f in found.fields] == [2, 2]
+    assert [len(r) for r in found.fields[1].class_rates] == [2, 2]
+
+
 def test_what_is_known_of_the_training_rows_is_no_part_of_a_field():
     field = Field.thermometer("bytes", [3, 9])
     known = replace(field, rates=(1, 2), class_rates=((1, 2), (2, 1)), span=(0, 9))

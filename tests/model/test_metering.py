@@ -288,6 +288,7 @@ def test_a_specification_in_words():
     )
     assert SPEC.units == {"packets": "packet", "mean": "", "mix": "", "same_source": "flow"}
     assert SPEC.index["span"] == 2
-    assert MeterSpec(N, (MeteredFeature("f", "n"),)).cache_flows == 65536
-    assert MeterSpec(N, (MeteredFeature("f", "n"),)).tick_ns == 1000
+    default = MeterSpec(N, (MeteredFeature("f", "n"),))
+    assert (default.cache_flows, default.tick_ns) == (65536, 1000)
+    assert (default.idle_timeout, default.active_timeout) == (60_000_000, 0)
     assert SPEC.digest == hashlib.sha256(SPEC.to_json().encode()).hexdigest()

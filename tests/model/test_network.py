@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import pack
+from n3ic.model.family import family
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel, margins_of
@@ -184,3 +185,19 @@ def test_a_mask_of_one_layer_is_counted_in_whole_bytes():
     one = replace(plain, hidden=[first])
     assert one.has_masks
     assert one.mask_bytes == 4  # 27 connections
+
+
+def test_a_random_network_of_the_family_has_64_bits_and_3_classes():
+    made = family("binary-network").random(np.random.default_rng(0))
+    assert made.shape == (64, 16, 3)
+    assert made.digest == family("binary-network").random(np.random.default_rng(0)).digest
+
+
+def test_the_summary_counts_weights_and_bytes():
+    model = random_model((10, 4, 3), np.random.default_rng(0)).changed(name="small")
+    table, _ = family("binary-network").summary_of(model)
+    assert table.title == "small"
+    assert table.head[:2] == ("layer", "shape")
+    assert table.rows[1] == ("layer 0", "10 -> 4", "4", "40", "40", "5", "160")
+    assert table.rows[2] == ("layer 1 (scores)", "4 -> 3", "3", "12", "12", "2", "48")
+    assert table.rows[-1][3:5] == ("52", "52") and len(table.head) == 7

@@ -13,6 +13,8 @@ from n3ic.targets.decoding import (
     Decoded,
     DecodedField,
     DecodedLayer,
+    _field_difference,
+    _layer_difference,
     decoding_difference,
     unpack_bitwise,
 )
@@ -39,6 +41,12 @@ def read_back(model=MODEL, **changes):
 
 def test_what_is_equal_has_no_difference():
     assert decoding_difference(MODEL, read_back()) == ""
+
+
+def test_equal_parts_have_the_empty_difference():
+    whole = read_back()
+    assert _layer_difference(MODEL.layers[0], whole.layers[0]) == ""
+    assert _field_difference(MODEL, whole.fields) == ""
 
 
 @pytest.mark.parametrize("layer", [0, 1])

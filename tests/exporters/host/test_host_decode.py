@@ -60,6 +60,20 @@ def test_masks_are_read_back_and_a_set_pad_bit_of_one_is_found() -> None:
     )
 
 
+def test_kinds_that_are_not_known_are_refused() -> None:
+    """Of a field, and of a layer: weights alone, or with a mask."""
+    data = blob.dump(MODEL)
+    layers = len(MODEL.layers)
+    shapes, rows = 4 * (10 + 8), 4 * (10 + 8 + 4 * layers)
+    kinds = [field.kind == "thermometer" for field in MODEL.input.fields]
+    at = rows + 16 * kinds.index(True) + 4
+    assert struct.unpack_from("<I", data, at) == (1,)
+    for place in (at, shapes + 8, shapes + 12):
+        for kind in (2, 3) if place != shapes + 12 else (1,):
+            said = difference(reseal(put_word(data, place // 4, kind)), MODEL)
+            assert said == "weights.bin: an unknown kind of layer or field"
+
+
 @pytest.mark.parametrize("changed", ["classes", "features"])
 def test_names_of_another_model_are_refused(changed: str) -> None:
     names = {"classes": MODEL.classes, "features": MODEL.input.features}[changed]

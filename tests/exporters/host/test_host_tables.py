@@ -164,6 +164,26 @@ def decoded(text: str, model: TablesModel) -> str:
         return str(error)
 
 
+def test_an_index_has_1_to_8_bits() -> None:
+    """One table, and two of different sizes; no size beside theirs."""
+    rng = np.random.default_rng(6)
+    model = random_tables(rng, features=2, cuts=6, tables=1, inputs=(3, 3))
+    text = EXPORTER.source(model)
+    assert decoded(text, model) == ""
+    for wrong in (0, 9):
+        changed = re.sub(r"(sizes\[TABLES\] = \{[^}]*?)\b3\b(?=[^}/]*\})", rf"\g<1>{wrong}", text)
+        assert "a table has an index of 1 to 8 bits" in decoded(changed, model)
+    model = random_tables(rng, features=2, cuts=6, tables=5, inputs=(1, 6))
+    assert len({len(table.bits) for table in model.tables}) > 1
+    text = EXPORTER.source(model)
+    assert decoded(text, model) == ""
+    first = len(model.tables[0].bits)
+    head = rf"(sizes\[TABLES\] = \{{(?:\s|/\*.*?\*/)*){first}\b"
+    for wrong in (0, 9):
+        changed = re.sub(head, rf"\g<1>{wrong}", text, flags=re.DOTALL)
+        assert "a table has an index of 1 to 8 bits" in decoded(changed, model)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_constant_is_read_back(tmp_path: Path, classes: int) -> None:
     # Any digit that changes is found, of every constant: only comments and names of C may differ.

@@ -10,6 +10,7 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.packet.decode import _compared
 from n3ic.exporters.netfpga.packet.wrapper import at_least
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
@@ -203,6 +204,7 @@ SPEC = InputSpec(
         ("? 32'd200", "? 32'd201"),
         ("in_values[127:96]", "in_values[95:64]"),
         ("clamped2[7:0]", "clamped1[7:0]"),
+        ("assign bits[0] = ", "assign bits[99] = "),
     ],
 )
 def test_a_changed_input_stage_is_found(tmp_path: Path, old: str, new: str) -> None:
@@ -215,3 +217,28 @@ def test_a_changed_input_stage_is_found(tmp_path: Path, old: str, new: str) -> N
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new, 1))
     assert said(tmp_path, model, options)
+
+
+def test_a_bit_that_nothing_compares_is_named(tmp_path: Path) -> None:
+    base = random_model((SPEC.n_bits, 4, 2), np.random.default_rng(1))
+    model = BinaryModel(SPEC, base.hidden, base.output, base.classes)
+    options = EXPORTER.parse_options({"input-stage": "features"})
+    EXPORTER.write(model, options, tmp_path)
+    file = tmp_path / "rtl" / "n3ic_features.v"
+    last = SPEC.fields[0].width - 1
+    text = file.read_text()
+    file.write_text(text.replace(f"assign bits[{last}] = ", "assign bits[99] = "))
+    name = SPEC.fields[0].feature
+    assert f"bits 0 to {last} do not compare {name} with cuts" in said(tmp_path, model, options)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "", "clk", "feature0[31:0]", "|feature0[30:5] | (&feature0[4:0])", "|feature0[31:0]",
+        "&feature0[31:5] | (&feature0[4:0])", "&feature0[31:5] & (&feature1[4:0])",
+        "|feature0[31:5] | (&feature0[4:0]", "|feature0[31:5] | (&feature0[3:4])",
+    ],
+)  # fmt: skip
+def test_what_is_no_comparison_names_no_feature(formula: str) -> None:
+    assert _compared(formula) == (-1, -1)

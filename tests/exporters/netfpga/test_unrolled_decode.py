@@ -77,6 +77,7 @@ def test_every_weight_is_read_back(shape, classes, density, seed, outputs, pipel
     found = decode_core(*written(model, outputs=outputs, pipeline=pipeline), model)
     if found:  # else a neuron is constant, or two share a wire
         assert not decoding_difference(model, found)
+        assert not any((x.weights & ~x.mask).any() for x in found.layers if x.mask is not None)
 
 
 def small(seed: int = 3) -> BinaryModel:

@@ -94,6 +94,15 @@ def test_a_constant_that_is_one_off_is_read_back_as_another(tmp_path: Path, name
         tool.decode(out, model, options)
 
 
+def test_the_table_that_lacks_entries_is_named(tmp_path: Path) -> None:
+    model = some_tables(2, tables=3, inputs=(2, 2))
+    out = export(model, "onnx", tmp_path / "e", verify=False).path
+    damaged(out / "model.onnx", "entries", lambda values: values[:-1])
+    tool = ONNX.for_family(model.family)
+    with pytest.raises(VerifyError, match=r"the index of table 2 is not"):
+        tool.decode(out, model, tool.parse_options({}))
+
+
 @pytest.mark.parametrize(
     ("old", "new"), [("ReduceSum", "ReduceMax"), ("Mul", "Add"), ("Gather", "GatherElements")]
 )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from n3ic.families.binary import coverage as coverage_module
 from n3ic.families.binary.coverage import (
     Coverage,
     _connections,
@@ -177,3 +178,18 @@ def test_lines_name_twenty_neurons_and_count_their_bits():
         f"layer 0: 22 of 220 weight bits not decided, in neurons {named}"
     ]
     assert Coverage((), 0).share == 1.0
+
+
+def test_seed_0_is_the_default():
+    model = random_model((30, 6, 3), np.random.default_rng(1))
+    assert np.array_equal(deciding_vectors(model), deciding_vectors(model, 0))
+    assert not np.array_equal(deciding_vectors(model), deciding_vectors(model, 1))
+
+
+@pytest.mark.parametrize(("most", "found"), [(30 * 6 * 30, True), (30 * 6 * 30 - 1, False)])
+def test_large_networks_are_not_descended(monkeypatch, most, found):
+    """What a descent visits: the weights of the layers before, times their inputs."""
+    model = random_model((30, 6, 4, 3), np.random.default_rng(1), extremes=False)
+    left = [np.ones((layer.n_outputs, 1), dtype=np.uint32) for layer in model.hidden]
+    monkeypatch.setattr(coverage_module, "_MAX_SOUGHT", most)
+    assert bool(coverage_module._sought(model, left, np.random.default_rng(0))) is found

@@ -66,6 +66,20 @@ def test_constants_of_a_sum_sink_into_a_table():
     assert (made.evaluate(bins) == model.scores(pack(bits_of_bins(SPEC, bins)))).all()
 
 
+def test_a_constant_sinks_into_the_factor_that_nothing_else_reads():
+    """The first factor is read twice, so the weight of the sum would cost an operation there."""
+    spec = InputSpec(tuple(Field.thermometer(name, (5,)) for name in "abcd"))
+    leaves = tuple(Leaf(field, [-1 - field, -9]) for field in range(4))
+    nodes = (*leaves, Product((0, 1)), Product((2, 3)), Product((4, 5)))
+    model = SpnModel(
+        spec, (*nodes, Sum((6,), [-7])), LogArithmetic.of(2), (7, 4), [-3, 0], ("x", "y")
+    )
+    made = operations(model)
+    assert (made.count(Add), made.count(Offset)) == (3, 0)
+    bins = np.array([[i >> j & 1 for j in range(4)] for i in range(16)])
+    assert (made.evaluate(bins) == model.scores(pack(bits_of_bins(spec, bins)))).all()
+
+
 def test_parts_that_several_read_are_made_once_and_stay_as_they_are():
     log = LogArithmetic.of(2)
     nodes = (

@@ -173,6 +173,14 @@ def test_graphs_that_are_none_are_refused(nodes, said):
         SpnModel(spec, nodes, LogArithmetic.of(4), (len(nodes) - 1, -1), [0, -5], ("x", "y"))
 
 
+def test_scores_lie_within_the_bounds_of_all_classes():
+    nodes = (Leaf(0, [-7, -20, -9]), Leaf(0, [-1, -2, -3]))
+    spec = InputSpec((Field.thermometer("a", (5, 6)),))
+    model = SpnModel(spec, nodes, LogArithmetic.of(2), (0, 1, CONSTANT), [3, 5, -30], "xyz")
+    assert model.score_bounds == (-30, 4)
+    assert (model.largest_margin, model.shunt, model.meter) == (21, 0, None)
+
+
 def test_scores_whose_margin_no_32_bits_hold_are_refused():
     spec = InputSpec((Field.thermometer("a", (5,)),))
     leaf = Leaf(0, [-(2**30), 0])
