@@ -7,6 +7,7 @@ everyone measures with the same version.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -203,6 +205,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
                 "synth_ecp5 -top n3ic_fmax -json ecp5.json",
             ],
         )
+        source = f"{version(NEXTPNR)}, ECP5-85 speed grade 6, median of {seeds} seeds"
         for seed in range(1, seeds + 1):
             log = call(
                 [
@@ -219,16 +222,23 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
             if not clocks:
                 raise VerifyError(f"nextpnr-ecp5 reports no clock:\n{log[-2000:]}")
             found.append(float(clocks[-1]))
-    source = f"{version(NEXTPNR)}, ECP5-85 speed grade 6, median of {seeds} seeds"
     return Fmax(statistics.median(found), tuple(found), source)
 
 
 @cache
 def version(tool: str) -> str:
-    """Name and version of a tool, as it reports them."""
-    done = subprocess.run(
-        [_tool(tool), "--version"], capture_output=True, text=True, timeout=600, check=False
-    )
+    """Name and version of a tool, as it reports them.
+
+    YoWASP compiles a tool at its first run, into a cache that others read while it is written. So
+    one process at a time asks, and each asks before it runs the tool.
+    """
+    path = _tool(tool)
+    with Path(path).open("rb") as alone:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(alone, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=600, check=False
+        )
     text = done.stdout + done.stderr
     if tool == YOSYS:
         found = re.search(r"Yosys (\S+)", text)
@@ -254,6 +264,7 @@ def _read(
 
 
 def _yosys(work: Path, commands: Sequence[str]) -> None:
+    version(YOSYS)
     call([_tool(YOSYS), "-q", "-p", "; ".join(commands)], work, SECONDS, "Yosys", CACHES)
 
 
