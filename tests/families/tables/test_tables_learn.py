@@ -121,6 +121,28 @@ def test_bits_are_exchanged_that_others_make_useless():
     assert set(grower.tables[0].bits) == {1, 2}
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_single_exchange_of_a_bit_gains_more(classes):
+    rows = some_rows(classes, n=300, bits=16, seed=2)
+    grower = Grower(rows, Size(1, 4, 4, rows.sums))
+    gain = CellGains(rows, rows.bits.astype(np.float32), *rows.gradients(grower.total), PRIOR)
+
+    def best(others):
+        gains = gain.of(others).sum(axis=0)
+        gains[list(others)] = -np.inf
+        return int(gains.argmax()), gains
+
+    greedy = ()
+    for _ in range(4):
+        greedy = (*greedy, best(greedy)[0])
+    grower.grow()
+    bits = grower.tables[0].bits
+    for j, bit in enumerate(bits):
+        gains = best(bits[:j] + bits[j + 1 :])[1]
+        assert gains[bit] > gains.max() * (1 - 1e-3)
+    assert gains[bit] > best(greedy[:3])[1][greedy[3]] * 1.01
+
+
 @pytest.fixture(scope="module", params=[2, 4])
 def learned(request):
     """Rows whose class depends on sums of conjunctions, and as many weights as classes."""
