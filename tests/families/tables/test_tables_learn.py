@@ -125,16 +125,17 @@ def test_bits_are_exchanged_that_others_make_useless():
 def test_no_single_exchange_of_a_bit_gains_more(classes):
     rows = some_rows(classes, n=300, bits=16, seed=2)
     grower = Grower(rows, Size(1, 4, 4, rows.sums))
-    gain = CellGains(rows, rows.bits.astype(np.float32), *rows.gradients(grower.total), PRIOR)
+    slopes, curves = rows.gradients(grower.total)
+    gain = CellGains(rows, rows.bits.astype(np.float32), slopes, curves, PRIOR)
 
     def best(others):
         gains = gain.of(others).sum(axis=0)
-        gains[list(others)] = -np.inf
+        gains[[*others]] = -np.inf
         return int(gains.argmax()), gains
 
-    greedy = ()
+    greedy: list[int] = []
     for _ in range(4):
-        greedy = (*greedy, best(greedy)[0])
+        greedy.append(best(greedy)[0])
     grower.grow()
     bits = grower.tables[0].bits
     for j, bit in enumerate(bits):
