@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what the fast tests find: break one token at a time and count what they notice.
+"""Measure what the default tests find: break one token at a time and count what they notice.
 
 A mutant is the source with one comparison, operator, constant, argument, slice or returned value
 changed. It is killed when a test that executes its line fails, and survives otherwise. No file is
@@ -11,8 +11,8 @@ changed: a process of its own gets the mutant in place of the file that it impor
 
 First each test runs once, to learn which lines it executes and how long it takes; that is kept in
 build/mutants/ until the test's file changes, or a mutated file that it imports. Each mutant then
-meets the tests of its line, the fastest first. Tests marked slow or long, and tests that take more
-than two seconds, take no part; a file that no other test executes is an error.
+meets the tests of its line: first fast ones of files that are about it, then one of each other
+file in turn. Tests marked slow take no part; a file that no fast test executes is an error.
 ``mutants_equivalent.toml`` names the mutants that compute the same and says why. The last line has
 the seed, the numbers and the share.
 """
@@ -54,14 +54,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "mutants"
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
-SLOWEST = 2.0  # seconds of a processor; a slower test takes no part
+SLOWEST = 2.0  # seconds of a processor; a slower test runs after the others
+SLOWEST_OF_ALL = 20.0  # seconds of a processor; a slower test takes no part
 NEEDED = 0.95  # share of the mutants that must be killed
 EQUIVALENTS = 0.03  # share of the mutants that may be argued away
 MOST = 20.0  # seconds of a processor of the tests of one mutant; the slowest are left out
 MOST_OF_TEXT = 40.0  # of a mutant of another language, whose line tells no tests apart
+MOST_OF_REST = 40.0  # of tests that are about something else, for what the others leave alive
 BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
 
-# What is mutated, and the tests that may concern it. A glob that finds nothing is an error.
+# What is mutated, and the tests that are about it. A glob that finds nothing is an error.
 MUTATED = (
     "n3ic/model/**/*.py",
     "families/binary/coverage.py",
@@ -111,6 +113,7 @@ TESTS = (
     "tests/exporters/host/test_host_export.py",
     "tests/exporters/host/test_host_flows.py",
 )
+REST = ("tests/**/test_*.py",)  # the default suite
 # Text in another language has no lines that a test executes: the tests of this file stand for it.
 TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/source.py"}
 # Those of them that compare it with Python run first.
@@ -513,9 +516,12 @@ class Chosen:
             self.failed.write_text(report.nodeid)
 
 
+Learnt = Mapping[str, Any]  # a test, its seconds, and the lines that it executes of each file
+
+
 def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
-    """Each fast test, with its seconds and the lines that it executes, the fastest first."""
-    tests = list(dict.fromkeys(test for glob in TESTS for test in sorted(_named([glob]))))
+    """Each test, with its seconds and the lines that it executes, the fastest first."""
+    tests = list(dict.fromkeys(t for glob in (*TESTS, *REST) for t in sorted(_named([glob]))))
     digests = {file: _digest([file]) for file in files}
     names = hashlib.sha256("\0".join(files).encode()).hexdigest()[:8]
     kept = {test: KEPT / f"{names}-{_digest([test])[:16]}.json" for test in tests}
@@ -545,7 +551,7 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
             log = (folder / "log").read_text(errors="replace")[-2000:]
             print(f"\nfails without a mutant, and is left out:\n{log}", file=sys.stderr)
     found = [t for some in known.values() for t in some or ()]
-    return sorted((t for t in found if t["seconds"] <= SLOWEST), key=lambda t: t["seconds"])
+    return sorted((t for t in found if t["seconds"] <= SLOWEST_OF_ALL), key=lambda t: t["seconds"])
 
 
 def _learnt(path: Path, digests: Mapping[str, str]) -> list[dict[str, Any]] | None:
@@ -565,7 +571,29 @@ def _digest(files: Sequence[str]) -> str:
     return every.hexdigest()
 
 
-def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def rest_of(mutant: Mutant, tests: Sequence[Learnt], met: Sequence[Learnt]) -> list[Learnt]:
+    """The tests that execute a mutant's lines besides those that it met, a file's in turn."""
+    names = {t["test"] for t in met}
+    turns = Counter[str]()
+    rest = []
+    for test in executing(mutant, tests):
+        if test["test"] not in names:
+            turns[_file_of(test)] += 1
+            rest.append((turns[_file_of(test)], test))
+    rest.sort(key=lambda found: found[0])
+    return _within([test for _, test in rest], MOST_OF_REST)
+
+
+def concerned(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
+    """The tests that execute a mutant's lines, within the seconds of a mutant."""
+    found = executing(mutant, tests)
+    compared = not mutant.path.endswith(".py") or mutant.path in TEXT_READ_BY.values()
+    if compared:  # what writes the text is compared as the text is
+        found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
+    return _within(found, MOST_OF_TEXT if compared else MOST)
+
+
+def executing(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
     """The tests that execute a mutant's lines; all of its file where no line tells them apart.
 
     What runs on import may be read by a test that executes nothing of the file, too, so the other
@@ -580,21 +608,22 @@ def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mappin
     if not mutant.end:
         beside = {_file_of(t) for t in found}
         found = [t for t in tests if _file_of(t) in beside]
-    compared = path in TEXT_READ_BY.values()  # what writes the text is compared as the text is
-    if compared:
-        found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
-    so_far = accumulate(t["seconds"] for t in found)
-    most = MOST_OF_TEXT if compared else MOST
-    return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= most]
+    return found
 
 
-def _file_of(test: Mapping[str, Any]) -> str:
+def _within(tests: Sequence[Learnt], most: float) -> list[Learnt]:
+    """The first of them that take no longer together."""
+    so_far = accumulate(t["seconds"] for t in tests)
+    return [t for t, seconds in zip(tests, so_far, strict=True) if seconds <= most]
+
+
+def _file_of(test: Learnt) -> str:
     return str(test["test"]).partition("::")[0]
 
 
-def untested(files: Sequence[str], tests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Files that no test executes: the table of tests lacks theirs, or there are none."""
-    executed = {path for test in tests for path in test["lines"]}
+def untested(files: Sequence[str], tests: Sequence[Learnt]) -> list[str]:
+    """Files that no fast test executes: the table of tests lacks theirs, or they have none."""
+    executed = {path for test in tests if test["seconds"] <= SLOWEST for path in test["lines"]}
     readers = {f: by for f in files for start, by in TEXT_READ_BY.items() if f.startswith(start)}
     return [file for file in files if readers.get(file, file) not in executed]
 
@@ -648,13 +677,17 @@ class Outcome(NamedTuple):
 
 
 def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[Outcome]:
-    """Run the tests of each mutant: the fastest of its line first, then the others."""
-    left = {m: concerned(m, tests) for m in chosen}
-    outcomes = {m: Outcome(m, None, len(found)) for m, found in left.items()}
-    for part in (slice(0, BATCH), slice(BATCH, None)):
+    """Run the tests of each mutant: the fastest that are about it, their others, the rest."""
+    about = _named(TESTS)
+    fast = [t for t in tests if _file_of(t) in about and t["seconds"] <= SLOWEST]
+    near = {m: concerned(m, fast) for m in chosen}
+    rest = {m: rest_of(m, tests, near[m]) for m in chosen}
+    outcomes = {m: Outcome(m, None, len(near[m]) + len(rest[m])) for m in chosen}
+    for part in range(3):
         tasks = []
         for m in chosen:
-            if outcomes[m].killer is None and (some := left[m][part]):
+            some = (near[m][:BATCH], near[m][BATCH:], rest[m])[part]
+            if outcomes[m].killer is None and some:
                 seconds = sum(t["seconds"] for t in some)
                 tasks.append((m, task_of(m, [t["test"] for t in some]), seconds))
         for i, (m, status, folder) in enumerate(run_forked(tasks, jobs)):

@@ -100,6 +100,20 @@ def test_a_mutant_meets_the_tests_of_its_line():
         assert [t["test"] for t in mutants.concerned(mutant, tests)] == names
 
 
+def test_what_is_left_alive_meets_the_rest_one_of_each_file_in_turn():
+    tests = [
+        learnt("a.py::met", 0.1, some=[7]),
+        learnt("b.py::first", 0.2, some=[7]),
+        learnt("b.py::other_line", 0.3, some=[9]),
+        learnt("b.py::second", 0.4, some=[7]),
+        learnt("c.py::slow", 5.0, some=[7]),
+        learnt("d.py::too_slow", mutants.MOST_OF_REST, some=[7]),
+    ]
+    mutant = mutants.Mutant("some.py", 7, 7, 0, "", "", "")
+    found = mutants.rest_of(mutant, tests, tests[:1])
+    assert [t["test"] for t in found] == ["b.py::first", "c.py::slow"]
+
+
 def test_text_of_another_language_meets_the_tests_of_who_reads_it():
     reader = mutants.TEXT_READ_BY["n3ic/meter/c/"].removesuffix(".py")
     compares = f"{mutants.TEXT_COMPARED_BY[0]}::y"
