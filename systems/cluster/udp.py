@@ -15,6 +15,7 @@ from n3ic.errors import ClusterError
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.protocol import HOME
+from n3ic.util.signals import check
 
 Address = tuple[str, int]
 _BUFFER_BYTES = 1 << 22
@@ -140,6 +141,7 @@ def run_endpoint(
     linger = 2 * (timing or LinkTiming()).longest
     end: float | None = None
     while not stopped():
+        check()
         now = time.monotonic()
         if each is not None:
             each(now)

@@ -21,6 +21,7 @@ from n3ic.systems.xdp.deployment import attached_record, exported
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.terminal import line_of
 from n3ic.util.files import free_path, write_atomic
+from n3ic.util.signals import check
 
 _LINE = 1 << 24  # maximum bytes of a line
 
@@ -99,6 +100,7 @@ def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dic
     """Objects of a socket, line by line, until a time."""
     left = b""
     while True:
+        check()
         if end is not None:
             if (remaining := end - time.monotonic()) <= 0:
                 return

@@ -12,6 +12,7 @@ from n3ic.systems.xdp.deployment import is_attached, opened
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.prometheus import registry
 from n3ic.systems.xdp.status import status, sweep
+from n3ic.util.signals import check
 
 SWEEP_S = 1.0
 
@@ -47,6 +48,7 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
                     if not (isinstance(record, DaemonRecord) and runs(record)):
                         sweep(record, programs)
                     time.sleep(SWEEP_S)
+                    check()
     finally:
         server.shutdown()
         thread.join()

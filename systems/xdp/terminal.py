@@ -25,6 +25,7 @@ from n3ic.systems.xdp.deployment import is_attached, opened, residents
 from n3ic.systems.xdp.program_record import Interface, watching
 from n3ic.systems.xdp.status import ProgramStatus, status_of, sweep
 from n3ic.util.display import visible
+from n3ic.util.signals import check
 
 SWEEP_S = 1.0
 _POLL_MS = 200
@@ -157,6 +158,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
                 watching(interface),
             ):
                 while going() and is_attached(interface, record):
+                    check()
                     if time.monotonic() - swept > SWEEP_S:
                         sweep(record, programs)
                         swept = time.monotonic()

@@ -30,6 +30,7 @@ from n3ic.systems.stream.flows.figures import StreamFigures
 from n3ic.systems.stream.flows.sink import Offset, StreamSink
 from n3ic.systems.stream.flows.source import FrameBatch, Source
 from n3ic.systems.stream.flows.state import StreamPoint, StreamState, state_folder, stream_id
+from n3ic.util.signals import check
 
 QUEUE = 8  # batches between two threads
 MOST_FLOWS = 1 << 16  # between two commits, where sinks wait for them
@@ -195,12 +196,17 @@ class FlowStream:
                 (self._write,),
             )
         )
+
+        def interruptible(figures: StreamFigures) -> None:
+            check()
+            watch(figures)
+
         self.figures.began = time.monotonic()
         for thread in (reader, *others):
             thread.start()
         try:
             with suppress(KeyboardInterrupt):
-                self._wait([reader, *others], watch, self._settings.seconds)
+                self._wait([reader, *others], interruptible, self._settings.seconds)
             self._stop_source()
             # A reader that waits for a pipe is left to wait; one that waits for room is not.
             while reader.is_alive():

@@ -21,6 +21,7 @@ from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.ways import way_named
+from n3ic.util.signals import check
 
 _DIGITS = 16
 _CLASSES_AXES = 3  # a model of more axes gives no classes
@@ -94,6 +95,7 @@ def serve_model(
         counts = pipeline.counts
         try:
             while not options.messages or counts.assembly.ended < options.messages:
+                check()
                 for outcome in pipeline.step(0.2):
                     line(json.dumps(described(outcome)))
             for outcome in pipeline.flush():

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -29,13 +30,14 @@ from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.meter.standard import standard_spec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp import deployment, metrics_server, terminal
 from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.drift import Drift
 from n3ic.systems.xdp.program_record import Interface, read_record
 from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
 from n3ic.systems.xdp.terminal import lines
 from n3ic.targets.directory import export
+from n3ic.util.signals import EndedBySignal, ending_signals
 
 CLASSES = ("benign", "attack=very", "shunted")
 
@@ -785,6 +787,26 @@ def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
             server.terminate()
     assert f'n3ic_xdp_flows{{interface="{one}"}} 1.0' in text
     assert "n3ic_xdp_margin_count{interface=" in text
+
+
+@pytest.mark.parametrize("module", [metrics_server, terminal])
+def test_a_signal_that_a_library_swallowed_ends_it(module, link, exported, monkeypatch):
+    """What reads maps and models has C call Python, where an exception may be lost."""
+    one, _ = link
+    n3ic("load", one, exported)
+
+    def swallowing(*_):
+        with suppress(EndedBySignal):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(metrics_server, "SWEEP_S", 0.01)
+    monkeypatch.setattr(module, "sweep", swallowing)
+    with ending_signals(), pytest.raises(EndedBySignal):
+        if module is terminal:
+            terminal.follow(Interface.named(one), seconds=60, most=None, json=True)
+        else:
+            pytest.importorskip("prometheus_client", reason="needs prometheus-client")
+            metrics_server.serve(Interface.named(one), "127.0.0.1", 0, seconds=60)
 
 
 # --- without one ---------------------------------------------------------------------------------
