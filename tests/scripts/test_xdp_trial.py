@@ -104,12 +104,12 @@ def test_the_web_server_serves_from_a_folder_that_is_closed_to_others(tmp_path):
     """As those of tests are; a server that answers 403 would make every visit a lost one."""
     needed = [
         t
-        for t in ("nginx", "curl", "iperf3", "nsenter")
+        for t in ("nginx", "curl", "iperf3", "ethtool", "nsenter")
         if not shutil.which(t, path=xdp_trial.PATH)
     ]
     rights = ["unshare", "--net", "--mount", "true"]
     if needed or subprocess.run(rights, capture_output=True, check=False).returncode:
-        pytest.skip("needs nginx, curl, iperf3 and the right to make namespaces")
+        pytest.skip("needs nginx, curl, iperf3, ethtool and the right to make namespaces")
     tmp_path.chmod(0o700)
     folder = tmp_path / "trial"
     folder.mkdir()

@@ -128,7 +128,7 @@ class PacedSocket:
         end = time.monotonic() + _PATIENCE_S
         while self._sent - (received(self._to) - self._before) > _AHEAD:
             if time.monotonic() > end:
-                break
+                self._sent = received(self._to) - self._before
             time.sleep(0.0005)
         for data in frames:
             self._socket.send(data)
