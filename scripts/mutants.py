@@ -769,6 +769,7 @@ def main() -> None:
         print(f"{len(chosen)} of {len(every)} mutants")
         return
     os.environ["OMP_NUM_THREADS"] = "1"
+    sys.path.insert(0, str(ROOT))  # as `python -m pytest` does
     for module in WARM:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)

@@ -182,15 +182,18 @@ def opened(
     Raises:
         UsageError: n3ic has loaded no program there, or it was replaced since.
     """
-    record, image, compiled = _attached(interface)
+    program = None
+    while program is None:
+        record, image, compiled = _attached(interface)
+        try:
+            program = program_by_id(record.program_id)
+        except BpfError:
+            if _attached(interface)[0].program_id == record.program_id:
+                raise
     spec = compiled[0].meter
     if spec is None:
+        program.close()
         raise UsageError(f"{interface.folder}: damaged; unload and load again")
-    try:
-        program = program_by_id(record.program_id)
-    except BpfError:
-        _attached(interface)  # says so where the interface or its program went meanwhile
-        raise
     with (
         program,
         MeterPrograms(
@@ -260,7 +263,21 @@ def attached_record(interface: Interface) -> ProgramRecord:
 
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifier]]:
     """The record, object file and networks of the program that is attached now."""
-    found, known = _query(interface), recorded_programs(interface)
+    found = _query(interface)
+    try:
+        record, image, compiled = _recorded(interface, found)
+    except UsageError:
+        if _query(interface) == found:
+            raise
+        return _attached(interface)  # an update replaced it meanwhile: read the new record
+    return replace(record, mode=(found and found.mode) or record.mode), image, compiled
+
+
+def _recorded(
+    interface: Interface, found: AttachedProgram | None
+) -> tuple[ProgramRecord, bytes, list[Classifier]]:
+    """The record, object file and networks of a program that was attached."""
+    known = recorded_programs(interface)
     if found is not None and not known and _name_of(found.program_id) in METERS:
         raise UsageError(_of_daemon(interface, found.program_id))
     if known and (found is None or found.program_id not in known):
@@ -269,13 +286,7 @@ def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifi
             f"{interface.name}: n3ic loaded program {known[-1]}, but {now} is attached "
             f"there now; n3ic xdp unload {interface.name} forgets it"
         )
-    try:
-        record, image, compiled = read_record(interface, found.program_id if found else 0)
-    except UsageError:
-        if _query(interface) == found:
-            raise
-        return _attached(interface)  # an update replaced it meanwhile: read the new record
-    return replace(record, mode=(found and found.mode) or record.mode), image, compiled
+    return read_record(interface, found.program_id if found else 0)
 
 
 @dataclass(frozen=True)

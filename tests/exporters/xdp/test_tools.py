@@ -588,6 +588,25 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
     assert re.fullmatch(f"n3ic: error: {one}: n3ic (has )?loaded .* there.*\n", error)
 
 
+@pytest.mark.parametrize("moment", ["query", "program_by_id"])
+def test_a_program_that_is_replaced_while_it_is_opened(moment, link, exported, monkeypatch):
+    one, _ = link
+    n3ic("load", one, exported)
+    interface, ask, updated = Interface.named(one), getattr(deployment, moment), []
+
+    def late(number):
+        found = ask(number) if moment == "query" else None
+        if not updated:
+            updated.append(True)
+            deployment.update(interface, network(standard_spec(packets=4), 7))
+        return found or ask(number)
+
+    monkeypatch.setattr(deployment, moment, late)
+    with deployment.opened(interface) as (record, _, _):
+        assert updated
+        assert deployment.is_attached(interface, record)
+
+
 @pytest.mark.slow
 def test_a_second_watch_is_refused_and_the_first_gets_every_flow(link, exported, models, tmp_path):
     one, other = link
