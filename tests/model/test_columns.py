@@ -39,6 +39,7 @@ def test_rules_that_are_refused(rule, name):
 
 
 def test_rules_at_their_edges():
+    assert (MOST_VALUES, _LONGEST, _MOST_COLUMNS) == (256, 1024, 4096)
     assert [ColumnRule(bits=b).bits for b in (1, 32)] == [1, 32]
     values = tuple(map(str, range(MOST_VALUES)))
     assert ColumnRule("category", values=values).values == values

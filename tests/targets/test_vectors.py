@@ -66,6 +66,10 @@ def test_a_sum_product_network_has_vectors_of_its_own():
     assert 0 < found.decided <= found.total
 
 
+def test_2_to_the_21_weights_are_followed_to_the_scores():
+    assert binary._MAX_FOLLOWED == 2_097_152
+
+
 def test_neurons_of_a_large_network_are_followed_where_hidden_bits_are_told(monkeypatch):
     words = inputs_to_run(simplify(MODEL), 50, 0)
     told = MODEL.infer(words)

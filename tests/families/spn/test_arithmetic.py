@@ -87,6 +87,7 @@ def test_tables_that_are_refused(fraction, table, message):
 
 
 def test_the_edges_of_tables():
+    assert MAX_LOG_FRACTION == 12
     assert LogArithmetic(MAX_LOG_FRACTION, np.zeros(1 << 20)).fraction == MAX_LOG_FRACTION
     assert LogArithmetic(0, [1, 1, 0, 0]).table.tolist() == [1, 1, 0, 0]
     assert not LogArithmetic(2, [4]).table.flags.writeable
@@ -123,6 +124,7 @@ def test_bounds_and_errors_of_fixed_point():
 
 
 def test_the_edges_of_fixed_point():
+    assert MAX_FRACTION == 30
     assert [LinearArithmetic(f).one for f in (1, MAX_FRACTION)] == [2, 2**30]
     for wrong in (0, MAX_FRACTION + 1):
         with pytest.raises(ModelError, match="fraction bits"):
