@@ -228,7 +228,8 @@ def test_tables_of_a_model_say_its_sizes():
     output = OutputLayer(rng.random((3, 1200)) < 0.5, bias=np.array([0, 200, -1]))
     model = BinaryModel(InputSpec.raw(9), (hidden,), output, ("a", "b", "c"))
     assert model.memory_table.rows == (
-        ("0", "9", "1,200", "10,800", "1,350", "1,200"), ("scores", "1,200", "3", "3,600", "450", "6"),
+        ("0", "9", "1,200", "10,800", "1,350", "1,200"),
+        ("scores", "1,200", "3", "3,600", "450", "6"),
     )  # fmt: skip
     assert model.memory == {
         "weight_bytes": 1800, "input_bytes": 0, "threshold_bytes": 1206, "mask_bytes": 0,

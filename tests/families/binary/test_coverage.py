@@ -113,11 +113,11 @@ def test_rows_are_covered_in_parts(monkeypatch, seed, hidden):
 def test_a_round_has_fewer_rows_for_large_networks(monkeypatch, shape, cells, rows):
     """As many as their weight words, and no more than 2048 and no fewer than 64."""
 
-    class Asked(Exception):
+    class AskedError(Exception):
         pass
 
     def candidates(model, left, useful, near, rows, rng):
-        raise Asked(rows)
+        raise AskedError(rows)
 
     nothing = np.zeros((1, shape[0]), dtype=bool)
     monkeypatch.setattr(coverage_module, "boundary_vectors", lambda model, rng: nothing)
@@ -125,7 +125,7 @@ def test_a_round_has_fewer_rows_for_large_networks(monkeypatch, shape, cells, ro
     monkeypatch.setattr(coverage_module, "_candidates", candidates)
     if cells != 1 << 24:
         monkeypatch.setattr(coverage_module, "_CELLS", cells)
-    with pytest.raises(Asked) as asked:
+    with pytest.raises(AskedError) as asked:
         deciding_vectors(random_model(shape, np.random.default_rng(0)))
     assert asked.value.args == (rows,)
 
