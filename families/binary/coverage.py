@@ -202,7 +202,7 @@ def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, i
         Those inputs, and the sum of their distances.
     """
     x = pack(pool)
-    best = [np.zeros(1, dtype=np.int64)]
+    best: list[NDArray[Any]] = [np.array([0])]
     total = 0
     for i, layer in enumerate(model.hidden):
         popcounts = layer.popcounts(x)
@@ -247,7 +247,7 @@ def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -
         x = out
     if len(words) and left[-1].any():
         left[-1][:] = 0  # a score tells its popcount: any vector decides its weights
-        hits.append(np.zeros(1, dtype=np.int64))
+        hits.append(np.array([0]))
     return np.unique(np.concatenate(hits))
 
 

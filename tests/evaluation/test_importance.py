@@ -112,6 +112,21 @@ def test_chi2_is_that_of_the_table_of_counts(classes):
     assert told <= 500 * (1 + 1e-12) and (classes > 2 or told == pytest.approx(500))
 
 
+def test_bits_of_a_feature_are_permuted_together_and_the_best_bit_is_named():
+    of, values = model(), columns()
+    label = (values["rate"] >= 20).astype(np.int64)
+    found = {f.feature: f for f in permutation_importance(of, values, label)}
+    best = found["rate"]
+    assert (best.bit, best.bits, best.phi2) == (3, 7, 1.0)  # the cut at 20
+    assert best.chi2 == ROWS
+    assert all(f.phi2 == f.chi2 / ROWS for f in found.values())
+    bits = of.input.encode(values)
+    chi2 = bits_chi2(bits, label)
+    for number, name in enumerate(NAMES):
+        own = chi2[7 * number : 7 * number + 7]
+        assert (found[name].chi2, found[name].bit) == (own.max(), 7 * number + own.argmax())
+
+
 def test_no_rows_give_no_figures():
     empty = {n: np.zeros(0, dtype=np.int64) for n in NAMES}
     found = permutation_importance(model(), empty, np.zeros(0, dtype=np.int64))

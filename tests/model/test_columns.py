@@ -85,8 +85,10 @@ def test_tables_survive_and_are_checked():
             TableRules.from_dict(left)
     with pytest.raises(ModelError, match="label"):
         TableRules({}, label="\ud800")
-    with pytest.raises(ModelError, match="label"):
-        TableRules({}, label="\udfff")
+    for text in ("\udfff", "a\ud800", "\udabcb"):
+        with pytest.raises(ModelError, match="label"):
+            TableRules({}, label=text)
+    assert TableRules({}, label="a\n\ud7ff\ue000").label == "a\n\ud7ff\ue000"
     many = {f"c{i}": ColumnRule() for i in range(_MOST_COLUMNS)}
     assert len(TableRules(many, label="l" * (_LONGEST - 1)).columns) == _MOST_COLUMNS
     with pytest.raises(ModelError, match="columns, at most"):

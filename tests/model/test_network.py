@@ -11,6 +11,7 @@ from n3ic.errors import ModelError
 from n3ic.model.bits import pack
 from n3ic.model.classifier import family_text
 from n3ic.model.family import family
+from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel, margins_of
@@ -211,6 +212,37 @@ def test_a_model_predicts_as_its_family_does():
     for found in (model.predict(values), family(model.family).predict(model, values)):
         assert np.array_equal(found.scores, want.scores)
         assert np.array_equal(found.classes, want.classes)
+
+
+def test_equal_models_are_one_and_nothing_else_is():
+    model = random_model((10, 4, 3), np.random.default_rng(0))
+    same = random_model((10, 4, 3), np.random.default_rng(0))
+    other = model.changed(name="other")
+    assert model == same and hash(model) == hash(same) and len({model, same, other}) == 2
+    assert model != other and model != 5 and (model == "model") is False
+    assert model.learned_all is True and model.compiled() is not False
+    assert model.changed(name="", provenance={"k": ""}).name == ""
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (33, 3), (1, 1, 1, 2), (70, 1, 5)])
+def test_the_smallest_networks_survive_their_files(shape):
+    model = random_model(shape, np.random.default_rng(0))
+    assert BinaryModel.from_bytes(model.to_bytes()) == model
+
+
+def test_a_shape_is_of_two_positive_integers_or_more():
+    model = random_model((10, 4, 3), np.random.default_rng(0))
+    header, tensors = unpack_file(model.to_bytes(), "m")
+    for shape in ([10], [], [10, 0, 3], [10, -4, 3], [10, True, 3], [10, 4.0, 3], "10", None):
+        data = pack_file(model.family, header | {"shape": shape}, tensors._left)
+        with pytest.raises(ModelError, match="shape: expected a list of two positive integers"):
+            BinaryModel.from_bytes(data)
+
+
+def test_one_class_is_none():
+    output = OutputLayer(np.ones((1, 4), bool), bias=np.zeros(1, np.int32))
+    with pytest.raises(ModelError, match=r"1 scores for 1 classes; expected .* at least two"):
+        BinaryModel(InputSpec.raw(4), (), output, ("a",))
 
 
 def test_provenance_has_64_facts_of_4096_characters_at_most():

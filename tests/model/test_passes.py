@@ -16,7 +16,8 @@ from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.model.passes import Removed, analyse, simplify, unchanged
+from n3ic.model.passes import Findings, Removed, analyse, simplify, unchanged
+from n3ic.model.passes.dead import read_neurons
 from n3ic.model.random_models import random_model
 
 
@@ -131,6 +132,52 @@ def test_a_constant_neuron_becomes_a_bias():
     assert found.model.output.bias.tolist() == [5, -2]
     assert found.model.shape == (8, 1, 2)
     assert "layer 0: 1 constant neuron removed" in found.findings.lines()
+
+
+def test_findings_in_words_and_as_data():
+    removed = (
+        Removed(0, 1, "dead"), Removed(0, 2, "dead"), Removed(0, 3, "equal", 1),
+        Removed(1, 0, "constant", 1),
+    )  # fmt: skip
+    found = Findings(removed, (3,), ("size", "gap"), ((1, (0, 2)),), ("one part",))
+    assert found.lines() == [
+        "one part",
+        "layer 0: 2 dead neurons removed",
+        "layer 0: 1 equal neuron removed",
+        "layer 1: 1 constant neuron removed",
+        "input: 1 bit that nothing reads removed",
+        "features that are no longer read: size, gap",
+        "layer 1: neurons 0, 2 are equal or complementary and stay",
+    ]
+    assert replace(found, bits=tuple(range(1000))).lines()[4].startswith("input: 1,000 bits that")
+    said = found.to_dict()
+    assert said["neurons"][2] == {"layer": 0, "neuron": 3, "cause": "equal", "other": 1}
+    assert said["shared"] == [{"layer": 1, "neurons": [0, 2]}] and said["parts"] == ["one part"]
+    assert (said["bits"], said["features"]) == ([3], ["size", "gap"])
+    none = Findings(shared=((0, (1, 2)),))
+    assert none.removes is False and "parts" not in none.to_dict()
+    for some in (Findings(removed), Findings(bits=(1,)), Findings(parts=("a",))):
+        assert some.removes is True
+
+
+def test_neurons_that_the_output_depends_on():
+    """By its scores, or by its class, to which equal weights of all classes are one."""
+    first = HiddenLayer(
+        np.ones((3, 4), bool), thresholds=np.array([2, 0, 2]),
+        mask=np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], dtype=bool),
+    )  # fmt: skip
+    second = HiddenLayer(
+        np.ones((3, 3), bool), thresholds=np.array([1, 1, 2]),
+        mask=np.array([[1, 1, 0], [0, 0, 1], [0, 1, 0]], dtype=bool),
+    )  # fmt: skip
+    last = OutputLayer(np.array([[1, 1, 1], [1, 0, 0]]), bias=np.array([0, 0]))
+    model = BinaryModel(InputSpec.raw(4), (first, second), last, ("a", "b"))
+    by_score = read_neurons(model)
+    assert [found.tolist() for found in by_score] == [[True] * 3, [True] * 3]
+    # Neuron 0 counts alike for both classes, and neuron 2 never fires whatever it reads.
+    assert [found.tolist() for found in read_neurons(model, scores=False)] == [
+        [False, False, True], [False, True, True],
+    ]  # fmt: skip
 
 
 def test_neurons_that_cancel_and_neurons_that_add_up():

@@ -88,6 +88,50 @@ def test_as_many_vectors_as_asked_for_are_those_of_seed_0(tmp_path):
     assert not np.array_equal(words(), words(seed=1))
 
 
+def test_margins_at_the_threshold_are_among_as_many_as_asked_for(tmp_path):
+    class Shunting(Honest):
+        def run(self, directory, model, options, words):
+            self.words = words
+            return super().run(directory, model, options, words)
+
+        def decode(self, directory, model, options):
+            (found,) = super().decode(directory, model, options)
+            return (replace(found, shunt=2),)
+
+    tool, network = Shunting(), simplify(MODEL.with_shunt(2))
+    found = verify(tool, tmp_path, network, vectors=1000)
+    assert found.ok and found.vectors == len(tool.words) == 1000
+    margins = margins_of(network.model.scores(tool.words[:64]))
+    assert (margins == 2).sum() >= 16 and (margins == 1).sum() >= 16
+
+
+def test_the_trained_network_is_the_reference(tmp_path):
+    """A target that computes what was exported fails where that decides otherwise."""
+    bias = NETWORK.model.output.bias + np.array([0, 1, 0], np.int32)
+    other = replace(NETWORK.model, output=replace(NETWORK.model.output, bias=bias))
+    found = verify(Honest(), tmp_path, replace(NETWORK, model=other))
+    assert len(found.failures) == 1 and not found.ok
+    count = found.vectors
+    assert found.failures[0].startswith(f"{count:,} of {count:,} vectors differ; first vector 0")
+    assert "class 1 (class1): score" in found.failures[0]
+    assert found.weight_bits == sum(int(x.fan_in.sum()) for x in other.layers)
+
+
+def test_rows_go_through_the_input_stage_behind_its_edges(tmp_path):
+    class Asked(Honest):
+        def encode(self, directory, model, options, features):
+            self.features = features
+            return super().encode(directory, model, options, features)
+
+    tool = Asked()
+    found = verify(tool, tmp_path, rows={"a": np.array([3, 69]), "b": np.array([1, 2])})
+    assert {name: values[-2:].tolist() for name, values in tool.features.items()} == {
+        "a": [3, 69], "b": [1, 2],
+    }  # fmt: skip
+    assert [len(values) for values in tool.features.values()] == [found.edges + 2] * 2
+    assert (found.packets, found.flows, found.unmetered) == (0, 0, "")
+
+
 def test_given_rows_are_run_and_counted(tmp_path):
     rows = {"a": np.array([3, 69, 5]), "b": np.array([1, 2, 3]), "other": np.array([9])}
     found = verify(Honest(), tmp_path, rows=rows)

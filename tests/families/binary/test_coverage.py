@@ -100,6 +100,22 @@ def test_rows_are_covered_in_parts(monkeypatch, seed, hidden):
             assert np.array_equal(one, other)
 
 
+def test_a_part_has_1024_rows(monkeypatch):
+    rows, strike = [], coverage_module._strike
+
+    def struck(model, words, left, hidden):
+        rows.append(len(words))
+        return strike(model, words, left, hidden)
+
+    monkeypatch.setattr(coverage_module, "_strike", struck)
+    model = random_model((9, 2, 2), np.random.default_rng(0), extremes=False)
+    coverage(model, np.zeros((2050, 1), np.uint32), hidden=False)
+    assert rows == [1024, 1024, 2]
+    rows.clear()
+    coverage(model, deciding_vectors(model).repeat(1024, axis=0), hidden=True)
+    assert set(rows[1:]) == {1024} and len(rows) > 2
+
+
 @pytest.mark.parametrize(
     ("shape", "cells", "rows"),
     [

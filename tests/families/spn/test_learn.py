@@ -128,6 +128,22 @@ def test_an_error_that_no_width_keeps_is_refused():
         )
 
 
+@pytest.mark.parametrize("arithmetic", ["log", "linear"])
+@pytest.mark.parametrize("error", [1000.0, 3.0, 0.5, 0.02])
+def test_the_narrowest_width_that_keeps_the_error_is_chosen(arithmetic, error):
+    """Its bound, half a step for the bias included, and not that of one bit less."""
+    rows, _ = mixture_rows(500, 6)
+    settings = SpnTraining(arithmetic=arithmetic, error=error)
+    spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
+    network = learn_spn(rows, SIZES, settings)
+    found = fold_spn([network], [1.0], spec, "ab", settings, name="m", provenance={})
+    width = found.arithmetic.fraction
+    assert found.error_bound * 2.0**-width <= error
+    assert (width == (0 if arithmetic == "log" else 1)) == (error == 1000.0)
+    if error < 1000:  # the bound in steps is about the same with one bit less
+        assert found.error_bound * 2.0 ** (1 - width) > 0.99 * error
+
+
 def table_of(columns):
     catalogue = tuple(Feature(n, "what", "", "", 1.0, 32, True, "counted") for n in columns)
     arrays = {name: np.array(values) for name, values in columns.items()}

@@ -116,6 +116,19 @@ def test_a_file_gives_the_same_model(tmp_path, arithmetic):
     assert (found.scores(words) == model.scores(words)).all()
 
 
+def test_a_model_predicts_as_its_family_does():
+    model = random_spn(np.random.default_rng(7), features=3, cuts=3)
+    values = {name: np.array([0, 40, 9999]) for name in model.input.features}
+    want = model.scores(model.encode(values))
+    for found in (model.predict(values), family(model.family).predict(model, values)):
+        assert (found.scores == want).all()
+
+
+def test_a_random_network_of_the_family_has_6_features_and_2_classes():
+    made = family("sum-product-network").random(np.random.default_rng(0))
+    assert (made.shape[0], made.shape[-1], made.learned_all) == (6, 2, True)
+
+
 def test_its_summary_counts_its_parts():
     model = random_spn(np.random.default_rng(7), features=3, arithmetic=LogArithmetic.of(6))
     table, notes = family(model.family).summary_of(model)
@@ -125,6 +138,18 @@ def test_its_summary_counts_its_parts():
     assert rows["input"].startswith("3 features, ")
     assert [int(rows[name].split(",")[0]) for name in ("leaves", "products", "sums")] == of_kind
     assert rows["arithmetic"] == "log, 6 fraction bits"
+    entries = sum(len(leaf.table) for leaf in model.leaves)
+    low, high = model.score_bounds
+    memory = model.memory
+    assert rows["input"] == f"3 features, {model.input.n_cuts} cuts"
+    assert rows["leaves"] == f"{of_kind[0]}, tables of {entries} entries"
+    assert rows["error"] == f"at most {model.error_bound:.1f} steps, proven"
+    assert rows["scores"] == f"{low:,} to {high:,}"
+    assert rows["parameters"] == (
+        f"{memory['weight_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
+    )
+    assert rows["indices, biases"] == (f"{memory['index_bytes']:,} B, {memory['bias_bytes']:,} B")
+    assert rows["in total"] == f"{sum(memory.values()):,} B" and table.left == 2
 
 
 def test_random_vectors_are_half_of_bins_each_as_often():
@@ -245,6 +270,23 @@ def test_rows_are_scored_in_parts(monkeypatch):
         assert all((a == b).all() for a, b in zip(parts, whole, strict=True))
     for i, row in enumerate(whole[1]):  # each row alone
         assert (model.scores(words[i : i + 1], absent[i]) == row).all()
+
+
+def test_a_part_has_4096_rows_and_1024_where_coverage_is_counted(monkeypatch):
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    model = SpnModel(spec, (A,), LogArithmetic.of(4), (0, -1), [0, 0], ("x", "y"))
+    rows, bins = [], SpnModel.bins
+
+    def counted(self, words):
+        rows.append(len(words))
+        return bins(self, words)
+
+    monkeypatch.setattr(SpnModel, "bins", counted)
+    model.scores(np.zeros((4100, 1), np.uint32))
+    assert rows == [4096, 4]
+    rows.clear()
+    spn_coverage(model, np.zeros((1030, 1), np.uint32))
+    assert set(rows) == {1024, 6}
 
 
 def test_values_of_each_node_that_were_computed_by_hand():
