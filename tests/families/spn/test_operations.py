@@ -173,9 +173,25 @@ def test_what_two_read_keeps_its_value_and_is_moved_where_it_is_read():
     assert bounds[6:] == ((-20, -13), (-19, -12), (-16, -9), (-14, -7), (-10, -3))
 
 
-def test_a_table_that_falls_steeply_bounds_log_add_by_its_operands():
-    """Where it falls by more than 1, two larger operands may give less."""
-    log = LogArithmetic(2, [4, 0])
+def test_a_constant_goes_to_the_first_factor_where_each_has_other_readers():
+    spec = InputSpec(tuple(Field.thermometer(name, (5,)) for name in "abcd"))
+    leaves = tuple(Leaf(field, [-1 - field, -9]) for field in range(4))
+    nodes = (*leaves, Product((0, 1)), Product((2, 3)), Product((4, 5)), Sum((6,), [-7]))
+    roots, names = (7, 4, 5, 4, CONSTANT), ("v", "w", "x", "y", "z")
+    model = SpnModel(spec, nodes, LogArithmetic.of(2), roots, [-3, -2, 0, 0, -1], names)
+    made = operations(model)
+    first = made.steps.index(Add(0, 1))
+    assert [step for step in made.steps if isinstance(step, Offset)] == [
+        Offset(first, -10), Offset(first, -2),
+    ]  # fmt: skip
+    bins = np.array([[i >> j & 1 for j in range(4)] for i in range(16)])
+    assert (made.evaluate(bins) == model.scores(pack(bits_of_bins(spec, bins)))).all()
+
+
+@pytest.mark.parametrize("table", [[4, 0], [4, 3, 2]])
+def test_a_table_that_falls_steeply_bounds_log_add_by_its_operands(table):
+    """Where it falls by more than 1, at its end too, two larger operands may give less."""
+    log = LogArithmetic(2, table)
     nodes = (*FLOWS, Sum((2, 5), [-3, -4]))
     (_, bounds, (score, _), _) = steps_of(nodes, log, (6, CONSTANT), [0, 0])
     assert bounds[score] == (-14, -7 + 4)
