@@ -184,9 +184,7 @@ class _Builder:
         self._made: dict[Operation, int] = {}
         self._depth: list[int] = []
         arithmetic = model.arithmetic
-        self._table = (
-            arithmetic.table if isinstance(arithmetic, LogArithmetic) else np.array([0])
-        )
+        self._table = arithmetic.table if isinstance(arithmetic, LogArithmetic) else np.array([0])
         # If the table falls by at most 1 per step, log-add never falls as an operand grows.
         falls = np.diff(self._table, append=0)
         self._monotone = bool((falls >= -1).all())

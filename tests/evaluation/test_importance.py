@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from n3ic.evaluation.importance import bits_chi2, permutation_importance
+from n3ic.evaluation.importance import _figures, bits_chi2, permutation_importance
 from n3ic.evaluation.metrics import evaluate
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import OutputLayer
@@ -125,6 +125,15 @@ def test_bits_of_a_feature_are_permuted_together_and_the_best_bit_is_named():
     for number, name in enumerate(NAMES):
         own = chi2[7 * number : 7 * number + 7]
         assert (found[name].chi2, found[name].bit) == (own.max(), 7 * number + own.argmax())
+
+
+def test_figures_of_a_confusion_are_shares():
+    assert _figures(np.zeros((2, 2), np.int64)) == (0.0, 0.0)
+    assert _figures(np.array([[1, 0], [0, 0]])) == (1.0, 1.0)
+    assert _figures(np.array([[0, 1], [0, 0]])) == (0.0, 0.0)
+    # F1 of 2 * 3 / (5 + 4) and 2 * 2 / (3 + 3); nobody is of the third class
+    found = _figures(np.array([[3, 1, 1], [1, 2, 0], [0, 0, 0]]))
+    assert found == (5 / 8, pytest.approx((6 / 9 + 4 / 6) / 2))
 
 
 def test_no_rows_give_no_figures():

@@ -54,6 +54,9 @@ def test_a_rule_survives_and_says_what_is_unusual():
         "kind": "category", "unit": "u", "bits": 3, "blank": "zero", "values": ["a", "b"],
     }  # fmt: skip
     assert ColumnRule.from_dict(rule.to_dict()) == rule
+    every = ColumnRule("category", "u", "s", 2.0, 3, "zero", "split", ("a",))
+    assert len(every.to_dict()) == 8
+    assert ColumnRule.from_dict(every.to_dict()) == every
     for wrong in (None, [], {"kind": "number", "more": 1}, {"values": 3}):
         with pytest.raises(ModelError):
             ColumnRule.from_dict(wrong)

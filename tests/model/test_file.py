@@ -213,3 +213,13 @@ def test_tensors_are_taken_once_with_their_type_and_shape():
     for dtype, shape in ((np.uint32, (1,)), (np.int32, (2,)), (np.int32, ())):
         with pytest.raises(ModelError, match=r"tensor b: expected u?int32 \(.*got int32 \(1,\)"):
             Tensors({"b": np.zeros(1, np.int32)}).take("b", dtype, shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("n3ic-model", v) for v in (0, 1, 4, 2.0, True, "2", None)] + [("n3ic-binary-model", 2)],
+)
+def test_versions_that_are_refused(kind, version):
+    """2.0 and True equal versions that they are not; version 1 was of another name."""
+    with pytest.raises(ModelError, match="this n3ic reads versions 1 to 3"):
+        unpack_file(rewritten(lambda h: h | {"format": kind, "version": version}), "m")

@@ -209,6 +209,9 @@ def test_raw_fields_have_up_to_32_bits(bits, widths):
 
 
 def test_a_view_has_a_row_for_each_field():
+    one, three = Field.thermometer("one", (9,)), Field.thermometer("three", (2, 30, 4000))
+    rows = InputSpec((one, three)).view().tables[0].rows
+    assert [row[3:] for row in rows] == [("0 to 0", "1", "9 to 9"), ("1 to 3", "3", "2 to 4,000")]
     fields = [Field.thermometer(f"f{i}", (3, 70), unit="us") for i in range(5)]
     view = InputSpec((*fields, Field.binary("b", 4))).view()
     assert view.line == "14 bits of 6 features (f0, f1, f2, f3 and 2 more), 40 bytes of cuts"

@@ -180,6 +180,44 @@ def test_neurons_that_the_output_depends_on():
     ]  # fmt: skip
 
 
+def two_classes(hidden, last):
+    return BinaryModel(InputSpec.raw(hidden.n_inputs), (hidden,), last, ("a", "b"))
+
+
+def test_of_a_layer_that_nothing_reads_one_neuron_stays():
+    rng = np.random.default_rng(4)
+    hidden = HiddenLayer(rng.random((4, 6)) < 0.5, thresholds=np.array([3, 2, 4, 3]))
+    last = OutputLayer(np.ones((2, 4)), mask=np.zeros((2, 4), bool), bias=np.array([0, 1]))
+    found = simplify(two_classes(hidden, last)).model
+    assert found.hidden[0].n_outputs == 1
+    constant = HiddenLayer(hidden.weights, thresholds=np.array([0, 7, 0, 7]))
+    dense = OutputLayer(np.ones((2, 4)), bias=np.array([0, 1]))
+    found = simplify(two_classes(constant, dense))
+    assert found.model.hidden[0].n_outputs == 1
+    assert [r.neuron for r in found.findings.neurons] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_of_copies_that_cancel_two_stay_or_one_where_it_need_not_be_read(masked):
+    row = np.array([1, 0, 1, 1, 0], bool)
+    hidden = HiddenLayer(np.tile(row, (4, 1)), thresholds=np.full(4, 3))
+    mask = np.ones((2, 4), bool) if masked else None
+    last = OutputLayer(np.array([[1, 0, 0, 1], [0, 0, 1, 1]]), mask=mask, bias=np.array([0, 0]))
+    model = two_classes(hidden, last)
+    assert simplify(model).model.hidden[0].n_outputs == (1 if masked else 2)
+    assert_equal(model, every_input(5))
+
+
+def test_complements_are_found_where_the_first_input_is_not_connected():
+    mask = np.array([[0, 1, 1, 1, 0]] * 2, bool)
+    weights = np.array([[1, 0, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
+    hidden = HiddenLayer(weights, mask=mask, thresholds=np.array([2, 2]))
+    last = OutputLayer(np.ones((2, 2)), mask=np.array([[1, 0], [0, 1]]), bias=np.array([0, 0]))
+    found = simplify(two_classes(hidden, last))
+    assert [(r.neuron, r.cause) for r in found.findings.neurons] == [(1, "complementary")]
+    assert_equal(two_classes(hidden, last), every_input(5))
+
+
 def test_neurons_that_cancel_and_neurons_that_add_up():
     rng = np.random.default_rng(2)
     row = rng.random(6) < 0.5

@@ -308,6 +308,8 @@ def test_values_of_each_node_that_were_computed_by_hand():
     # Two tables and their product err by half a step each and by their sum; the sum by one more
     # for its weight and for one round, and the bias by half a step.
     assert model.error_bound == 0.5 + 0.5 + 0.5 + 0.5 + 0.5
+    assert replace(model, roots=(0, 5)).error_bound == 2.5
+    assert replace(model, roots=(0, -1)).error_bound == 1.0
 
 
 @pytest.mark.parametrize(
