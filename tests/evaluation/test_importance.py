@@ -127,6 +127,19 @@ def test_bits_of_a_feature_are_permuted_together_and_the_best_bit_is_named():
         assert (found[name].chi2, found[name].bit) == (own.max(), 7 * number + own.argmax())
 
 
+def test_a_class_that_no_row_has_changes_nothing():
+    """Neither true nor called: the confusion has its row and column all the same."""
+    of, values = model(), columns()
+    label = label_of(of, values)
+    weights = np.concatenate([of.output.weights, np.zeros((1, 21), bool)])
+    output = OutputLayer(
+        weights, mask=np.concatenate([of.output.mask, np.zeros((1, 21), bool)]),
+        bias=np.array([0, 0, -1], np.int32),
+    )  # fmt: skip
+    three = BinaryModel(of.input, (), output, ("low", "high", "none"))
+    assert permutation_importance(three, values, label) == permutation_importance(of, values, label)
+
+
 def test_figures_of_a_confusion_are_shares():
     assert _figures(np.zeros((2, 2), np.int64)) == (0.0, 0.0)
     assert _figures(np.array([[1, 0], [0, 0]])) == (1.0, 1.0)

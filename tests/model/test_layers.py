@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers: what they count, what they refuse, and what they write."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -60,13 +62,11 @@ def test_as_many_rows_are_held_as_fit_2_to_the_22_words(monkeypatch):
 
 
 def test_masks_thresholds_and_biases_are_given_by_name():
-    for make in (
-        lambda: Connections(WEIGHTS, MASK),
-        lambda: HiddenLayer(WEIGHTS, np.array([1, 2])),
-        lambda: OutputLayer(WEIGHTS, np.array([1, 2])),
-    ):
+    for layer, given in ((Connections, MASK), (HiddenLayer, [1, 2]), (OutputLayer, [1, 2])):
+        assert inspect.signature(layer).parameters["mask"].kind is inspect.Parameter.KEYWORD_ONLY
+        by_order = (WEIGHTS, np.array(given))
         with pytest.raises(TypeError, match="positional"):
-            make()
+            layer(*by_order)
 
 
 def test_a_neuron_fires_from_its_threshold_on():

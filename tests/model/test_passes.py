@@ -208,6 +208,17 @@ def test_of_copies_that_cancel_two_stay_or_one_where_it_need_not_be_read(masked)
     assert_equal(model, every_input(5))
 
 
+def test_what_is_counted_of_copies_stays_where_all_of_them_stay():
+    """Of neurons 0 and 1 both stay, and how the second class counts them; 3 is a copy of 2."""
+    rng = np.random.default_rng(5)
+    one, other = rng.random((2, 6)) < 0.5
+    hidden = HiddenLayer(np.array([one, one, other, other]), thresholds=np.array([3, 3, 2, 2]))
+    last = OutputLayer(np.array([[1, 1, 1, 0], [0, 1, 0, 1]]), bias=np.array([0, 0]))
+    found = simplify(two_classes(hidden, last))
+    assert found.model.output.weights[:, :2].tolist() == [[True, True], [False, True]]
+    assert_equal(two_classes(hidden, last), every_input(6))
+
+
 def test_complements_are_found_where_the_first_input_is_not_connected():
     mask = np.array([[0, 1, 1, 1, 0]] * 2, bool)
     weights = np.array([[1, 0, 1, 1, 0], [1, 1, 0, 0, 0]], bool)

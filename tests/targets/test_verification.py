@@ -8,13 +8,16 @@ import pytest
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.model.bits import pack
+from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.targets import verification
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded, DecodedLayer
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.metering import Metering
 from n3ic.targets.verification import (
     Verification,
     _beside_threshold,
@@ -117,6 +120,25 @@ def test_the_trained_network_is_the_reference(tmp_path):
     assert found.weight_bits == sum(int(x.fan_in.sum()) for x in other.layers)
 
 
+def test_captures_that_were_given_and_not_metered_are_said_and_no_others(tmp_path, monkeypatch):
+    asked = []
+
+    def metered(tool, directory, network, options, **more):
+        asked.append(more)
+        return Metering(packets=7, flows=3, failures=("a flow",), missing="no tool")
+
+    monkeypatch.setattr(verification, "check_metering", metered)
+    captures = (tmp_path / "a.pcap",)
+    assert verify(Honest(), tmp_path, vectors=300).unmetered == ""
+    found = verify(Honest(), tmp_path, vectors=300, captures=captures, seed=4)
+    assert (found.packets, found.flows, found.failures) == (7, 3, ("a flow",))
+    assert found.unmetered == "no tool"
+    assert asked == [
+        {"packets": 300, "seed": 0, "captures": ()},
+        {"packets": 300, "seed": 4, "captures": captures},
+    ]
+
+
 def test_rows_go_through_the_input_stage_behind_its_edges(tmp_path):
     class Asked(Honest):
         def encode(self, directory, model, options, features):
@@ -173,7 +195,9 @@ def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit):
 
     tool = Wrong()
     network = replace(NETWORK, model=MODEL, source=MODEL, kept=tuple(range(34)))
-    (said,) = verify(tool, tmp_path, network).failures
+    found = verify(tool, tmp_path, network)
+    (said,) = found.failures
+    assert found.edges == len(boundary_features(SPEC)["a"])
     feature = "a" if bit < 3 else "b"
     assert said == (
         f"input stage: {feature} = {tool.asked[feature]}, {SPEC.explain(bit)}: "
@@ -204,6 +228,10 @@ def test_a_pad_bit_and_another_shape_are_told(tmp_path):
     assert verify(PaddedFirst(), tmp_path).failures == (said,)
     (said,) = verify(Narrow(), tmp_path).failures
     assert said.startswith("input stage: shape (") and said.endswith(", 1)")
+    rows = {"a": np.array([3]), "b": np.array([1])}
+    for tool in (Padded(), Narrow()):  # what failed went through the stage, too
+        found = verify(tool, tmp_path, rows=rows)
+        assert (found.rows, found.encoded) == (1, 1) and found.edges > 0
 
 
 def test_a_wrong_score_and_a_wrong_weight_fail(tmp_path):

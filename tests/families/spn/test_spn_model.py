@@ -456,3 +456,6 @@ def test_damaged_files_are_refused(tmp_path):
 def test_tables_and_weights_cannot_be_changed():
     assert not Leaf(0, [1, 2]).table.flags.writeable
     assert not Sum((0, 1), [1, 2]).weights.flags.writeable
+    spec, bias = InputSpec((Field.thermometer("a", (5,)),)), np.array([1, 2])
+    model = SpnModel(spec, (A,), LogArithmetic.of(0), (0, -1), bias, ("x", "y"))
+    assert not model.bias.flags.writeable and bias.flags.writeable
