@@ -35,6 +35,8 @@ def test_each_edge_of_each_field_is_there():
     assert set(rows["a"]) == {0, 1, 2, 6, 7, 8, 49, 50, 51, 2**32 - 2, 2**32 - 1}
     assert {0, 127, 128, 254, 255, 256, 2**32 - 1} <= set(rows["b"])
     assert {199, 200, 201} <= set(rows["c"])
+    one = boundary_features(InputSpec((Field.thermometer("a", (50,)),)))["a"]
+    assert sorted(one.tolist()) == [0, 1, 49, 50, 51, 2**32 - 1]
     again = boundary_features(spec)
     assert all(np.array_equal(rows[name], again[name]) for name in rows)
 

@@ -62,11 +62,11 @@ def test_as_many_rows_are_held_as_fit_2_to_the_22_words(monkeypatch):
 
 
 def test_masks_thresholds_and_biases_are_given_by_name():
-    for layer, given in ((Connections, MASK), (HiddenLayer, [1, 2]), (OutputLayer, [1, 2])):
-        assert inspect.signature(layer).parameters["mask"].kind is inspect.Parameter.KEYWORD_ONLY
-        by_order = (WEIGHTS, np.array(given))
-        with pytest.raises(TypeError, match="positional"):
-            layer(*by_order)
+    for layer, own in ((Connections, ()), (HiddenLayer, ("thresholds",)), (OutputLayer, ("bias",))):
+        given = inspect.signature(layer).parameters
+        assert {*given} == {"weights", "mask", *own}
+        for name in ("mask", *own):
+            assert given[name].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def test_a_neuron_fires_from_its_threshold_on():
