@@ -223,3 +223,13 @@ def test_versions_that_are_refused(kind, version):
     """2.0 and True equal versions that they are not; version 1 was of another name."""
     with pytest.raises(ModelError, match="this n3ic reads versions 1 to 3"):
         unpack_file(rewritten(lambda h: h | {"format": kind, "version": version}), "m")
+
+
+def test_a_link_is_followed_if_nothing_else_is_said(tmp_path):
+    model = sample()
+    model.save(tmp_path / "m.n3ic")
+    (tmp_path / "link").symlink_to(tmp_path / "m.n3ic")
+    assert BinaryModel.load(tmp_path / "link") == model
+    assert file.read_file(tmp_path / "m.n3ic", follow=False) == model.to_bytes()
+    with pytest.raises(ModelError, match="cannot read the model"):
+        file.read_file(tmp_path / "link", follow=False)

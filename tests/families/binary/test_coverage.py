@@ -146,6 +146,33 @@ def test_a_round_has_fewer_rows_for_large_networks(monkeypatch, shape, cells, ro
     assert asked.value.args == (rows,)
 
 
+@pytest.mark.parametrize(
+    ("distances", "rounds"),
+    [
+        (range(100, 0, -1), 48),  # nearer each time
+        ([9] * 60, 1 + 6),  # the first is nearer than nothing was
+        ([9] * 6 + [8] + [8] * 60, 7 + 6),
+        ([9, 9, 9, 10, 9, *[8] * 60], 6 + 6),
+    ],
+)
+def test_a_search_ends_after_six_rounds_that_bring_nothing_or_after_48(
+    monkeypatch, distances, rounds
+):
+    nothing, left, asked = np.zeros((1, 9), bool), iter(distances), []
+
+    def candidates(*_):
+        asked.append(1)
+        return nothing
+
+    monkeypatch.setattr(coverage_module, "boundary_vectors", lambda *_: nothing)
+    monkeypatch.setattr(coverage_module, "_strike", lambda *_: np.empty(0, np.int64))
+    monkeypatch.setattr(coverage_module, "_candidates", candidates)
+    monkeypatch.setattr(coverage_module, "_sought", lambda *_: [])
+    monkeypatch.setattr(coverage_module, "_nearest", lambda *_: (nothing, next(left)))
+    assert len(deciding_vectors(random_model((9, 3, 2), np.random.default_rng(0)))) == 0
+    assert len(asked) == rounds
+
+
 def test_inputs_that_are_tried_are_of_four_kinds():
     """Random ones, few flips of useful and of near ones, and neurons at their thresholds."""
     rng = np.random.default_rng(5)
