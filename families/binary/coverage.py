@@ -111,7 +111,7 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
     cells = sum(layer.n_outputs * layer.n_words for layer in model.layers)
     rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))  # fewer for large networks: bounded time
     near = useful
-    distance, idle = sum(layer.n_inputs * layer.n_outputs for layer in model.layers), 0
+    distance, idle = np.inf, 0
     for _ in range(_ROUNDS):
         if idle == _IDLE_ROUNDS or not any(layer.any() for layer in left):
             break
@@ -141,7 +141,7 @@ def _candidates(
     layer = model.layers[0]
     neurons = np.flatnonzero(left.any(axis=1))
     if isinstance(layer, HiddenLayer) and len(neurons):
-        at = rng.permutation(np.resize(neurons, max(rows // 8, 1)))
+        at = rng.permutation(np.resize(neurons, rows // 8))
         parts += [at_threshold(layer, int(j), rng) for j in at]
     return np.concatenate(parts)
 
@@ -202,7 +202,7 @@ def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, i
         Those inputs, and the sum of their distances.
     """
     x = pack(pool)
-    best = [np.zeros(1, dtype=np.int64)]
+    best: list[NDArray[Any]] = [np.array([0])]
     total = 0
     for i, layer in enumerate(model.hidden):
         popcounts = layer.popcounts(x)
@@ -247,7 +247,7 @@ def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -
         x = out
     if len(words) and left[-1].any():
         left[-1][:] = 0  # a score tells its popcount: any vector decides its weights
-        hits.append(np.zeros(1, dtype=np.int64))
+        hits.append(np.array([0]))
     return np.unique(np.concatenate(hits))
 
 

@@ -93,17 +93,13 @@ def fold(
     """
     network.eval()
     hidden = []
-    for layer, norm, scale in zip(
-        network.binary_layers()[:-1], network.norms, network.scales, strict=True
-    ):
+    for layer, norm in zip(network.binary_layers()[:-1], network.norms, strict=True):
 
-        def fires(
-            dots: NDArray[np.float32], norm: torch.nn.Module = norm, scale: float = scale
-        ) -> Bits:
+        def fires(dots: NDArray[np.float32], norm: torch.nn.Module = norm) -> Bits:
             with torch.no_grad():
-                value = torch.from_numpy(dots)
-                # The same operations in the same order as in training, so rounding is the same.
-                result = norm(value * scale if scale != 1.0 else value) >= 0
+                # The norm of the training, so that rounding is the same. Without one, training
+                # multiplies by a positive scale, which changes no sign.
+                result = norm(torch.from_numpy(dots)) >= 0
             return np.asarray(result.numpy(), dtype=np.bool_)
 
         weights, mask = _bits(layer)

@@ -72,7 +72,7 @@ class LogArithmetic:
         # log2(1 + 2^-d) is below half a step for d above fraction + 2, so the first 0 is inside.
         entries = (fraction + 3) << fraction
         table = np.rint(np.log2(1 + np.exp2(-np.arange(entries) * step)) / step).astype(np.int32)
-        return cls(fraction, table[: max(1, int((table > 0).sum()))])
+        return cls(fraction, table[: int((table > 0).sum())])
 
     @property
     def one(self) -> int:

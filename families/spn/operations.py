@@ -184,9 +184,7 @@ class _Builder:
         self._made: dict[Operation, int] = {}
         self._depth: list[int] = []
         arithmetic = model.arithmetic
-        self._table = (
-            arithmetic.table if isinstance(arithmetic, LogArithmetic) else np.zeros(1, np.int32)
-        )
+        self._table = arithmetic.table if isinstance(arithmetic, LogArithmetic) else np.array([0])
         # If the table falls by at most 1 per step, log-add never falls as an operand grows.
         falls = np.diff(self._table, append=0)
         self._monotone = bool((falls >= -1).all())
@@ -291,7 +289,7 @@ class _Builder:
             if isinstance(each, Lookup | Constant)
         ]
         table = tuple(int(v) for v in _apply(self.model, step, tables))
-        if not lookups or min(table) == max(table):
+        if min(table) == max(table):
             return Constant(table[0])
         return Lookup(lookups[0].field, table)
 
@@ -320,7 +318,7 @@ def _log_scores(builder: _Builder) -> list[int]:
     # A constant may move into a node that one parent reads; others would see the change too.
     own = dict.fromkeys(references, 0)
     for root, bias in zip(model.roots, model.bias, strict=True):
-        if root != CONSTANT and references[root] == 1:
+        if references[root] == 1:  # the constant is none of them
             own[root] = int(bias)
     edges: dict[int, list[int]] = {}
     for i in reversed(range(len(model.nodes))):

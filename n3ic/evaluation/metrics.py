@@ -94,8 +94,9 @@ def evaluate(
     right = label == predicted
     false_positives = matrix.sum(axis=0) - np.diag(matrix)
     negatives = matrix.sum() - matrix.sum(axis=1)
-    # -1 marks a class that every row has: it has no false positive rate.
-    rates = np.divide(false_positives, negatives, where=negatives > 0, out=np.full(n_classes, -1.0))
+    # NaN marks a class that every row has: it has no false positive rate.
+    none = np.full(n_classes, np.nan)
+    rates = np.divide(false_positives, negatives, where=negatives > 0, out=none)
     counted = counted_class(n_classes, positive)
     columns = range(n_classes) if counted is None else [counted]
     found = [float(rates[c]) for c in columns if rates[c] >= 0]
@@ -113,9 +114,7 @@ def evaluate(
         accuracy_unseen=float(right[unseen].mean())
         if unseen is not None and unseen.any()
         else None,
-        macro_f1=float(
-            f1_score(label, predicted, labels=present, average="macro", zero_division=0.0)
-        ),
+        macro_f1=float(f1_score(label, predicted, labels=present, average="macro")),
         fpr=float(np.mean(found)) if found else None,
         roc_auc=auc,
         confusion=tuple(tuple(int(v) for v in row) for row in matrix),

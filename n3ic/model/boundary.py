@@ -128,5 +128,5 @@ def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> B
     x[:, order[wanted:]] = ~layer.weights[neuron, order[wanted:]]
     if wanted:
         x[1, order[wanted - 1 : wanted]] ^= True
-    reached = [0 <= wanted <= fan_in, 1 <= wanted <= fan_in + 1]  # none is below 0 or above fan-in
+    reached = [wanted <= fan_in, wanted >= 1]  # no popcount is above fan-in or below 0
     return x[reached]

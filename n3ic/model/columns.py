@@ -7,7 +7,6 @@ reads the next table by the same columns, units and values for blanks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -65,7 +64,6 @@ class ColumnRule:
         require(self.kind in get_args(ColumnKind), "kind", " or ".join(get_args(ColumnKind)))
         require(self.blank in get_args(Blank), "blank", " or ".join(get_args(Blank)))
         require(self.negative in get_args(Negative), "negative", " or ".join(get_args(Negative)))
-        require(math.isfinite(self.scale) and self.scale > 0, "scale", "a positive number")
         check_scale("scale", self.scale)
         require(
             isinstance(self.bits, int) and not isinstance(self.bits, bool) and 1 <= self.bits <= 32,

@@ -80,7 +80,7 @@ def first_difference(model: Classifier, got: Inference, words: Words) -> Differe
         return None
     row = int(rows[0])
     count = f"{len(rows):,} of {len(words):,} vectors differ; first vector {row}"
-    x = words[row : row + 1]
+    x = words[[row]]
     for i, layer in enumerate(hidden):
         if i < len(got.hidden):
             wrong = np.flatnonzero(got.hidden[i][row] != want.hidden[i][row])

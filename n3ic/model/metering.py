@@ -520,11 +520,11 @@ class MeterSpec:
         rule = self.decision
         when = ["repeatedly"] * rule.repeat
         when += [f"at packet {packet:,}" for packet in rule.schedule or (rule.packets,) if packet]
-        when += [f"after {rule.after * self.tick_ns / 1e9:g} s"] * bool(rule.after)
+        when += [f"after {rule.after * self.tick_ns / 10**9:g} s"] * bool(rule.after)
         return (
             f"flows by {self.key}, {len(self.registers)} registers, "
             f"{len(self.feature_names)} features, decided {', '.join([*when, 'at the end'])}, "
-            f"idle time-out {self.idle_timeout * self.tick_ns / 1e9:g} s"
+            f"idle time-out {self.idle_timeout * self.tick_ns / 10**9:g} s"
             + (f", in {', '.join(self.tunnels)} tunnels" if self.tunnels else "")
         )
 

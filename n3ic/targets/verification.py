@@ -335,7 +335,7 @@ def _beside_threshold(model: Classifier, words: Words) -> tuple[int, int]:
     decided, shunted = margins[margins >= model.shunt], margins[margins < model.shunt]
     return (
         int((decided == decided.min(initial=np.iinfo(np.int32).max)).sum()),
-        int((shunted == shunted.max(initial=-1)).sum()),
+        int((shunted == shunted.max(initial=0)).sum()),
     )
 
 

@@ -48,6 +48,8 @@ def test_groups_that_were_counted_by_hand():
         ("7", 7, 7, 3, 2),
     ]
     assert [(g.name, g.rows) for g in calibration(right, margins, 1)] == [("1-7", 8)]
+    each = np.arange(990, dtype=np.int32)
+    assert [g.rows for g in calibration(each > 3, each)] == [99] * 10
 
 
 def test_the_table_says_what_the_groups_say():

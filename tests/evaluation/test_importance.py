@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from n3ic.evaluation.importance import bits_chi2, permutation_importance
+from n3ic.evaluation.importance import _figures, bits_chi2, permutation_importance
 from n3ic.evaluation.metrics import evaluate
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import OutputLayer
@@ -110,6 +110,43 @@ def test_chi2_is_that_of_the_table_of_counts(classes):
     assert np.allclose(found, bits_chi2(~bits, label))
     told = bits_chi2((label == 1)[:, None], label)[0]
     assert told <= 500 * (1 + 1e-12) and (classes > 2 or told == pytest.approx(500))
+
+
+def test_bits_of_a_feature_are_permuted_together_and_the_best_bit_is_named():
+    of, values = model(), columns()
+    label = (values["rate"] >= 20).astype(np.int64)
+    found = {f.feature: f for f in permutation_importance(of, values, label)}
+    best = found["rate"]
+    assert (best.bit, best.bits, best.phi2) == (3, 7, 1.0)  # the cut at 20
+    assert best.chi2 == ROWS
+    assert all(f.phi2 == f.chi2 / ROWS for f in found.values())
+    bits = of.input.encode(values)
+    chi2 = bits_chi2(bits, label)
+    for number, name in enumerate(NAMES):
+        own = chi2[7 * number : 7 * number + 7]
+        assert (found[name].chi2, found[name].bit) == (own.max(), 7 * number + own.argmax())
+
+
+def test_a_class_that_no_row_has_changes_nothing():
+    """Neither true nor called: the confusion has its row and column all the same."""
+    of, values = model(), columns()
+    label = label_of(of, values)
+    weights = np.concatenate([of.output.weights, np.zeros((1, 21), bool)])
+    output = OutputLayer(
+        weights, mask=np.concatenate([of.output.mask, np.zeros((1, 21), bool)]),
+        bias=np.array([0, 0, -1], np.int32),
+    )  # fmt: skip
+    three = BinaryModel(of.input, (), output, ("low", "high", "none"))
+    assert permutation_importance(three, values, label) == permutation_importance(of, values, label)
+
+
+def test_figures_of_a_confusion_are_shares():
+    assert _figures(np.zeros((2, 2), np.int64)) == (0.0, 0.0)
+    assert _figures(np.array([[1, 0], [0, 0]])) == (1.0, 1.0)
+    assert _figures(np.array([[0, 1], [0, 0]])) == (0.0, 0.0)
+    # F1 of 2 * 3 / (5 + 4) and 2 * 2 / (3 + 3); nobody is of the third class
+    found = _figures(np.array([[3, 1, 1], [1, 2, 0], [0, 0, 0]]))
+    assert found == (5 / 8, pytest.approx((6 / 9 + 4 / 6) / 2))
 
 
 def test_no_rows_give_no_figures():

@@ -62,10 +62,13 @@ def test_figures_that_rows_do_not_tell_are_none():
     assert got.confusion[3] == (0, 0, 0, 0)
     assert got.macro_f1 == pytest.approx((6 / 11 + 4 / 7 + 2 / 3) / 3)
     assert evaluate(LABEL, PREDICTED, None, 3).accuracy_unseen is None
-    alone = evaluate(np.ones(4, int), np.array([1, 1, 0, 1]), None, 2)
+    with np.errstate(all="raise"):  # nothing is divided by 0
+        alone = evaluate(np.ones(4, int), np.array([1, 1, 0, 1]), None, 2)
     assert alone.fpr is None  # no row is of another class
     assert alone.accuracy == 0.75
     assert evaluate(np.ones(4, int), np.array([1, 1, 0, 1]), None, 2, positive=0).fpr == 0.25
+    one = evaluate(np.array([1, 1, 0]), np.array([1, 1, 1]), None, 2)
+    assert (one.fpr, one.macro_f1) == (1.0, pytest.approx(0.4))  # of one row, and F1 of 0.8 and 0
 
 
 def test_the_score_against_the_rest_is_the_lead_over_the_best_other():

@@ -60,6 +60,15 @@ def test_a_step_is_what_a_threshold_of_at_most_that_rate_finds():
         assert y == curve.tpr[curve.fpr <= x + 1e-12].max() == curve.found_at(x + 1e-12)
 
 
+def test_400_points_are_drawn_if_nothing_else_is_said():
+    curve = roc_curve(*rows(300, 2000))
+    for one, other in ((curve.steps(), curve.steps(400)), (curve.band(), curve.band(points=400))):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert len(curve.band()[0]) == 400
+    for points in (399, 401):
+        assert not np.array_equal(curve.steps()[0], curve.steps(points)[0])
+
+
 def test_the_band_holds_the_true_curve():
     """Of two normal scores the curve is known: Phi(shift + Phi^-1(rate))."""
     shift, inside, tries = 1.5, [], 200

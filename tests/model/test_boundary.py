@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs that decide: the edges of an input stage."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,8 @@ def test_each_edge_of_each_field_is_there():
     assert set(rows["a"]) == {0, 1, 2, 6, 7, 8, 49, 50, 51, 2**32 - 2, 2**32 - 1}
     assert {0, 127, 128, 254, 255, 256, 2**32 - 1} <= set(rows["b"])
     assert {199, 200, 201} <= set(rows["c"])
+    one = boundary_features(InputSpec((Field.thermometer("a", (50,)),)))["a"]
+    assert sorted(one.tolist()) == [0, 1, 49, 50, 51, 2**32 - 1]
     again = boundary_features(spec)
     assert all(np.array_equal(rows[name], again[name]) for name in rows)
 
@@ -106,6 +110,20 @@ def test_margins_of_the_search_are_the_threshold_and_one_less(threshold):
     assert np.array_equal(words, margin_vectors(model))
     assert not np.array_equal(words, margin_vectors(model, 1))
     assert margin_vectors(random_model((40, 2), rng)).shape == (0, 2)
+
+
+def test_a_seed_gives_the_same_vectors_for_ever():
+    """In turn at the threshold and one below; of two rows of each, one is sparse or dense."""
+    rng = np.random.default_rng(3)
+    model = random_model((30, 9, 3), rng, density=0.7, extremes=False).with_shunt(2)
+    two = random_model((20, 2), rng).with_shunt(3)  # whose margins are all even, or all odd
+    found = [
+        *(margin_vectors(m, 3) for m in (model, two)),
+        verification_vectors(model, 200, 3),
+        pack(boundary_vectors(model, np.random.default_rng(3))),
+    ]
+    digests = [hashlib.sha256(w.astype("<u4").tobytes()).hexdigest()[:8] for w in found]
+    assert digests == ["10a9dc74", "b98e90db", "e9f7ab47", "c3811d29"]
 
 
 def test_the_last_bit_of_a_binary_field_has_an_edge():

@@ -39,6 +39,7 @@ def test_rules_that_are_refused(rule, name):
 
 
 def test_rules_at_their_edges():
+    assert (MOST_VALUES, _LONGEST, _MOST_COLUMNS) == (256, 1024, 4096)
     assert [ColumnRule(bits=b).bits for b in (1, 32)] == [1, 32]
     values = tuple(map(str, range(MOST_VALUES)))
     assert ColumnRule("category", values=values).values == values
@@ -53,6 +54,9 @@ def test_a_rule_survives_and_says_what_is_unusual():
         "kind": "category", "unit": "u", "bits": 3, "blank": "zero", "values": ["a", "b"],
     }  # fmt: skip
     assert ColumnRule.from_dict(rule.to_dict()) == rule
+    every = ColumnRule("category", "u", "s", 2.0, 3, "zero", "split", ("a",))
+    assert len(every.to_dict()) == 8
+    assert ColumnRule.from_dict(every.to_dict()) == every
     for wrong in (None, [], {"kind": "number", "more": 1}, {"values": 3}):
         with pytest.raises(ModelError):
             ColumnRule.from_dict(wrong)
@@ -84,8 +88,10 @@ def test_tables_survive_and_are_checked():
             TableRules.from_dict(left)
     with pytest.raises(ModelError, match="label"):
         TableRules({}, label="\ud800")
-    with pytest.raises(ModelError, match="label"):
-        TableRules({}, label="\udfff")
+    for text in ("\udfff", "a\ud800", "\udabcb"):
+        with pytest.raises(ModelError, match="label"):
+            TableRules({}, label=text)
+    assert TableRules({}, label="a\n\ud7ff\ue000").label == "a\n\ud7ff\ue000"
     many = {f"c{i}": ColumnRule() for i in range(_MOST_COLUMNS)}
     assert len(TableRules(many, label="l" * (_LONGEST - 1)).columns) == _MOST_COLUMNS
     with pytest.raises(ModelError, match="columns, at most"):

@@ -11,7 +11,8 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from n3ic.errors import ModelError, N3icWarning
-from n3ic.model.file import short
+from n3ic.model import file
+from n3ic.model.file import Tensors, short, unpack_file
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -182,3 +183,53 @@ def test_an_error_has_the_first_words_of_the_librarys():
 def test_tensors_that_lie_are_refused(change, message):
     with pytest.raises(ModelError, match=message):
         BinaryModel.from_bytes(rewritten(lambda h: h, change))
+
+
+def test_a_checksum_that_stands_in_the_content_too_is_no_checksum():
+    """Only its first place is blank where it is computed."""
+    data = sample().changed(name="0" * 64).to_bytes()
+    assert BinaryModel.from_bytes(data).name == "0" * 64
+    checksum = parts_of(data)[1]["checksum"].encode()
+    with pytest.raises(ModelError, match="its checksum does not match"):
+        BinaryModel.from_bytes(data.replace(b"0" * 64, checksum))
+
+
+def test_a_file_and_its_header_have_a_largest_size():
+    assert file.MAX_FILE_BYTES == 256 * 1024**2
+    for size, message in ((1 << 24, "or damaged \\(Safetensor"), ((1 << 24) + 1, "is too large")):
+        with pytest.raises(ModelError, match=message):
+            unpack_file(size.to_bytes(8, "little") + bytes(9), "m")
+
+
+def test_tensors_are_taken_once_with_their_type_and_shape():
+    tensors = Tensors({"a": np.zeros(3, np.int32), "b": np.zeros(1, np.int32)})
+    assert "a" in tensors
+    assert tensors.take("a", np.int32, (3,)).tolist() == [0, 0, 0]
+    assert "a" not in tensors
+    with pytest.raises(ModelError, match="tensor a is missing"):
+        tensors.take("a", np.int32, (3,))
+    with pytest.raises(ModelError, match="unknown tensor 'b'"):
+        tensors.close()
+    for dtype, shape in ((np.uint32, (1,)), (np.int32, (2,)), (np.int32, ())):
+        with pytest.raises(ModelError, match=r"tensor b: expected u?int32 \(.*got int32 \(1,\)"):
+            Tensors({"b": np.zeros(1, np.int32)}).take("b", dtype, shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("n3ic-model", v) for v in (0, 1, 4, 2.0, True, "2", None)] + [("n3ic-binary-model", 2)],
+)
+def test_versions_that_are_refused(kind, version):
+    """2.0 and True equal versions that they are not; version 1 was of another name."""
+    with pytest.raises(ModelError, match="this n3ic reads versions 1 to 3"):
+        unpack_file(rewritten(lambda h: h | {"format": kind, "version": version}), "m")
+
+
+def test_a_link_is_followed_if_nothing_else_is_said(tmp_path):
+    model = sample()
+    model.save(tmp_path / "m.n3ic")
+    (tmp_path / "link").symlink_to(tmp_path / "m.n3ic")
+    assert BinaryModel.load(tmp_path / "link") == model
+    assert file.read_file(tmp_path / "m.n3ic", follow=False) == model.to_bytes()
+    with pytest.raises(ModelError, match="cannot read the model"):
+        file.read_file(tmp_path / "link", follow=False)

@@ -99,8 +99,9 @@ def test_to_integer_never_loses_a_positive_value():
     got = to_integer([0.0, 1e-9, 0.49, 0.5, 1.5, 2.5, -1.0, 1e30], 1.0)
     assert got.tolist() == [0, 1, 1, 1, 2, 2, 0, UINT32_MAX]
     assert to_integer([0.000011], 1e6).tolist() == [11]
-    with pytest.raises(ValueError, match="finite"):
-        to_integer([np.inf], 1.0)
+    for wrong in ([np.inf], [1.0, -np.inf], [np.nan, 1.0]):
+        with pytest.raises(ValueError, match="finite"):
+            to_integer(wrong, 1.0)
 
 
 def test_raw_spec_passes_bits_through():
@@ -127,6 +128,13 @@ def test_raw_spec_passes_bits_through():
         ({"rates": (0, 0, 0, -1, 0)}, "rates are in"),
         ({"scale": 0.0}, "scale"),
         ({"width": 1.5}, "are integers"),
+        ({"kind": "float"}, "kind is 'binary' or 'thermometer', got 'float'"),
+        ({"class_rates": ((1, 2, 3, 4, 5), (1, 2, 3, 4))}, "expected 5 rates a class"),
+        ({"class_rates": ((0, 0, 0, 0, RATE_UNIT + 1),)}, "rates are in"),
+        ({"span": (1,)}, "two ends of a span"),
+        ({"span": (1, 2, 3)}, "two ends of a span"),
+        ({"span": (-1, 3)}, "two ends of a span"),
+        ({"span": (0, 2**32)}, "two ends of a span"),
     ],
 )
 def test_binary_fields_that_are_refused(change, message):
@@ -140,6 +148,8 @@ def test_the_edges_of_fields():
     assert Field.binary("a", 32).clamp == UINT32_MAX
     assert Field("a", "binary", 5, 1).encode([0, 1, 2, 31]).sum(axis=1).tolist() == [0, 1, 1, 1]
     assert Field("a", "binary", 2, 3, rates=(0, RATE_UNIT)).rates == (0, RATE_UNIT)
+    known = Field("a", "binary", 1, 1, class_rates=((0,), (RATE_UNIT,)), span=(0, UINT32_MAX))
+    assert (known.class_rates, known.span) == (((0,), (65_536,)), (0, 2**32 - 1))
     one = Field.thermometer("a", [1])
     assert (one.clamp, one.width) == (1, 1)
     assert one.encode([0, 1, 2])[:, 0].tolist() == [False, True, True]
@@ -199,6 +209,9 @@ def test_raw_fields_have_up_to_32_bits(bits, widths):
 
 
 def test_a_view_has_a_row_for_each_field():
+    one, three = Field.thermometer("one", (9,)), Field.thermometer("three", (2, 30, 4000))
+    rows = InputSpec((one, three)).view().tables[0].rows
+    assert [row[3:] for row in rows] == [("0 to 0", "1", "9 to 9"), ("1 to 3", "3", "2 to 4,000")]
     fields = [Field.thermometer(f"f{i}", (3, 70), unit="us") for i in range(5)]
     view = InputSpec((*fields, Field.binary("b", 4))).view()
     assert view.line == "14 bits of 6 features (f0, f1, f2, f3 and 2 more), 40 bytes of cuts"
@@ -216,6 +229,22 @@ def test_an_input_has_a_largest_size():
     assert InputSpec(fields).n_bits == MAX_INPUT_BITS
     with pytest.raises(ModelError, match="input bits, at most"):
         InputSpec((*fields, Field.binary("b", 1)))
+
+
+def test_rates_are_those_of_all_rows_and_of_the_rows_of_each_class():
+    spec = InputSpec((Field.thermometer("a", [3, 9]), Field.binary("b", 1)))
+    bits = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 1], [0, 0, 0]], dtype=bool)
+    first, second = spec.with_rates(bits, np.array([0, 0, 3, 3])).fields
+    half = RATE_UNIT // 2
+    assert (first.rates, first.class_rates) == (
+        (half, half // 2), ((RATE_UNIT, half), (0, 0)),
+    )  # fmt: skip
+    assert (second.rates, second.class_rates) == ((3 * half // 2,), ((RATE_UNIT,), (half,)))
+    assert spec.with_rates(bits).fields[0].class_rates == ()
+    told = first.to_dict()
+    assert (told["rates"], told["cuts"]) == ([half, half // 2], [3, 9])
+    assert "span" not in told and "cuts" not in second.to_dict()
+    assert first.integer([2.5, 1e-9]).tolist() == [2, 1]
 
 
 def test_rates_are_rounded():

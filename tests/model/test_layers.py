@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers: what they count, what they refuse, and what they write."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,38 @@ def test_popcounts_are_agreements_of_connections():
 def test_rows_are_counted_in_parts(monkeypatch, cells):
     monkeypatch.setattr(layers, "_CHUNK_CELLS", cells)
     assert Connections(WEIGHTS).popcounts(pack(ROWS)).tolist() == [[5, 2], [0, 3], [3, 2]]
+
+
+def blocks(monkeypatch, layer, rows):
+    """Shapes of the blocks of words that numpy holds at once."""
+    shapes, count = [], np.bitwise_count
+
+    def counted(block):
+        shapes.append(block.shape)
+        return count(block)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "bitwise_count", counted)
+        layer.popcounts(np.zeros((rows, layer.n_words), np.uint32))
+    return shapes
+
+
+def test_as_many_rows_are_held_as_fit_2_to_the_22_words(monkeypatch):
+    wide = Connections(np.ones((2048, 2048), bool))
+    assert blocks(monkeypatch, wide, 40) == [(32, 2048, 64), (8, 2048, 64)]
+    for cells, rows in ((1, [1] * 5), (11, [1] * 5), (12, [2, 2, 1]), (24, [4, 1]), (29, [4, 1])):
+        narrow = Connections(np.ones((2, 70), bool))
+        with monkeypatch.context() as patched:
+            patched.setattr(layers, "_CHUNK_CELLS", cells)
+            assert [shape[0] for shape in blocks(patched, narrow, 5)] == rows
+
+
+def test_masks_thresholds_and_biases_are_given_by_name():
+    for layer, own in ((Connections, ()), (HiddenLayer, ("thresholds",)), (OutputLayer, ("bias",))):
+        given = inspect.signature(layer).parameters
+        assert {*given} == {"weights", "mask", *own}
+        for name in ("mask", *own):
+            assert given[name].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def test_a_neuron_fires_from_its_threshold_on():

@@ -16,6 +16,7 @@ from n3ic.model.metering import (
     Register,
     Step,
     Window,
+    log_code,
 )
 
 SPEC = MeterSpec(
@@ -38,6 +39,33 @@ SPEC = MeterSpec(
 
 def test_it_survives_json():
     assert MeterSpec.from_dict(json.loads(json.dumps(SPEC.to_dict()))) == SPEC
+
+
+def test_what_is_unusual_of_a_register_survives_json_and_no_more_is_written():
+    registers = (
+        Register("a", "nth", "ip_length", packet=3, scale="log"),
+        Register("b", "within", "gap", low=5, high=9),
+    )
+    spec = MeterSpec(registers, (MeteredFeature("f", "a"),), tunnels=("vxlan",))
+    assert MeterSpec.from_json(spec.to_json(), "x") == spec
+    nth, within = spec.to_dict()["registers"]
+    assert {*nth} - {*within} == {"packet", "scale"}
+    assert {*within} - {*nth} == {"low", "high"}
+    assert spec.to_dict()["tunnels"] == ("vxlan",)
+
+
+def test_bits_of_a_sequence_are_those_up_to_its_last_packet():
+    def bits(*registers):
+        return MeterSpec((*N, *registers), F).state_bits - 32
+
+    def nth(packet, **more):
+        return Register(f"p{packet}{len(more)}", "nth", "ttl", packet=packet, width=8, **more)
+
+    assert bits() == 0
+    assert bits(nth(3)) == bits(nth(1), nth(3)) == bits(nth(3), nth(1)) == 24
+    assert bits(nth(3), nth(2, scale="log")) == 24 + 16
+    assert bits(nth(3), nth(2, guard=Guard("forward"))) == 24 + 16
+    assert bits(nth(3), Register("s", "sum", "ttl", width=5)) == 24 + 5
 
 
 def test_a_schedule_survives_json_and_changes_no_other_specification():
@@ -160,11 +188,39 @@ def refused(make):
         (lambda v: registers_of(v), (1, 128), (129,)),
         (lambda v: features_of(v), (1, 256), (0, 257)),
         (lambda v: program(*[Step("add", "n", "n")] * v), (1, 64), (65,)),
+        (lambda v: Register("n", "nth", "ttl", packet=v), (1, 32), (-1, 0, 33)),
+        (lambda v: Register("n", "sum", "ttl", packet=v), (0,), (-1, 1, 32, 33)),
+        (lambda v: Register("n", "within", "ttl", low=v, high=9), (0, 9), (-1, 10)),
+        (lambda v: Register("n", "within", "time", high=v), (0, 2**48 - 1), (-1, 2**48)),
+        (lambda v: Register("n", "sum", "ttl", high=v), (0,), (-1, 1)),
+        (lambda v: Register(v, "count"), ("n", "ü"), ("", 5, "a b", "1n")),
+        (lambda v: MeterSpec((*N, *many("f", v, "first", "ttl")), F), (0, 64), (65,)),
+        (lambda v: MeterSpec((*N, *guarded(v)), F), (0, 64), (65,)),
+        (lambda v: MeterSpec((*N, *many("w", 63, "sum", "ttl", 64), *last(v)), F), (32,), (33,)),
+        (lambda v: replace(SPEC, tunnels=v), ((), ("gre", "gtp")), (("gtp", "gre"), ("gre",) * 2)),
     ],
 )
 def test_the_edges_of_what_may_be_said(make, accepted, too_small_or_large):
     assert [v for v in accepted if refused(lambda v=v: make(v))] == []
     assert [v for v in too_small_or_large if not refused(lambda v=v: make(v))] == []
+
+
+F = (MeteredFeature("f", "n"),)
+
+
+def many(name, count, update, field, width=8):
+    return tuple(Register(f"{name}{i}", update, field, width=width) for i in range(count))
+
+
+def guarded(count):
+    """Gaps of as many guards; a guard that two share counts once."""
+    gaps = [Register(f"g{i}", "max", "gap", Guard(protocols=(i,)), 8) for i in range(count)]
+    return (*gaps, *(replace(gap, name="again") for gap in gaps[:1]))
+
+
+def last(width):
+    """With 63 registers of 64 bits and one of 32: 4096 bits if this one has 32."""
+    return (Register("z", "max", "time", width=width),)
 
 
 def program(*steps, registers=None):
@@ -197,13 +253,43 @@ def features_of(count):
         (Register("r", "max", "ip_length"), 2**32 - 1, 2**17 - 1, 2**17 - 1),
         (Register("r", "max", "gap", width=64), 2**64 - 1, 2**48 - 1, 2**48 - 1),
         (Register("r", "max", "protocol"), 2**32 - 1, 255, 255),
+        (Register("r", "max", "directed_wire_length"), 2**32 - 1, 4095, 4095),
+        (Register("r", "max", "directed_ip_length"), 2**32 - 1, 4095, 4095),
+        (Register("r", "max", "directed_payload_length"), 2**32 - 1, 4095, 4095),
+        (Register("r", "nth", "tcp_repeated", packet=1), 2**32 - 1, 2**17 - 1, 2**17 - 1),
+        (Register("r", "last", "tcp_skipped"), 2**32 - 1, 2**31 - 1, 2**31 - 1),
+        (Register("r", "within", "time", width=16, high=9), 65535, 1, 65535),
+        (Register("r", "nth", "gap", width=16, packet=2, scale="log"), 65535, 367, 367),
+        (Register("r", "max", "ttl", scale="log"), 2**32 - 1, 47, 47),
+        (Register("r", "max", "gap", width=8, scale="log"), 255, 255, 255),
     ],
 )
 def test_what_a_register_can_hold(register, top, field_top, largest):
     assert (register.top, register.field_top, register.largest) == (top, field_top, largest)
 
 
-WIDE = (Register("a", "count", width=63), Register("b", "count", width=8))
+def test_a_raw_field_has_its_own_width_whatever_becomes_of_it():
+    assert Register("r", "count").raw_top == 1
+    assert Register("r", "within", "ip_length", high=3).raw_top == 2**17 - 1
+    assert Register("r", "max", "gap", width=8, scale="log").raw_top == 2**48 - 1
+
+
+def test_a_code_is_the_exponent_and_three_bits_behind_the_leading_one():
+    for value in range(1, 5000):
+        if value < 8:
+            assert log_code(value) == value
+        else:
+            exponent = len(f"{value:b}") - 1
+            assert log_code(value) == 8 * (exponent - 2) + int(f"{value:b}"[1:4], 2)
+    assert log_code(0) == 0
+    assert [log_code(v) for v in (2**48 - 1, 2**47, 2**47 - 1)] == [367, 360, 359]
+
+
+WIDE = (
+    Register("a", "count", width=63),
+    Register("b", "count", width=8),
+    Register("c", "count", width=64),
+)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +306,10 @@ WIDE = (Register("a", "count", width=63), Register("b", "count", width=8))
         ((Step("shift", "a", "", 60),), 7),
         ((Step("quotient", "b", "b", 9),), 9 * 255),
         ((Step("add", "b", "b"), Step("shift", "$0", "", 1), Step("add", "$0", "$1")), 765),
+        ((Step("max", "c", "c"),), 2**64 - 1),
+        ((Step("min", "c", "c"),), 2**64 - 1),
+        ((Step("sub", "c", "c"),), 2**64 - 1),
+        ((Step("shift", "c"),), 2**64 - 1),
     ],
 )
 def test_the_largest_value_of_a_program(steps, largest):
@@ -237,6 +327,10 @@ def test_the_largest_value_of_a_program(steps, largest):
         ((Step("quotient", "a", "b", 3),), "does not fit"),
         ((Step("quotient", "b", "a", 1),), "does not fit"),
         ((Step("add", "b", "$0"),), "no register and no earlier step"),
+        ((Step("add", "b", "$"),), r"step 0: '\$' is no register and no earlier step"),
+        ((Step("add", "b", "$b"),), r"'\$b' is no register and no earlier step"),
+        ((Step("add", "b", "0"),), "'0' is no register and no earlier step"),
+        ((Step("quotient", "b", "", 1),), "'' is no register and no earlier step"),
     ],
 )
 def test_programs_that_no_target_computes(steps, message):
@@ -271,6 +365,12 @@ def test_a_quotient_is_compared_in_64_bits():
             "either a register or a program",
         ),
         (lambda: MeterSpec(N, (MeteredFeature("f", "n"),), ends=("syn",)), "expected fin, rst"),
+        (lambda: Register("n", "count", scale="log"), "a count has no scale"),
+        (lambda: Register("n", "within", "gap", high=1, scale="log"), "a within has no scale"),
+        (
+            lambda: MeterSpec((*N, Register("t", "sum", "tcp_repeated")), F, "host-pair", ends=()),
+            "are a connection's, not a host-pair's",
+        ),
     ],
 )
 def test_contradictions_are_refused(make, message):
@@ -283,6 +383,13 @@ def test_a_specification_in_words():
         "flows by five-tuple, 5 registers, 4 features, decided repeatedly, at packet 8, after 1 s, "
         "at the end, idle time-out 60 s"
     )
+    slow = replace(SPEC, tick_ns=10**6, tunnels=("gre", "gtp"), decision=Decision(after=2500))
+    assert str(slow).endswith(
+        "features, decided after 2.5 s, at the end, idle time-out 60000 s, in gre, gtp tunnels"
+    )
+    assert [Decision(repeat=r, schedule=s).again for r, s in ((0, ()), (1, ()), (0, (3,)))] == [
+        False, True, True,
+    ]  # fmt: skip
     assert str(replace(SPEC, decision=Decision())).endswith(
         "decided at the end, idle time-out 60 s"
     )

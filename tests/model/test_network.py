@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import pack
+from n3ic.model.classifier import family_text
 from n3ic.model.family import family
-from n3ic.model.inputs import InputSpec
+from n3ic.model.file import pack_file, unpack_file
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel, margins_of
 from n3ic.model.random_models import random_model
@@ -191,6 +193,83 @@ def test_a_random_network_of_the_family_has_64_bits_and_3_classes():
     made = family("binary-network").random(np.random.default_rng(0))
     assert made.shape == (64, 16, 3)
     assert made.digest == family("binary-network").random(np.random.default_rng(0)).digest
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("sum-product-network", "sum-product network"), ("binary-network", "binary network"),
+     ("tables", "tables")],
+)  # fmt: skip
+def test_the_name_of_a_family_in_words(name, words):
+    assert family_text(name) == words
+
+
+def test_a_model_predicts_as_its_family_does():
+    spec = InputSpec((Field.thermometer("x", (3, 9, 27)), Field.binary("y", 7)))
+    model = random_model((10, 4, 3), np.random.default_rng(0)).changed(input=spec)
+    values = {"x": np.array([1, 9, 30]), "y": np.array([5, 99, 0])}
+    want = model.infer(model.encode(values))
+    for found in (model.predict(values), family(model.family).predict(model, values)):
+        assert np.array_equal(found.scores, want.scores)
+        assert np.array_equal(found.classes, want.classes)
+
+
+def test_equal_models_are_one_and_nothing_else_is():
+    model = random_model((10, 4, 3), np.random.default_rng(0))
+    same = random_model((10, 4, 3), np.random.default_rng(0))
+    other = model.changed(name="other")
+    assert model == same and hash(model) == hash(same) and len({model, same, other}) == 2
+    assert model != other and model != 5 and (model == "model") is False
+    assert model.learned_all is True and model.compiled() is not False
+    assert model.changed(name="", provenance={"k": ""}).name == ""
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (33, 3), (1, 1, 1, 2), (70, 1, 5)])
+def test_the_smallest_networks_survive_their_files(shape):
+    model = random_model(shape, np.random.default_rng(0))
+    assert BinaryModel.from_bytes(model.to_bytes()) == model
+
+
+def test_a_shape_is_of_two_positive_integers_or_more():
+    model = random_model((10, 4, 3), np.random.default_rng(0))
+    header, tensors = unpack_file(model.to_bytes(), "m")
+    for shape in ([10], [], [10, 0, 3], [10, -4, 3], [10, True, 3], [10, 4.0, 3], "10", None):
+        data = pack_file(model.family, header | {"shape": shape}, tensors._left)
+        with pytest.raises(ModelError, match="shape: expected a list of two positive integers"):
+            BinaryModel.from_bytes(data)
+
+
+def test_one_class_is_none():
+    output = OutputLayer(np.ones((1, 4), bool), bias=np.zeros(1, np.int32))
+    with pytest.raises(ModelError, match=r"1 scores for 1 classes; expected .* at least two"):
+        BinaryModel(InputSpec.raw(4), (), output, ("a",))
+
+
+def test_provenance_has_64_facts_of_4096_characters_at_most():
+    model = random_model((10, 4, 3), np.random.default_rng(0))
+    facts = {f"k{i}": "v" * 4096 for i in range(64)}
+    assert model.changed(provenance=facts).provenance == facts
+    for wrong in (facts | {"more": ""}, {"k": "v" * 4097}, {"k" * 257: ""}, {"": "v"}):
+        with pytest.raises(ModelError, match="provenance"):
+            model.changed(provenance=wrong)
+
+
+def test_tables_of_a_model_say_its_sizes():
+    rng = np.random.default_rng(0)
+    hidden = HiddenLayer(rng.random((1200, 9)) < 0.5, thresholds=np.full(1200, 3))
+    output = OutputLayer(rng.random((3, 1200)) < 0.5, bias=np.array([0, 200, -1]))
+    model = BinaryModel(InputSpec.raw(9), (hidden,), output, ("a", "b", "c"))
+    assert model.memory_table.rows == (
+        ("0", "9", "1,200", "10,800", "1,350", "1,200"),
+        ("scores", "1,200", "3", "3,600", "450", "6"),
+    )  # fmt: skip
+    assert model.memory == {
+        "weight_bytes": 1800, "input_bytes": 0, "threshold_bytes": 1206, "mask_bytes": 0,
+    }  # fmt: skip
+    assert model.total_bytes == 3006
+    rows = dict(model.with_shunt(4).view().tables[0].rows)
+    assert rows["shunting"] == "margins below 4 are shunted"
+    assert "shunting" not in dict(model.view().tables[0].rows)
 
 
 def test_the_summary_counts_weights_and_bytes():

@@ -16,7 +16,8 @@ from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.model.passes import Removed, analyse, simplify, unchanged
+from n3ic.model.passes import Findings, Removed, analyse, simplify, unchanged
+from n3ic.model.passes.dead import read_neurons
 from n3ic.model.random_models import random_model
 
 
@@ -131,6 +132,101 @@ def test_a_constant_neuron_becomes_a_bias():
     assert found.model.output.bias.tolist() == [5, -2]
     assert found.model.shape == (8, 1, 2)
     assert "layer 0: 1 constant neuron removed" in found.findings.lines()
+
+
+def test_findings_in_words_and_as_data():
+    removed = (
+        Removed(0, 1, "dead"), Removed(0, 2, "dead"), Removed(0, 3, "equal", 1),
+        Removed(1, 0, "constant", 1),
+    )  # fmt: skip
+    found = Findings(removed, (3,), ("size", "gap"), ((1, (0, 2)),), ("one part",))
+    assert found.lines() == [
+        "one part",
+        "layer 0: 2 dead neurons removed",
+        "layer 0: 1 equal neuron removed",
+        "layer 1: 1 constant neuron removed",
+        "input: 1 bit that nothing reads removed",
+        "features that are no longer read: size, gap",
+        "layer 1: neurons 0, 2 are equal or complementary and stay",
+    ]
+    assert replace(found, bits=tuple(range(1000))).lines()[4].startswith("input: 1,000 bits that")
+    said = found.to_dict()
+    assert said["neurons"][2] == {"layer": 0, "neuron": 3, "cause": "equal", "other": 1}
+    assert said["shared"] == [{"layer": 1, "neurons": [0, 2]}] and said["parts"] == ["one part"]
+    assert (said["bits"], said["features"]) == ([3], ["size", "gap"])
+    none = Findings(shared=((0, (1, 2)),))
+    assert none.removes is False and "parts" not in none.to_dict()
+    for some in (Findings(removed), Findings(bits=(1,)), Findings(parts=("a",))):
+        assert some.removes is True
+
+
+def test_neurons_that_the_output_depends_on():
+    """By its scores, or by its class, to which equal weights of all classes are one."""
+    first = HiddenLayer(
+        np.ones((3, 4), bool), thresholds=np.array([2, 0, 2]),
+        mask=np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], dtype=bool),
+    )  # fmt: skip
+    second = HiddenLayer(
+        np.ones((3, 3), bool), thresholds=np.array([1, 1, 2]),
+        mask=np.array([[1, 1, 0], [0, 0, 1], [0, 1, 0]], dtype=bool),
+    )  # fmt: skip
+    last = OutputLayer(np.array([[1, 1, 1], [1, 0, 0]]), bias=np.array([0, 0]))
+    model = BinaryModel(InputSpec.raw(4), (first, second), last, ("a", "b"))
+    by_score = read_neurons(model)
+    assert [found.tolist() for found in by_score] == [[True] * 3, [True] * 3]
+    # Neuron 0 counts alike for both classes, and neuron 2 never fires whatever it reads.
+    assert [found.tolist() for found in read_neurons(model, scores=False)] == [
+        [False, False, True], [False, True, True],
+    ]  # fmt: skip
+
+
+def two_classes(hidden, last):
+    return BinaryModel(InputSpec.raw(hidden.n_inputs), (hidden,), last, ("a", "b"))
+
+
+def test_of_a_layer_that_nothing_reads_one_neuron_stays():
+    rng = np.random.default_rng(4)
+    hidden = HiddenLayer(rng.random((4, 6)) < 0.5, thresholds=np.array([3, 2, 4, 3]))
+    last = OutputLayer(np.ones((2, 4)), mask=np.zeros((2, 4), bool), bias=np.array([0, 1]))
+    found = simplify(two_classes(hidden, last)).model
+    assert found.hidden[0].n_outputs == 1
+    constant = HiddenLayer(hidden.weights, thresholds=np.array([0, 7, 0, 7]))
+    dense = OutputLayer(np.ones((2, 4)), bias=np.array([0, 1]))
+    found = simplify(two_classes(constant, dense))
+    assert found.model.hidden[0].n_outputs == 1
+    assert [r.neuron for r in found.findings.neurons] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_of_copies_that_cancel_two_stay_or_one_where_it_need_not_be_read(masked):
+    row = np.array([1, 0, 1, 1, 0], bool)
+    hidden = HiddenLayer(np.tile(row, (4, 1)), thresholds=np.full(4, 3))
+    mask = np.ones((2, 4), bool) if masked else None
+    last = OutputLayer(np.array([[1, 0, 0, 1], [0, 0, 1, 1]]), mask=mask, bias=np.array([0, 0]))
+    model = two_classes(hidden, last)
+    assert simplify(model).model.hidden[0].n_outputs == (1 if masked else 2)
+    assert_equal(model, every_input(5))
+
+
+def test_what_is_counted_of_copies_stays_where_all_of_them_stay():
+    """Of neurons 0 and 1 both stay, and how the second class counts them; 3 is a copy of 2."""
+    rng = np.random.default_rng(5)
+    one, other = rng.random((2, 6)) < 0.5
+    hidden = HiddenLayer(np.array([one, one, other, other]), thresholds=np.array([3, 3, 2, 2]))
+    last = OutputLayer(np.array([[1, 1, 1, 0], [0, 1, 0, 1]]), bias=np.array([0, 0]))
+    found = simplify(two_classes(hidden, last))
+    assert found.model.output.weights[:, :2].tolist() == [[True, True], [False, True]]
+    assert_equal(two_classes(hidden, last), every_input(6))
+
+
+def test_complements_are_found_where_the_first_input_is_not_connected():
+    mask = np.array([[0, 1, 1, 1, 0]] * 2, bool)
+    weights = np.array([[1, 0, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
+    hidden = HiddenLayer(weights, mask=mask, thresholds=np.array([2, 2]))
+    last = OutputLayer(np.ones((2, 2)), mask=np.array([[1, 0], [0, 1]]), bias=np.array([0, 0]))
+    found = simplify(two_classes(hidden, last))
+    assert [(r.neuron, r.cause) for r in found.findings.neurons] == [(1, "complementary")]
+    assert_equal(two_classes(hidden, last), every_input(5))
 
 
 def test_neurons_that_cancel_and_neurons_that_add_up():

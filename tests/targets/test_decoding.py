@@ -69,6 +69,20 @@ def test_every_weight_and_connection_counts(layer):
             assert decoding_difference(MODEL, other) == said
 
 
+def test_no_mask_is_one_of_all_connections():
+    full = random_model((7, 4, 3), np.random.default_rng(0))
+    layer = full.hidden[0]
+    every = DecodedLayer(layer.weights, None, np.ones((4, 7), bool))
+    assert _layer_difference(layer, every) == ""
+    every.mask[2, 5] = False
+    said = "neuron 2, input 5: no connection, against the model's mask"
+    assert _layer_difference(layer, every) == said
+    masked = MODEL.layers[0]
+    j, k = (int(v) for v in np.argwhere(~masked.mask)[0])
+    said = f"neuron {j}, input {k}: a connection, against the model's mask"
+    assert _layer_difference(masked, DecodedLayer(masked.weights, None)) == said
+
+
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("by", [-1, 1])
 def test_every_threshold_and_bias_counts(layer, by):
@@ -76,7 +90,11 @@ def test_every_threshold_and_bias_counts(layer, by):
         other = read_back()
         other.layers[layer].limits[j] += by
         said = decoding_difference(MODEL, other)
-        assert said.startswith(f"weights.bin, layer {layer}, neuron {j}: ")
+        mine = other.layers[layer].limits[j] - by
+        word = ("threshold", "bias")[layer]
+        assert said == (
+            f"weights.bin, layer {layer}, neuron {j}: {word} {mine + by}, the model has {mine}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,20 @@ import numpy as np
 import pytest
 from command_line import n3ic
 
-from n3ic.errors import ExportError, N3icError, N3icWarning, UsageError
+from n3ic.errors import (
+    ExportError,
+    MissingDependencyError,
+    N3icError,
+    N3icWarning,
+    UsageError,
+)
 from n3ic.model.random_models import random_model
 from n3ic.targets import artefacts
 from n3ic.targets.directory import export
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.integrity import _report, difference, trusted_copy
 from n3ic.targets.report import REPORT
-from n3ic.targets.verification import verify_directory
+from n3ic.targets.verification import Verification, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
 
@@ -40,6 +46,50 @@ def test_what_is_as_written_is_run(path):
     assert result.files == len([p for p in path.rglob("*") if p.is_file()]) - 1  # the outcome
     assert json.loads((path / "verification.json").read_text())["ok"]
     assert verify_directory(path, vectors=300).ok  # the outcome is no part of the export
+
+
+def test_vectors_are_as_many_as_the_target_says_and_those_of_seed_0(path, toy, monkeypatch):
+    seen, run = [], toy.run
+
+    def watched(directory, model, options, words):
+        seen.append(words)
+        return run(directory, model, options, words)
+
+    monkeypatch.setattr(toy, "run", watched, raising=False)
+    assert verify_directory(path).vectors == len(seen[0]) == toy.vectors
+    verify_directory(path, vectors=400)
+    verify_directory(path, vectors=400, seed=0)
+    verify_directory(path, vectors=400, seed=1)
+    assert [len(words) for words in seen[1:]] == [400] * 3
+    assert np.array_equal(seen[1], seen[2]) and not np.array_equal(seen[1], seen[3])
+
+
+@pytest.mark.parametrize("error", [MissingDependencyError, ExportError])
+def test_what_cannot_be_written_again_is_not_run(path, toy, monkeypatch, error):
+    def write(model, options, out):
+        raise error("no toycc")
+
+    monkeypatch.setattr(toy, "write", write, raising=False)
+    found = verify_directory(path, record=False)
+    if error is MissingDependencyError:
+        assert found == Verification("toy", "", 0, missing="no toycc")
+    else:
+        said = "manifest.json: this n3ic cannot write such an export: no toycc"
+        assert found.failures[0] == said and len(found.failures) == 2
+        assert (found.files, found.vectors, found.executor) == (0, 0, "")
+
+
+def test_files_that_are_equal_are_counted(path):
+    every = len([p for p in path.rglob("*") if p.is_file()]) - 1
+    (path / "more").touch()
+    assert verify_directory(path, vectors=50).files == every
+    (path / "report.md").unlink()
+    (path / "sub" / "README.md").write_text("changed")
+    found = verify_directory(path, vectors=50)
+    assert (found.files, found.ok) == (every - 2, False)
+    manifest = json.loads((path / "manifest.json").read_text()) | {"more": 1}
+    (path / "manifest.json").write_text(json_text(manifest))
+    assert verify_directory(path, vectors=50).files == every - 3
 
 
 def test_code_of_a_changed_file_does_not_run(tmp_path, compiler, quick_build):

@@ -58,6 +58,8 @@ def test_a_pipe_is_a_file_like_no_other_and_never_read(folder):
     before = state(folder)
     os.mkfifo(folder / "pipe")
     with_pipe = state(folder)
+    assert verification_record._digest(folder / "pipe", 9) == ("no regular file", 0)
+    assert verification_record._digest(folder / "a.c", 99)[1] == len("text of a.c")
     assert with_pipe != before
     (folder / "pipe").unlink()
     (folder / "pipe").write_text("")

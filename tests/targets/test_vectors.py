@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs that a verification runs: deciding ones, edges, and as many as were asked for."""
 
+import hashlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,8 @@ from n3ic.model.bits import unpack
 from n3ic.model.boundary import margin_vectors
 from n3ic.model.classifier import margins_of
 from n3ic.model.family import Decided, family
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import HiddenLayer
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
 
@@ -35,6 +40,21 @@ def test_as_many_as_asked_for_or_what_must_be(count):
     assert len(words) == count if count > 100 + least else len(words) >= least
     assert np.array_equal(words, inputs_to_run(network, count, 5))
     assert not np.array_equal(words[:least], inputs_to_run(network, count, 6)[:least])
+
+
+def test_bits_that_are_not_read_are_random_and_the_same_for_ever():
+    model = random_model((40, 8, 3), np.random.default_rng(0), extremes=False)
+    mask = np.ones((8, 40), bool)
+    mask[:, ::2] = False
+    first = model.hidden[0]
+    hidden = HiddenLayer(first.weights, mask=mask, thresholds=np.minimum(first.thresholds, 12))
+    spec = InputSpec((Field.thermometer("a", range(1, 41)),))
+    network = simplify(replace(model, input=spec, hidden=(hidden,)))
+    assert network.kept == (*range(1, 40, 2),)
+    words = inputs_to_run(network, 60, 5)
+    assert hashlib.sha256(words.astype("<u4").tobytes()).hexdigest()[:8] == "46c5cb62"
+    idle = np.delete(unpack(words, 40), list(network.kept), axis=1)
+    assert idle.any(axis=0).all() and not idle.all(axis=0).any()
 
 
 def test_the_first_decide_what_can_be_decided():
@@ -64,6 +84,10 @@ def test_a_sum_product_network_has_vectors_of_its_own():
     found = decided_by(model, words, model.infer(words))
     assert found.parameters == "entries and weights"
     assert 0 < found.decided <= found.total
+
+
+def test_2_to_the_21_weights_are_followed_to_the_scores():
+    assert binary._MAX_FOLLOWED == 2_097_152
 
 
 def test_neurons_of_a_large_network_are_followed_where_hidden_bits_are_told(monkeypatch):

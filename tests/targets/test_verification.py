@@ -8,13 +8,16 @@ import pytest
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.model.bits import pack
+from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.targets import verification
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded, DecodedLayer
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.metering import Metering
 from n3ic.targets.verification import (
     Verification,
     _beside_threshold,
@@ -88,6 +91,69 @@ def test_as_many_vectors_as_asked_for_are_those_of_seed_0(tmp_path):
     assert not np.array_equal(words(), words(seed=1))
 
 
+def test_margins_at_the_threshold_are_among_as_many_as_asked_for(tmp_path):
+    class Shunting(Honest):
+        def run(self, directory, model, options, words):
+            self.words = words
+            return super().run(directory, model, options, words)
+
+        def decode(self, directory, model, options):
+            (found,) = super().decode(directory, model, options)
+            return (replace(found, shunt=2),)
+
+    tool, network = Shunting(), simplify(MODEL.with_shunt(2))
+    found = verify(tool, tmp_path, network, vectors=1000)
+    assert found.ok and found.vectors == len(tool.words) == 1000
+    margins = margins_of(network.model.scores(tool.words[:64]))
+    assert (margins == 2).sum() >= 16 and (margins == 1).sum() >= 16
+
+
+def test_the_trained_network_is_the_reference(tmp_path):
+    """A target that computes what was exported fails where that decides otherwise."""
+    bias = NETWORK.model.output.bias + np.array([0, 1, 0], np.int32)
+    other = replace(NETWORK.model, output=replace(NETWORK.model.output, bias=bias))
+    found = verify(Honest(), tmp_path, replace(NETWORK, model=other))
+    assert len(found.failures) == 1 and not found.ok
+    count = found.vectors
+    assert found.failures[0].startswith(f"{count:,} of {count:,} vectors differ; first vector 0")
+    assert "class 1 (class1): score" in found.failures[0]
+    assert found.weight_bits == sum(int(x.fan_in.sum()) for x in other.layers)
+
+
+def test_captures_that_were_given_and_not_metered_are_said_and_no_others(tmp_path, monkeypatch):
+    asked = []
+
+    def metered(tool, directory, network, options, **more):
+        asked.append(more)
+        return Metering(packets=7, flows=3, failures=("a flow",), missing="no tool")
+
+    monkeypatch.setattr(verification, "check_metering", metered)
+    captures = (tmp_path / "a.pcap",)
+    assert verify(Honest(), tmp_path, vectors=300).unmetered == ""
+    found = verify(Honest(), tmp_path, vectors=300, captures=captures, seed=4)
+    assert (found.packets, found.flows, found.failures) == (7, 3, ("a flow",))
+    assert found.unmetered == "no tool"
+    assert asked == [
+        {"packets": 300, "seed": 0, "captures": ()},
+        {"packets": 300, "seed": 4, "captures": captures},
+    ]
+
+
+def test_rows_go_through_the_input_stage_behind_its_edges(tmp_path):
+    class Asked(Honest):
+        def encode(self, directory, model, options, features):
+            self.features = features
+            return super().encode(directory, model, options, features)
+
+    tool = Asked()
+    found = verify(tool, tmp_path, rows={"a": np.array([3, 69]), "b": np.array([1, 2])})
+    assert {name: values[-2:].tolist() for name, values in tool.features.items()} == {
+        "a": [3, 69], "b": [1, 2],
+    }  # fmt: skip
+    assert [len(values) for values in tool.features.values()] == [found.edges + 2] * 2
+    assert (found.packets, found.flows, found.unmetered) == (0, 0, "")
+
+
 def test_given_rows_are_run_and_counted(tmp_path):
     rows = {"a": np.array([3, 69, 5]), "b": np.array([1, 2, 3]), "other": np.array([9])}
     found = verify(Honest(), tmp_path, rows=rows)
@@ -117,23 +183,26 @@ def test_of_several_wrong_bits_the_first_is_named(tmp_path):
     assert said.startswith(f"input stage: a = {tool.asked}, {SPEC.explain(2)}: ")
 
 
+@pytest.mark.parametrize("expected", [0, 1])
 @pytest.mark.parametrize("bit", [0, 2, 3, 31, 33])
-def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit):
+def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit, expected):
     class Wrong(Honest):
         def encode(self, directory, model, options, features):
             words = super().encode(directory, model, options, features)
-            words[1, bit // 32] ^= np.uint32(1 << bit % 32)
-            self.asked = {name: int(values[1]) for name, values in features.items()}
-            self.expected = int(words[1, bit // 32] >> np.uint32(bit % 32) & np.uint32(1)) ^ 1
+            bits = words[:, bit // 32] >> np.uint32(bit % 32) & np.uint32(1)
+            row = int(np.flatnonzero(bits == expected)[-1])
+            words[row, bit // 32] ^= np.uint32(1 << bit % 32)
+            self.asked = {name: int(values[row]) for name, values in features.items()}
             return words
 
     tool = Wrong()
     network = replace(NETWORK, model=MODEL, source=MODEL, kept=tuple(range(34)))
-    (said,) = verify(tool, tmp_path, network).failures
+    found = verify(tool, tmp_path, network)
+    (said,) = found.failures
+    assert found.edges == len(boundary_features(SPEC)["a"])
     feature = "a" if bit < 3 else "b"
     assert said == (
-        f"input stage: {feature} = {tool.asked[feature]}, {SPEC.explain(bit)}: "
-        f"expected {tool.expected}"
+        f"input stage: {feature} = {tool.asked[feature]}, {SPEC.explain(bit)}: expected {expected}"
     )
 
 
@@ -160,6 +229,10 @@ def test_a_pad_bit_and_another_shape_are_told(tmp_path):
     assert verify(PaddedFirst(), tmp_path).failures == (said,)
     (said,) = verify(Narrow(), tmp_path).failures
     assert said.startswith("input stage: shape (") and said.endswith(", 1)")
+    rows = {"a": np.array([3]), "b": np.array([1])}
+    for tool in (Padded(), Narrow()):  # what failed went through the stage, too
+        found = verify(tool, tmp_path, rows=rows)
+        assert (found.rows, found.encoded) == (1, 1) and found.edges > 0
 
 
 def test_a_wrong_score_and_a_wrong_weight_fail(tmp_path):

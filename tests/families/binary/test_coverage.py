@@ -83,6 +83,175 @@ def test_coverage_is_what_flipping_every_bit_shows(shape, seed, density, rows, h
     assert found.total == sum(int(layer.fan_in.sum()) for layer in model.layers)
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_covered_in_parts(monkeypatch, seed, hidden):
+    """A layer that is decided early does not end the others."""
+    rng = np.random.default_rng(seed)
+    model = random_model((40, 6, 5, 3), rng, density=0.7, extremes=False)
+    words = pack(rng.random((60, 40)) < 0.5)
+    whole = coverage(model, words, hidden=hidden)
+    assert whole.layers[-1].sum() == model.output.fan_in.sum()
+    for rows in (1, 7, 59, 60):
+        monkeypatch.setattr(coverage_module, "_ROWS", rows)
+        parts = coverage(model, words, hidden=hidden)
+        assert parts.total == whole.total
+        for one, other in zip(parts.layers, whole.layers, strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_a_part_has_1024_rows(monkeypatch):
+    rows, strike = [], coverage_module._strike
+
+    def struck(model, words, left, hidden):
+        rows.append(len(words))
+        return strike(model, words, left, hidden)
+
+    monkeypatch.setattr(coverage_module, "_strike", struck)
+    model = random_model((9, 2, 2), np.random.default_rng(0), extremes=False)
+    coverage(model, np.zeros((2050, 1), np.uint32), hidden=False)
+    assert rows == [1024, 1024, 2]
+    rows.clear()
+    coverage(model, deciding_vectors(model).repeat(1024, axis=0), hidden=True)
+    assert set(rows[1:]) == {1024} and len(rows) > 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "cells", "rows"),
+    [
+        ((40, 3, 2), 1 << 24, 2048),
+        ((64, 4096, 2), 1 << 24, (1 << 24) // (4096 * 2 + 2 * 128)),
+        ((40, 3, 2), 8 * 1000, 1000),
+        ((40, 3, 2), 8 * 65, 65),
+        ((40, 3, 2), 8 * 63, 64),
+    ],
+)
+def test_a_round_has_fewer_rows_for_large_networks(monkeypatch, shape, cells, rows):
+    """As many as their weight words, and no more than 2048 and no fewer than 64."""
+
+    class AskedError(Exception):
+        pass
+
+    def candidates(model, left, useful, near, rows, rng):
+        raise AskedError(rows)
+
+    nothing = np.zeros((1, shape[0]), dtype=bool)
+    monkeypatch.setattr(coverage_module, "boundary_vectors", lambda model, rng: nothing)
+    monkeypatch.setattr(coverage_module, "_strike", lambda *_: np.empty(0, np.int64))
+    monkeypatch.setattr(coverage_module, "_candidates", candidates)
+    if cells != 1 << 24:
+        monkeypatch.setattr(coverage_module, "_CELLS", cells)
+    with pytest.raises(AskedError) as asked:
+        deciding_vectors(random_model(shape, np.random.default_rng(0)))
+    assert asked.value.args == (rows,)
+
+
+@pytest.mark.parametrize(
+    ("distances", "rounds"),
+    [
+        (range(100, 0, -1), 48),  # nearer each time
+        ([9] * 60, 1 + 6),  # the first is nearer than nothing was
+        ([9] * 6 + [8] + [8] * 60, 7 + 6),
+        ([9, 9, 9, 10, 9, *[8] * 60], 6 + 6),
+    ],
+)
+def test_a_search_ends_after_six_rounds_that_bring_nothing_or_after_48(
+    monkeypatch, distances, rounds
+):
+    nothing, left, asked = np.zeros((1, 9), bool), iter(distances), []
+
+    def candidates(*_):
+        asked.append(1)
+        return nothing
+
+    monkeypatch.setattr(coverage_module, "boundary_vectors", lambda *_: nothing)
+    monkeypatch.setattr(coverage_module, "_strike", lambda *_: np.empty(0, np.int64))
+    monkeypatch.setattr(coverage_module, "_candidates", candidates)
+    monkeypatch.setattr(coverage_module, "_sought", lambda *_: [])
+    monkeypatch.setattr(coverage_module, "_nearest", lambda *_: (nothing, next(left)))
+    assert len(deciding_vectors(random_model((9, 3, 2), np.random.default_rng(0)))) == 0
+    assert len(asked) == rounds
+
+
+def test_inputs_that_are_tried_are_of_four_kinds():
+    """Random ones, few flips of useful and of near ones, and neurons at their thresholds."""
+    rng = np.random.default_rng(5)
+    model = random_model((70, 40, 3), rng, extremes=False)
+    useful, near = np.zeros((3, 70), bool), np.ones((2, 70), bool)
+    left = _connections(model)[0]
+    left[:, 0] = left[:, 2] = 0  # what is left of a neuron may be in any word
+    left[:7] = left[9:] = 0
+    found = coverage_module._candidates(model, left, useful, near, 4000, rng)
+    random, of_useful, of_near, edges = np.split(found, [1000, 2000, 3000])
+    assert len(np.unique(random.sum(axis=1))) > 60  # of every density
+    for parts, flips in ((of_useful, of_useful.sum(axis=1)), (of_near, (~of_near).sum(axis=1))):
+        assert len(parts) == 1000
+        assert flips.mean() == pytest.approx((1 + 2 + 4 + 16) / 4, rel=0.15)
+        assert (flips <= 2).mean() > 0.4 and (flips > 8).mean() > 0.2
+    assert len(edges) == 2 * 500
+    over = model.hidden[0].popcounts(pack(edges)) - model.hidden[0].thresholds
+    at, below = over[::2], over[1::2]
+    assert ((at[:, 7] == 0) | (at[:, 8] == 0)).all()
+    assert ((below[:, 7] == -1) | (below[:, 8] == -1)).all()
+    decided = coverage_module._candidates(model, left & 0, useful, near, 40, rng)
+    assert len(decided) == 30
+
+
+def test_inputs_are_made_for_neurons_with_anything_left():
+    """Of a layer of two words, one of which is decided; four neurons at most of each layer."""
+    model = random_model((12, 40, 6, 5, 2), np.random.default_rng(1), extremes=False)
+    left = [layer & 0 for layer in _connections(model)]
+    assert coverage_module._sought(model, left, np.random.default_rng(0)) == []
+    left[0][:] = 1  # the first layer's neurons have inputs at their thresholds without a search
+    assert coverage_module._sought(model, left, np.random.default_rng(0)) == []
+    left[1][2, 1] = 1
+    found = coverage_module._sought(model, left, np.random.default_rng(0))
+    assert [x.shape for x in found] == [(1, 12), (1, 12)]
+    for number, vectors in ((3, 6), (4, 8), (5, 8)):
+        left[2][:number] = 1
+        rows = coverage_module._sought(model, left, np.random.default_rng(0))
+        assert len(rows) == 2 + vectors
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_descent_finds_an_input_on_which_a_layer_gives_what_is_wanted(masked):
+    rng = np.random.default_rng(2)
+    found = 0
+    for _ in range(40):
+        layer = random_model((24, 4, 2), rng, density=0.7 if masked else None, extremes=False)
+        wanted = rng.random(4) < 0.5
+        x = coverage_module._descend(layer.hidden[0], wanted, rng)
+        assert x.shape == (24,) and x.dtype == bool
+        given = layer.hidden[0].popcounts(pack(x[None, :]))[0] >= layer.hidden[0].thresholds
+        found += (given == wanted).all()
+    assert found >= 36
+
+
+def test_the_last_layer_is_decided_by_any_vector_and_by_none_it_is_not():
+    model = random_model((40, 35, 3), np.random.default_rng(0))
+    mask = np.ones((3, 35), bool)
+    mask[1, 32:] = mask[2] = False  # nothing of a word, or of a class
+    model = replace(model, output=replace(model.output, mask=mask))
+    left = _connections(model)
+    nothing = np.zeros((0, 2), np.uint32)
+    assert coverage_module._strike(model, nothing, left, hidden=True).tolist() == []
+    assert (left[1] == model.output.mask_words).all()
+    left[0][:] = 0
+    one = np.zeros((1, 2), np.uint32)
+    assert coverage_module._strike(model, one, left, hidden=True).tolist() == [0]
+    assert not left[1].any()
+    assert coverage_module._strike(model, one, left, hidden=True).tolist() == []
+
+
+@pytest.mark.parametrize(("outputs", "found"), [(64, True), (65, False)])
+def test_a_descent_visits_2_to_the_26_weights_at_most(monkeypatch, outputs, found):
+    """Each of 1,024 inputs may be flipped, and each flip reads the weights of 64 neurons."""
+    model = random_model((1024, outputs, 2, 2), np.random.default_rng(0), extremes=False)
+    monkeypatch.setattr(coverage_module, "_descend", lambda layer, wanted, rng: wanted)
+    sought = coverage_module._sought(model, _connections(model), np.random.default_rng(0))
+    assert bool(sought) is found
+
+
 @pytest.mark.parametrize("density", [None, 0.5])
 def test_a_few_vectors_decide_every_bit_by_the_scores(density):
     model = random_model((256, 32, 16, 2), np.random.default_rng(0), density=density)

@@ -144,6 +144,22 @@ def test_a_masked_neuron_counts_its_connections_alone():
     assert fold_layer(weights, mask, fires).thresholds.tolist() == [2, 4, 3]
 
 
+def test_a_neuron_without_connections_always_fires_or_never():
+    weights, mask = np.zeros((2, 3), bool), np.zeros((2, 3), bool)
+    layer = fold_layer(weights, mask, lambda dots: dots >= np.array([0, 1]))
+    assert layer.thresholds.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_weight_of_0_is_what_it_was_in_training(sign):
+    network = random_network((7, 5, 2), 3, batch_norm=True)
+    with torch.no_grad():
+        network.layers[0].linear.weight[:, ::2] = 0.0 * sign
+        network.output.linear.weight[:, ::2] = 0.0 * sign
+    model = assert_equal(network, (7, 5, 2), 0)
+    assert model.output.weights[:, ::2].all()
+
+
 @pytest.mark.parametrize("row", [0, 16_383, 16_384, 20_000])
 def test_a_row_whose_scores_differ_is_named(row):
     network = random_network((9, 4, 2), 3, batch_norm=True)

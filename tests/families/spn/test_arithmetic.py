@@ -62,6 +62,7 @@ def test_bounds_and_errors_of_logarithms():
 )
 def test_the_table_of_log_add(fraction, table):
     assert LogArithmetic.of(fraction).table.tolist() == table
+    assert LogArithmetic.of(fraction).fraction == fraction
     last = len(table) - 1
     exact = np.log2(1 + 2.0 ** (-np.arange(last + 2) / 2**fraction)) * 2**fraction
     assert np.abs(exact[:-1] - table).max() <= 0.5
@@ -79,6 +80,8 @@ def test_the_table_of_log_add(fraction, table):
         (2, [5], "must fall from at most 1"),
         (2, [4, -1], "must fall from at most 1"),
         (2, [3, 4], "must fall from at most 1"),
+        (2, [4, 1, 2], "must fall from at most 1"),
+        (2, [4, 2, -1], "must fall from at most 1"),
     ],
 )
 def test_tables_that_are_refused(fraction, table, message):
@@ -87,6 +90,7 @@ def test_tables_that_are_refused(fraction, table, message):
 
 
 def test_the_edges_of_tables():
+    assert MAX_LOG_FRACTION == 12
     assert LogArithmetic(MAX_LOG_FRACTION, np.zeros(1 << 20)).fraction == MAX_LOG_FRACTION
     assert LogArithmetic(0, [1, 1, 0, 0]).table.tolist() == [1, 1, 0, 0]
     assert not LogArithmetic(2, [4]).table.flags.writeable
@@ -123,6 +127,7 @@ def test_bounds_and_errors_of_fixed_point():
 
 
 def test_the_edges_of_fixed_point():
+    assert MAX_FRACTION == 30
     assert [LinearArithmetic(f).one for f in (1, MAX_FRACTION)] == [2, 2**30]
     for wrong in (0, MAX_FRACTION + 1):
         with pytest.raises(ModelError, match="fraction bits"):

@@ -6,7 +6,7 @@ import pytest
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
-from n3ic.families.spn.fold import fold_spn
+from n3ic.families.spn.fold import _error, fold_spn
 from n3ic.families.spn.learn import learn_spn
 from n3ic.families.spn.learner import SpnTraining
 from n3ic.families.spn.network import CONSTANT
@@ -126,6 +126,37 @@ def test_an_error_that_no_width_keeps_is_refused():
         fold_spn(
             [learn_spn(rows, SIZES, settings)], [1.0], spec, "ab", settings, name="", provenance={}
         )
+
+
+@pytest.mark.parametrize("arithmetic", ["log", "linear"])
+@pytest.mark.parametrize("error", [1000.0, 3.0, 0.5, 0.02])
+def test_the_narrowest_width_that_keeps_the_error_is_chosen(arithmetic, error):
+    """Its bound, half a step for the bias included, and not that of one bit less."""
+    rows, _ = mixture_rows(500, 6)
+    settings = SpnTraining(arithmetic=arithmetic, error=error)
+    spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
+    network = learn_spn(rows, SIZES, settings)
+    found = fold_spn([network], [1.0], spec, "ab", settings, name="m", provenance={})
+    width = found.arithmetic.fraction
+    assert found.error_bound * 2.0**-width <= error
+    assert _error(network, found.arithmetic) == found.error_bound
+    assert (width == (0 if arithmetic == "log" else 1)) == (error == 1000.0)
+    if error < 1000:  # the bound in steps is about the same with one bit less
+        assert found.error_bound * 2.0 ** (1 - width) > 0.99 * error
+
+
+def test_the_network_of_the_largest_error_sets_the_width():
+    rows, _ = mixture_rows(3000, 6)
+    settings = SpnTraining(error=0.02, clusters=2, dependence=0.01)
+    spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
+    flat, deep = learn_spn(rows, SIZES, SpnTraining(depth=0)), learn_spn(rows, SIZES, settings)
+
+    def width(*networks):
+        priors = [1 / len(networks)] * len(networks)
+        found = fold_spn(networks, priors, spec, "ab", settings, name="m", provenance={})
+        return found.arithmetic.fraction
+
+    assert width(flat) < width(deep) == width(flat, deep) == width(deep, flat)
 
 
 def table_of(columns):

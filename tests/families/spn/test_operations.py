@@ -173,9 +173,25 @@ def test_what_two_read_keeps_its_value_and_is_moved_where_it_is_read():
     assert bounds[6:] == ((-20, -13), (-19, -12), (-16, -9), (-14, -7), (-10, -3))
 
 
-def test_a_table_that_falls_steeply_bounds_log_add_by_its_operands():
-    """Where it falls by more than 1, two larger operands may give less."""
-    log = LogArithmetic(2, [4, 0])
+def test_a_constant_goes_to_the_first_factor_where_each_has_other_readers():
+    spec = InputSpec(tuple(Field.thermometer(name, (5,)) for name in "abcd"))
+    leaves = tuple(Leaf(field, [-1 - field, -9]) for field in range(4))
+    nodes = (*leaves, Product((0, 1)), Product((2, 3)), Product((4, 5)), Sum((6,), [-7]))
+    roots, names = (7, 4, 5, 4, CONSTANT), ("v", "w", "x", "y", "z")
+    model = SpnModel(spec, nodes, LogArithmetic.of(2), roots, [-3, -2, 0, 0, -1], names)
+    made = operations(model)
+    first = made.steps.index(Add(0, 1))
+    assert [step for step in made.steps if isinstance(step, Offset)] == [
+        Offset(first, -10), Offset(first, -2),
+    ]  # fmt: skip
+    bins = np.array([[i >> j & 1 for j in range(4)] for i in range(16)])
+    assert (made.evaluate(bins) == model.scores(pack(bits_of_bins(spec, bins)))).all()
+
+
+@pytest.mark.parametrize("table", [[4, 0], [4, 3, 2]])
+def test_a_table_that_falls_steeply_bounds_log_add_by_its_operands(table):
+    """Where it falls by more than 1, at its end too, two larger operands may give less."""
+    log = LogArithmetic(2, table)
     nodes = (*FLOWS, Sum((2, 5), [-3, -4]))
     (_, bounds, (score, _), _) = steps_of(nodes, log, (6, CONSTANT), [0, 0])
     assert bounds[score] == (-14, -7 + 4)
@@ -237,3 +253,56 @@ def test_two_offsets_are_one():
     twice = builder.offset(builder.offset(a, 2), 3)
     assert builder.steps[twice] == Offset(a, 5)
     assert builder.offset(twice, -5) == a
+
+
+def chain(builder, first, adds):
+    """A sum of look-ups of as many different fields, as deep as it has additions, and one."""
+    made = builder.lookup(first, (first, 9))
+    for field in range(first + 1, first + adds + 1):
+        made = builder.add(made, builder.lookup(field, (field, 9)))
+    return made
+
+
+@pytest.mark.parametrize("kind", [LogAdd, Times])
+def test_shallow_values_are_added_first_and_a_table_or_a_product_counts_four(kind):
+    """Of three values, those of the least depth; of equal depth, those that come first."""
+    arithmetic = LogArithmetic.of(6) if kind is LogAdd else LinearArithmetic(9)
+    of = random_spn(np.random.default_rng(0), features=3, cuts=4, arithmetic=arithmetic)
+
+    def added(adds, last):
+        builder = _Builder(of)
+        deep = builder._make(kind(builder.lookup(40, (1, 2)), builder.lookup(41, (3, 4))))
+        chains = [chain(builder, 0, adds), chain(builder, 20, adds)]
+        total = builder.steps[builder.total([*chains, deep] if last else [deep, *chains])]
+        assert isinstance(total, Add)
+        together = {total.a, total.b} & {deep, *chains}
+        assert len(together) == 1
+        return together == {deep}  # the chains were added before
+
+    assert [added(adds, last) for adds in (3, 4, 5) for last in (False, True)] == [
+        True, True, False, True, False, False,
+    ]  # fmt: skip
+
+
+def test_what_was_just_added_comes_after_what_is_as_deep():
+    builder = _Builder(random_spn(np.random.default_rng(0), features=3, cuts=4))
+    a, b = (builder.lookup(field, (1, field)) for field in (30, 31))
+    deep = [chain(builder, field, 1) for field in (0, 10)]
+    total = builder.total([a, b, *deep])
+    both, pair = builder.steps[total].a, builder.steps[total].b
+    assert {*operands(builder.steps[both])} == {*deep} or {*operands(builder.steps[pair])} == {
+        *deep
+    }
+    flat = [builder.lookup(field, (2, field)) for field in range(50, 56)]
+    top = builder.steps[builder.total(flat)]
+    halves = [{*operands(builder.steps[i])} for i in operands(top)]
+    assert {*flat[4:]} in halves  # two and two of six make four, and the last two wait for them
+
+
+def test_constants_are_added_before_what_depends_on_a_feature():
+    builder = _Builder(random_spn(np.random.default_rng(0), features=3, cuts=4))
+    a, b = builder.lookup(30, (1, 7)), builder.lookup(31, (2, 9))
+    made = builder.total([a, b, builder.constant(5)])
+    assert [step for step in builder.steps if isinstance(step, Offset)] == []
+    assert isinstance(builder.steps[made], Add)
+    assert builder.bounds[made] == (8, 21)

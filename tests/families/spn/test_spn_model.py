@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
+from n3ic.families.spn import network, nodes
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
 from n3ic.families.spn.network import CONSTANT, SpnModel
-from n3ic.families.spn.nodes import Leaf, Product, Sum
+from n3ic.families.spn.nodes import Leaf, Product, Sum, scopes
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.spn.vectors import bits_of_bins, spn_coverage, spn_vectors
 from n3ic.model.bits import pack
 from n3ic.model.families import load_model
 from n3ic.model.family import family
+from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -114,6 +116,19 @@ def test_a_file_gives_the_same_model(tmp_path, arithmetic):
     assert (found.scores(words) == model.scores(words)).all()
 
 
+def test_a_model_predicts_as_its_family_does():
+    model = random_spn(np.random.default_rng(7), features=3, cuts=3)
+    values = {name: np.array([0, 40, 9999]) for name in model.input.features}
+    want = model.scores(model.encode(values))
+    for found in (model.predict(values), family(model.family).predict(model, values)):
+        assert (found.scores == want).all()
+
+
+def test_a_random_network_of_the_family_has_6_features_and_2_classes():
+    made = family("sum-product-network").random(np.random.default_rng(0))
+    assert (made.shape[0], made.shape[-1], made.learned_all) == (6, 2, True)
+
+
 def test_its_summary_counts_its_parts():
     model = random_spn(np.random.default_rng(7), features=3, arithmetic=LogArithmetic.of(6))
     table, notes = family(model.family).summary_of(model)
@@ -123,6 +138,18 @@ def test_its_summary_counts_its_parts():
     assert rows["input"].startswith("3 features, ")
     assert [int(rows[name].split(",")[0]) for name in ("leaves", "products", "sums")] == of_kind
     assert rows["arithmetic"] == "log, 6 fraction bits"
+    entries = sum(len(leaf.table) for leaf in model.leaves)
+    low, high = model.score_bounds
+    memory = model.memory
+    assert rows["input"] == f"3 features, {model.input.n_cuts} cuts"
+    assert rows["leaves"] == f"{of_kind[0]}, tables of {entries} entries"
+    assert rows["error"] == f"at most {model.error_bound:.1f} steps, proven"
+    assert rows["scores"] == f"{low:,} to {high:,}"
+    assert rows["parameters"] == (
+        f"{memory['weight_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
+    )
+    assert rows["indices, biases"] == (f"{memory['index_bytes']:,} B, {memory['bias_bytes']:,} B")
+    assert rows["in total"] == f"{sum(memory.values()):,} B" and table.left == 2
 
 
 def test_random_vectors_are_half_of_bins_each_as_often():
@@ -158,6 +185,8 @@ A, B = Leaf(0, [-1, -1]), Leaf(1, [-1, -1])
         ((Leaf(2, [-1, -1]),), "field 2 of 2"),
         ((Leaf(0, [-1, -1, -1]),), r"shape \(2,\) expected"),
         ((Leaf(0, [1, -1]),), "-2\\^30..0"),
+        ((Leaf(0, [-(2**30) - 1, -1]),), "-2\\^30..0"),
+        ((Leaf(-1, [-1, -1]),), "field -1 of 2"),
         ((A, Product((0, 1))), "earlier nodes"),
         ((A, Product(())), "earlier nodes"),
         ((A, A, Product((0, 1))), "must not share a feature"),
@@ -181,11 +210,178 @@ def test_scores_lie_within_the_bounds_of_all_classes():
     assert (model.largest_margin, model.shunt, model.meter) == (21, 0, None)
 
 
+def test_a_network_has_a_largest_size(monkeypatch):
+    assert (nodes.MAX_NODES, nodes.MAX_CHILDREN) == (65_536, 1_048_576)
+    leaves = (Leaf(0, [0, 0]),) * 65_536
+    assert len(scopes(leaves, 1)) == 65_536
+    with pytest.raises(ModelError, match="65537 nodes: 1 to 65536 expected"):
+        scopes((*leaves, A), 1)
+    monkeypatch.setattr(nodes, "MAX_CHILDREN", 5)
+    sums = (A, Sum((0, 0), [-1, -1]), Sum((0, 1, 0), [-1] * 3))
+    assert scopes(sums, 1) == (frozenset({0}),) * 3
+    with pytest.raises(ModelError, match="more than 5 edges"):
+        scopes((*sums, Product((2,))), 1)
+
+
+def test_the_roots_are_nodes_or_the_constant():
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    log = LogArithmetic.of(4)
+    for roots in ((-1, -1), (1, 0), (0, -2)):
+        with pytest.raises(ModelError, match="roots must be nodes or -1, and at least one a node"):
+            SpnModel(spec, (A,), log, roots, [0, 0], ("x", "y"))
+    with pytest.raises(ModelError, match=r"biases of shape \(3,\) for 2 roots"):
+        SpnModel(spec, (A,), log, (0, -1), [0, 0, 0], ("x", "y"))
+    assert SpnModel(spec, (A,), log, (0, -1), [0, 0], ("x", "y")).learned_all is False
+    assert SpnModel(spec, (A, A), log, (0, 1), [0, 0], ("x", "y")).learned_all is True
+
+
+def test_inputs_of_other_kinds_are_refused():
+    log = LogArithmetic.of(4)
+    for fields, said in (
+        ((Field.binary("a", 1),), "must be thermometers"),
+        ((Field.thermometer("b", (5,)), Field.binary("a", 1)), "must be thermometers"),
+        ((Field.thermometer("a", (5,)), Field.thermometer("a", (7,))), "one field per feature"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            SpnModel(InputSpec(fields), (A,), log, (0, -1), [0, 0], ("x", "y"))
+
+
+def test_a_score_of_32_bits_is_the_highest():
+    """A probability of 1 in fixed point of 30 bits is 2^30."""
+    spec, leaf = InputSpec((Field.thermometer("a", (5,)),)), Leaf(0, [2**30, 2**30])
+    model = SpnModel(spec, (leaf,), LinearArithmetic(30), (0, -1), [2**30 - 1, 2**30], "xy")
+    assert model.score_bounds == (2**30, 2**31 - 1)
+    assert model.scores(pack([[True]])).tolist() == [[2**31 - 1, 2**30]]
+    with pytest.raises(ModelError, match="scores exceed 32 bits"):
+        SpnModel(spec, (leaf,), LinearArithmetic(30), (0, -1), [2**30, 2**30], "xy")
+
+
+def test_rows_are_scored_in_parts(monkeypatch):
+    model = random_spn(np.random.default_rng(2), features=3, cuts=3, classes=3, depth=1)
+    model = replace(model, roots=(model.roots[0], CONSTANT, model.roots[2]), bias=[3, -9, -5])
+    words = spn_vectors(model, 0)[-12:]
+    absent = np.random.default_rng(0).random((12, 3)) < 0.4
+    whole = model.scores(words), model.scores(words, absent), model.scores(words, absent[0])
+    assert (whole[1][0] == whole[2][0]).all() and (whole[0] != whole[1]).any()
+    assert (whole[0][:, 1] == -9).all()
+    for rows in (5, 11, 12):
+        monkeypatch.setattr(network, "_ROWS", rows)
+        parts = model.scores(words), model.scores(words, absent), model.scores(words, absent[0])
+        assert all((a == b).all() for a, b in zip(parts, whole, strict=True))
+    for i, row in enumerate(whole[1]):  # each row alone
+        assert (model.scores(words[i : i + 1], absent[i]) == row).all()
+
+
+def test_a_part_has_4096_rows_and_1024_where_coverage_is_counted(monkeypatch):
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    model = SpnModel(spec, (A,), LogArithmetic.of(4), (0, -1), [0, 0], ("x", "y"))
+    rows, bins = [], SpnModel.bins
+
+    def counted(self, words):
+        rows.append(len(words))
+        return bins(self, words)
+
+    monkeypatch.setattr(SpnModel, "bins", counted)
+    model.scores(np.zeros((4100, 1), np.uint32))
+    assert rows == [4096, 4]
+    rows.clear()
+    spn_coverage(model, np.zeros((1030, 1), np.uint32))
+    assert set(rows) == {1024, 6}
+
+
+def test_values_of_each_node_that_were_computed_by_hand():
+    spec = InputSpec((Field.thermometer("a", (5, 6)), Field.thermometer("b", (5,))))
+    parts = (Leaf(0, [-1, -2, -3]), Leaf(1, [-4, -9]), Product((0, 1)), Leaf(0, [0, -7, -2]))
+    nodes = (*parts, Product((3, 1)), Sum((2, 4), [-8, -1]))
+    model = SpnModel(spec, nodes, LogArithmetic(2, [4, 3, 2, 1]), (5, -1), [-2, -6], ("x", "y"))
+    words = pack(bits_of_bins(spec, np.array([[0, 0], [2, 1], [1, 0]])))
+    assert model.bins(words).tolist() == [[0, 0], [2, 1], [1, 0]]
+    assert model.values(words).T.tolist() == [
+        [-1, -4, -5, 0, -4, -5], [-3, -9, -12, -2, -11, -12], [-2, -4, -6, -7, -11, -10],
+    ]  # fmt: skip
+    assert model.scores(words).tolist() == [[-7, -6], [-14, -6], [-12, -6]]
+    assert model.values(words, np.array([True, False])).T.tolist() == [
+        [0, -4, -4, 0, -4, -5], [0, -9, -9, 0, -9, -10], [0, -4, -4, 0, -4, -5],
+    ]  # fmt: skip
+    assert model.value_bounds == ((-3, -1), (-9, -4), (-12, -5), (-7, 0), (-16, -4), (-17, -1))
+    assert model.score_bounds == (-19, -3)
+    # Two tables and their product err by half a step each and by their sum; the sum by one more
+    # for its weight and for one round, and the bias by half a step.
+    assert model.error_bound == 0.5 + 0.5 + 0.5 + 0.5 + 0.5
+    assert replace(model, roots=(0, 5)).error_bound == 2.5
+    assert replace(model, roots=(0, -1)).error_bound == 1.0
+
+
+@pytest.mark.parametrize(
+    ("sums", "entry", "index", "wide"),
+    [(253, 127, 1, 1), (253, 255, 1, 1), (253, 256, 1, 2), (254, 255, 2, 1)],
+)
+def test_bytes_of_a_network_that_were_counted_by_hand(sums, entry, index, wide):
+    """More than 256 nodes have indices of two bytes, and entries above 255 do."""
+    spec = InputSpec((Field.thermometer("a", (5, 6)), Field.thermometer("b", (5,))))
+    nodes = (Leaf(0, [-1, -entry, 0]), Leaf(1, [0, -3]), Product((0, 1)))
+    nodes += (Sum((2, 2), [-1, -255]),) * sums
+    model = SpnModel(spec, nodes, LogArithmetic(1, [2, 1, 1]), (3, -1), [0, 0], ("x", "y"))
+    operands = 1 + 1 + 2 + 2 * sums
+    assert model.memory == {
+        "weight_bytes": 3 * wide + 2 + 2 * sums + 3,
+        "input_bytes": 4 * 3,
+        "index_bytes": 3 + sums + index * operands,
+        "bias_bytes": 8,
+    }
+    assert model.total_bytes == sum(model.memory.values())
+    assert (model.shape, len(model.leaves)) == ((2, 2, 1, sums, 2), 2)
+    assert model.shape_text == f"SPN of 2 features, 2 leaves, 1 products, {sums} sums"
+    linear = SpnModel(spec, (Leaf(0, [1, 2, 3]),), LinearArithmetic(8), (0, -1), [0, 0], "xy")
+    assert linear.weight_bytes == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: {"node.kind": t["node.kind"][:-1]}, "numbers of operands and nodes contradict"),
+        (lambda t: {"operands": t["operands"][:-1]}, "numbers of operands and nodes contradict"),
+        (
+            lambda t: {"node.operands": first(t, "node.operands", 0)},
+            "numbers of operands and nodes",
+        ),
+        (lambda t: {"node.operands": first(t, "node.operands", -1)}, "numbers of operands and"),
+        (lambda t: {"node.kind": first(t, "node.kind", 3)}, "node 0: unknown kind 3"),
+        (lambda t: {"node.kind": last(t, "node.kind", 0)}, "a leaf needs one field, below 2"),
+        (lambda t: {"operands": first(t, "operands", 2)}, "node 0: a leaf needs one field, below"),
+        (lambda t: {"operands": first(t, "operands", -1)}, "node 0: a leaf needs one field, below"),
+        (lambda t: {"leaf.tables": t["leaf.tables"][:-1]}, "shape|sizes of tables, weights and"),
+        (lambda t: {"leaf.tables": np.append(t["leaf.tables"], np.int32(0))}, "sizes of tables"),
+        (lambda t: {"sum.weights": np.append(t["sum.weights"], np.int32(0))}, "sizes of tables"),
+        (lambda t: {"sum.weights": t["sum.weights"][:-1]}, "shape|sizes of tables"),
+    ],
+)
+def test_arrays_of_a_file_that_contradict_each_other(change, said):
+    spec = InputSpec((Field.thermometer("a", (5, 6)), Field.thermometer("b", (5,))))
+    nodes = (Leaf(0, [-1, -2, -3]), Leaf(1, [-4, -9]), Product((0, 1)), Sum((2, 2), [-8, -1]))
+    model = SpnModel(spec, nodes, LogArithmetic.of(1), (3, -1), [0, 0], ("x", "y"))
+    header, tensors = unpack_file(model.to_bytes(), "model")
+    changed = tensors._left | change(tensors._left)
+    header["sizes"] = {name: len(array) for name, array in changed.items()}
+    with pytest.raises(ModelError, match=said):
+        SpnModel.from_bytes(pack_file(model.family, header, changed, header["version"]))
+
+
+def first(tensors, name, value):
+    """A tensor whose first number is another."""
+    return np.array([value, *tensors[name][1:]], tensors[name].dtype)
+
+
+def last(tensors, name, value):
+    return np.array([*tensors[name][:-1], value], tensors[name].dtype)
+
+
 def test_scores_whose_margin_no_32_bits_hold_are_refused():
     spec = InputSpec((Field.thermometer("a", (5,)),))
     leaf = Leaf(0, [-(2**30), 0])
-    with pytest.raises(ModelError, match="margins exceed 32 bits"):
-        SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [-(2**30), 2**30], ("x", "y"))
+    for bias in ([-(2**30), 2**30], [0, 2**30]):
+        with pytest.raises(ModelError, match="margins exceed 32 bits"):
+            SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), bias, ("x", "y"))
     SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 2**30 - 1], ("x", "y"))
 
 
@@ -206,6 +402,13 @@ def test_weights_of_fixed_point_add_to_one_at_most():
         SpnModel(
             spec, (leaf, leaf, Sum((0, 1), [9, 8])), LinearArithmetic(4), (2, -1), [0, 1], "xy"
         )
+    whole = (Leaf(0, [0, 16]), leaf, Sum((0, 1), [16, 0]))
+    assert SpnModel(spec, whole, LinearArithmetic(4), (2, -1), [0, 1], "xy").value_bounds == (
+        (0, 16), (8, 8), (0, 16),
+    )  # fmt: skip
+    for table in ([0, 17], [-1, 16]):
+        with pytest.raises(ModelError, match=r"a probability in fixed point must be in 0\.\.16"):
+            SpnModel(spec, (Leaf(0, table),), LinearArithmetic(4), (0, -1), [0, 1], "xy")
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS[::2], ids=lambda a: a.name)
@@ -253,3 +456,6 @@ def test_damaged_files_are_refused(tmp_path):
 def test_tables_and_weights_cannot_be_changed():
     assert not Leaf(0, [1, 2]).table.flags.writeable
     assert not Sum((0, 1), [1, 2]).weights.flags.writeable
+    spec, bias = InputSpec((Field.thermometer("a", (5,)),)), np.array([1, 2])
+    model = SpnModel(spec, (A,), LogArithmetic.of(0), (0, -1), bias, ("x", "y"))
+    assert not model.bias.flags.writeable and bias.flags.writeable
