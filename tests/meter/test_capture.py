@@ -203,6 +203,14 @@ def test_a_device_that_fails_ends_a_capture(pack):
     assert line.endswith("; what came before it counts")
 
 
+def test_libpcap_is_the_one_that_the_system_names(monkeypatch):
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: f"libno{name}.so")
+    with pytest.raises(MissingDependencyError, match="apt-get install libpcap"):
+        libpcap.__wrapped__()
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    assert libpcap.__wrapped__().pcap_next_ex.argtypes == libpcap().pcap_next_ex.argtypes
+
+
 def test_a_plain_capture_is_its_own_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))

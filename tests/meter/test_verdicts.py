@@ -92,6 +92,10 @@ def every_way(reference, model, path, folder):
         assert [{k: v[k] for k in classes[0]} for v in verdicts] == classes
     flows, want = expected_rows(reference, model, path)
     assert len(verdicts) == len(flows) > 3
+    columns = (
+        "row,source,source_port,destination,destination_port,protocol,first_us,last_us,packets"
+    )
+    assert [*verdicts[0]][:12] == [*columns.split(","), "decided", "class", "margin"]
     counted = [int(np.sum(model.verdicts(want.scores) == i)) for i in range(len(model.classes))]
     assert list(found.classes.items())[: len(counted)] == [
         *zip(model.classes, counted, strict=True)
