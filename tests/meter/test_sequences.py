@@ -81,6 +81,17 @@ def test_a_guard_numbers_its_own_packets(equal):
     assert values(row) == [29, 32, 5, 31]
 
 
+@pytest.mark.parametrize(("packets", "gaps"), [(5, 2), (1, 5)])
+def test_sequences_of_one_guard_may_have_other_lengths(packets, gaps, equal):
+    sizes = [Register(f"s{k}", "nth", "ip_length", width=16, packet=k + 1) for k in range(packets)]
+    times = [Register(f"g{k}", "nth", "gap", width=32, packet=k + 1) for k in range(1, gaps)]
+    f = Frames()
+    for i in range(6):
+        f.udp(i * i * 1e-6, True, PORTS, bytes(i))
+    (row,) = equal(spec_of(*sizes, *times), 1, timed(f))
+    assert values(row) == [*(28 + k for k in range(packets)), *(2 * k - 1 for k in range(1, gaps))]
+
+
 def test_fragments_and_doubled_packets_count_as_they_come(equal):
     f = Frames()
     f.udp(0.0, True, PORTS, bytes(12))

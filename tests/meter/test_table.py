@@ -175,3 +175,8 @@ def test_rows_are_grouped_however_they_come(monkeypatch, sizes):
         at += size
     groups = [group["n"].to_pylist() for group in rows._grouped(given)]
     assert groups == [values[i : i + 7] for i in range(0, max(1, len(values)), 7)]
+
+
+def test_a_group_of_a_file_has_65_536_rows():
+    (one, two) = rows._grouped([pa.table({"n": np.zeros(70_000, np.int8)})])
+    assert (len(one), len(two)) == (65_536, 4_464)

@@ -222,6 +222,11 @@ def test_a_capture_is_known_by_its_bytes(tmp_path):
     ):
         path.write_bytes(data)
         assert is_capture(path) is answer, data[:8]
+    for magic in (0xA1B2C3D4, 0xA1B23C4D, 0x0A0D0D0A):  # of micro- and nanoseconds, and pcapng
+        for order in ("little", "big"):
+            for number in (magic - 1, magic, magic + 1):
+                path.write_bytes(number.to_bytes(4, order) + good[4:])
+                assert is_capture(path) is (number == magic), hex(number)
     assert is_capture(tmp_path) is False
     assert is_capture(tmp_path / "none") is False
     os.mkfifo(tmp_path / "pipe")
