@@ -109,27 +109,25 @@ class _Steps:
         self.counters: dict[str, int] = {}
         self.key = _key(captures, spec)
         self.progress, self.state = self._found()
-        self.passed = 0
+        self.passed: int
 
     def tables(self, stack: ExitStack) -> Iterator[pa.Table]:
         """All tables; parts are written on the way."""
         pending: list[pa.Table] = []
         meter: CompiledMeter | None = None
-        counted = last = 0
         for number, path in enumerate(self.captures):
             if number < self.progress.capture:
                 continue
             with Capture(path, self.damaged.append) as capture:
                 if meter is None:
-                    link = capture.link
-                    meter = stack.enter_context(CompiledMeter(self.spec, link))
+                    meter = stack.enter_context(CompiledMeter(self.spec, capture.link))
                     if self.state:
                         meter.restore(self.state)
                     self.passed = counted = meter.counters()["packets"]
-                if capture.link != link:
+                if capture.link != meter.link:
                     raise DataError(
-                        f"{path}: its link type is {capture.link}, the first capture has {link}; "
-                        "these are no parts of one capture"
+                        f"{path}: its link type is {capture.link}, the first capture has "
+                        f"{meter.link}; these are no parts of one capture"
                     )
                 before = self._pass_over(capture, meter, number)
                 start = meter.counters()["packets"] - before
@@ -169,9 +167,10 @@ class _Steps:
         # Until the progress is written, a later run starts from the step before.
         parts, state = self.progress.parts, meter.save()
         write_checkpoint(self._part(parts), iter(pending), lambda: (meter.counters(), ""))
-        write_atomic(self._state(parts + 1), state)
+        parts += 1
+        write_atomic(self._state(parts), state)
         digest = hashlib.sha256(state).hexdigest()
-        self.progress = _Progress(self.key, number, packets, parts + 1, digest)
+        self.progress = _Progress(self.key, number, packets, parts, digest)
         write_atomic(self.place / _PROGRESS, json_text(vars(self.progress)))
 
     def _part(self, number: int) -> Path:

@@ -43,7 +43,7 @@ def is_capture(path: str | Path) -> bool:
     It may be packed. Of bzip2 on standard input, too few bytes are at hand to tell: False.
     """
     if str(path) == STANDARD_INPUT:
-        head = sys.stdin.buffer.peek(1) if hasattr(sys.stdin.buffer, "peek") else b""
+        head = sys.stdin.buffer.peek() if hasattr(sys.stdin.buffer, "peek") else b""
         with suppress(ValueError):
             first = head if head.startswith(_ZSTD) else next(_plain(io.BytesIO(head)), b"")
             return first.startswith((*_MAGICS, _ZSTD))
@@ -154,15 +154,13 @@ class Capture:
         return self._goes_on(self._c.pcap_dispatch(self._pcap, packets, function, argument))
 
     def _goes_on(self, result: int) -> bool:
-        if result > 0:
-            return True
-        said = list(self._unpacking)
+        said = [] if result > 0 else list(self._unpacking)
         if result == -1:
             said.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
         if said:
             why = "; ".join(said)
             self._damaged(f"{self.name}: the capture ends early: {why}; what came before it counts")
-        return False
+        return result > 0
 
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
@@ -172,8 +170,8 @@ class Capture:
             file = Path(path)
             if file.is_dir():
                 raise IsADirectoryError(21, "is a folder; name a capture")
-            stream = self._stack.enter_context(file.open("rb"))
-            if not _is_packed(stream) and not needs_links(file):
+            stream = opened = self._stack.enter_context(file.open("rb"))
+            if not _is_packed(opened) and not needs_links(file):
                 return str(file)
         # libpcap does not unpack, and reads files by name: a thread feeds a pipe that has one.
         readable, writable = os.pipe()
@@ -210,9 +208,9 @@ def _warn(line: str) -> None:
     warnings.warn(line, N3icWarning, stacklevel=4)
 
 
-def _is_packed(stream: IO[bytes]) -> bool:
-    head = stream.read(8)
-    stream.seek(0)
+def _is_packed(stream: io.BufferedReader) -> bool:
+    head = stream.peek()
+    stream.seek(0)  # which a pipe cannot: libpcap opens the file anew
     return head.startswith(_PACKED)
 
 
@@ -240,7 +238,7 @@ def _plain(stream: IO[bytes]) -> Iterator[bytes]:
         DamagedError: the stream is truncated or damaged; raised after the bytes before the damage.
         OSError: the stream cannot be read.
     """
-    peeked = stream.peek(4)[:4] if hasattr(stream, "peek") else b""
+    peeked = stream.peek()[:4] if hasattr(stream, "peek") else b""
     if peeked != _ZSTD:
         yield from unpack(stream)
         return

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PART_FILE = re.compile(r"[0-9a-f]{64}\.(flows|counted)")
-_LAYOUT = 1
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def checkpoint_folder(out: str | Path) -> Path:
 def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> Path:
     """The file of the flows of a capture, whose rows have the capture's ``name``."""
     seen = capture.stat()
-    said = [_LAYOUT, str(capture.resolve()), seen.st_size, seen.st_mtime_ns, name, _digest(spec)]
+    said = [str(capture.resolve()), seen.st_size, seen.st_mtime_ns, name, _digest(spec)]
     return folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.flows"
 
 

@@ -42,9 +42,9 @@ class Clock(Generic[T]):
         """
         if self._waiting:
             waiting, at = self._waiting
-            agrees = at - time <= self._far and (at > self.now or self._is_far(time, -1))
+            agrees = at - time <= self._far and (self._is_ahead(at) or self._is_behind(time))
             yield self._settle(waiting, at, agrees)
-        if self.now and (self._is_far(time, 1) or self._is_far(time, -1)):
+        if self.now and (self._is_ahead(time) or self._is_behind(time)):
             self._waiting = packet, time
             return
         self.back += time < self.now
@@ -55,15 +55,18 @@ class Clock(Generic[T]):
         """Yield the packet that still waits: nothing contradicts a stamp ahead of the clock."""
         if self._waiting:
             packet, at = self._waiting
-            self.ahead += (ahead := at > self.now)
+            self.ahead += (ahead := self._is_ahead(at))
             yield self._settle(packet, at, ahead)
 
-    def _is_far(self, time: int, way: int) -> bool:
-        return (time - self.now) * way > self._far
+    def _is_ahead(self, time: int) -> bool:
+        return time - self.now > self._far
+
+    def _is_behind(self, time: int) -> bool:
+        return self.now - time > self._far
 
     def _settle(self, packet: T, at: int, believed: bool) -> tuple[T, bool]:
         self._waiting = None
-        ahead = at > self.now
+        ahead = self._is_ahead(at)
         if believed:
             self.now = at
         self.steps += believed and not ahead

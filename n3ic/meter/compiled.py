@@ -141,7 +141,7 @@ class CompiledMeter:
     """
 
     def __init__(self, spec: MeterSpec, link: int) -> None:
-        self.spec = spec
+        self.spec, self.link = spec, link
         self._type = record_type(spec)
         self.library = _library(spec)
         # numpy's idea of C's padding must be the compiler's.

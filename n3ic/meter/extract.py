@@ -8,11 +8,12 @@ neither on their timing nor on interruptions.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,15 +67,15 @@ class TableExtraction:
     packets: int
     late: int
     evicted: int
-    back: int = 0
-    ahead: int = 0
-    steps: int = 0
-    tunnelled: int = 0
-    aside: dict[str, int] = field(default_factory=dict)
-    labels: dict[str, int] = field(default_factory=dict)
-    captures: int = 1
-    damaged: tuple[str, ...] = ()
-    kept: int = 0
+    back: int
+    ahead: int
+    steps: int
+    tunnelled: int
+    aside: dict[str, int]
+    labels: dict[str, int]
+    captures: int
+    damaged: tuple[str, ...]
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -221,10 +222,10 @@ def extract(
     return _extracted(flows, counters, outcomes, len(sources), damaged)
 
 
-def _first_time(source: CaptureSource) -> int:
+def _first_time(source: CaptureSource) -> float:
     """Time of the first packet, in nanoseconds; an empty capture comes last."""
     with Capture(source.path) as capture:
-        return next((time for _, _, time in capture.packets()), 1 << 63)
+        return next((time for _, _, time in capture.packets()), math.inf)
 
 
 def _extract_parts(
@@ -278,13 +279,13 @@ def _meter_parts(
     """Meter the captures whose parts are missing."""
     sizes = {file: Path(source.path).stat().st_size for file, source in wanted.items()}
     parts = {file: part for file in wanted if (part := read_checkpoint(file))}
-    kept = len(parts)
+    kept, of = len(parts), sum(sizes.values())
     left_out: dict[Path, str] = {}
 
     def report() -> None:
         if tell:
             done = [*parts, *left_out]
-            share = sum(sizes[f] for f in done) / max(1, sum(sizes.values()))
+            share = of and sum(sizes[f] for f in done) / of
             packets = sum(part.counters["packets"] for part in parts.values())
             flows = sum(part.flows for part in parts.values())
             tell(Progress(len(done), len(wanted), share, packets, flows))
@@ -315,11 +316,12 @@ def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
             counters = so_far
             yield flow_table(records, spec, name)
 
+    problem = ""
     try:
         write_checkpoint(file, tables(), lambda: (counters, "".join(damaged)))
     except DataError as error:
-        return str(error)
-    return ""
+        problem = str(error)
+    return problem
 
 
 def _warn(counters: Mapping[str, int], name: str) -> None:

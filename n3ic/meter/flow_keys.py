@@ -29,7 +29,7 @@ def flow_key(source: str, sport: str, destination: str, dport: str, protocol: st
 
 def ends_of(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
     """Two endpoints in ascending order, so that both directions of a flow have one key."""
-    return (one, other) if one <= other else (other, one)
+    return min(one, other), max(one, other)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -40,7 +40,7 @@ def port_number(text: str) -> int:
         ValueError: the text is not a port.
     """
     number = whole_number(text) if text not in ("", "-") else 0
-    if not 0 <= number <= 65535:
+    if number > 65535:
         raise ValueError(f"a port is in 0..65535, got {number}")
     return number
 

@@ -89,8 +89,8 @@ def parse_info(line: str, protocol_field: int = PROTOCOL_FIELD) -> InfoFlow | Ba
 def info_lines(path: str | Path) -> Iterator[str]:
     """Lines of a file, plain or packed, without their ends.
 
-    Invalid UTF-8 is replaced. A line of more than 64 KiB is cut just above that, so that
-    :func:`parse_info` refuses it.
+    Invalid UTF-8 is replaced. A line of more than 64 KiB may be cut, but not to less than
+    :func:`parse_info` refuses.
 
     Raises:
         DataError: the file cannot be read, or is packed and damaged.
@@ -110,5 +110,5 @@ def info_lines(path: str | Path) -> Iterator[str]:
 
 def _text(line: bytes) -> str:
     if len(line) > MAX_LINE:
-        return line[: MAX_LINE + 1].decode("latin-1")  # as many letters as bytes
+        return line.decode("latin-1")  # as many letters as bytes
     return line.decode("utf-8", "replace").rstrip("\r")

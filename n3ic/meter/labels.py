@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -215,10 +215,9 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 def _table(
     path: str | Path, text: Iterator[str], form: Format, column: str
 ) -> Iterator[tuple[Key | Network, Labelled] | str]:
-    lines, start = _zeek_lines(text) if form == "zeek" else (text, 1)
-    reader = csv.DictReader(lines, delimiter="\t" if form == "zeek" else ",")
-    names = [name.strip() for name in reader.fieldnames or ()]
-    reader.fieldnames = names
+    lines, tab = (_zeek_lines(text), "\t") if form == "zeek" else (text, ",")
+    reader = csv.reader(lines, delimiter=tab)
+    names = [name.strip() for name in next(filter(None, reader), ())]
     label = column or _LABEL[form]
     missing = [name for name in (*_COLUMNS[form], label) if name not in names]
     if missing:
@@ -226,34 +225,33 @@ def _table(
             f"{path}: column {missing[0]!r} is missing; a {form} table has "
             f"{', '.join((*_COLUMNS[form], label))}"
         )
-    for row in reader:
-        where = f"{path}, line {reader.line_num + start - 1}"
-        values = [(row.get(name) or "").strip() for name in _COLUMNS[form]]
+    for cells in filter(None, reader):
+        row = dict(zip(names, cells, strict=False))
+        where = f"{path}, line {reader.line_num}"
+        values = [row.get(name, "").strip() for name in _COLUMNS[form]]
         try:
             key = ip_network(values[0]) if form == "hosts" else flow_key(*values)
             begins, ends = _times(row, form)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:  # a time may be "inf"
             yield f"{where}: {error}"
             continue
-        said = (row.get(label) or "").strip()
+        said = row.get(label, "").strip()
         if said and said != "-":
-            capture = (row.get("pcap") or "").strip() if form == "ndpi" else ""
+            capture = row.get("pcap", "").strip() if form == "ndpi" else ""
             yield key, Labelled(said, begins, ends, capture)
 
 
-def _zeek_lines(text: Iterator[str]) -> tuple[Iterator[str], int]:
-    """The lines of a Zeek log with its field names first, and the number of that line."""
-    for number, line in enumerate(text, 1):
-        if line.startswith("#fields"):
-            header = line.split("\t", 1)[1]
-            rows = (row for row in text if not row.startswith("#"))
-            return chain([header], rows), number
-        if not line.startswith("#"):
+def _zeek_lines(text: Iterator[str]) -> Iterator[str]:
+    """The lines of a Zeek log from its field names on; what is no row is blank."""
+    for line in text:
+        if line.startswith("#fields\t"):
+            yield line.removeprefix("#fields\t")
             break
-    return iter(()), 1
+        yield "\n"
+    yield from ("\n" if line.startswith("#") else line for line in text)
 
 
-def _times(row: Mapping[str, str | None], form: Format) -> tuple[int, int]:
+def _times(row: Mapping[str, str], form: Format) -> tuple[int, int]:
     if form == "zeek":
         start = _microseconds(row.get("ts"))
         lasts = _microseconds(row.get("duration"))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import partial
+from typing import Literal, cast, get_args
 
 from n3ic.model.metering import Tunnel
 
@@ -34,10 +35,10 @@ LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO = 9, 50, 51, 104
 _VLAN = (0x8100, 0x88A8, 0x9100)
 _MPLS = (0x8847, 0x8848)
 _PPPOE, _PPP = 0x8864, 0x10000  # a session; what no EtherType is
-_PPP_KINDS = {0x21: 0x0800, 0x57: 0x86DD, 0x281: 0x8847, 0x283: 0x8848}
+_IPV4, _IPV6 = 0x0800, 0x86DD
+_PPP_KINDS = dict(zip((0x21, 0x57, 0x281, 0x283), (_IPV4, _IPV6, *_MPLS), strict=True))
 _MAX_TAGS = 2  # bounds that a data plane can unroll; so is that of the extension headers
 _MAX_LABELS = 8
-_IPV4, _IPV6 = 0x0800, 0x86DD
 _EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
 _MAX_EXTENSIONS = 8
@@ -46,6 +47,10 @@ _BRIDGED = 0x6558  # GRE's number of Ethernet frames
 _MAX_TUNNELS = 2  # one in the other
 _MAX_GTP_EXTENSIONS = 4
 _MAX_DEPTH = 1024  # at which an inner packet may begin in its frame
+
+
+class _IgnoredError(Exception):
+    """A frame that holds no packet; its one argument is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,40 +122,44 @@ def parse(
 def locate(
     link: int, frame: bytes, length: int, time: int, tunnels: Collection[Tunnel] = ()
 ) -> tuple[Packet | Reason, int]:
-    """As :func:`parse`, with the place of the packet's transport header in the frame."""
+    """As :func:`parse`, with the place of the packet's transport header in the frame, or 0."""
+    try:
+        return _located(link, frame, length, time, tunnels)
+    except _IgnoredError as ignored:
+        return cast(Reason, ignored.args[0]), 0
+
+
+def _located(
+    link: int, frame: bytes, length: int, time: int, tunnels: Collection[Tunnel]
+) -> tuple[Packet, int]:
     before = 0  # bytes of the number of the frame's link type
     if link == LINK_EACH and len(frame) >= 4:
-        link, frame, length, before = _number(frame, 0, 4), frame[4:], max(0, length - 4), 4
-    kind, start, outside = _link(link, frame)
-    if not isinstance(kind, str):
-        kind, start, outside = _opened(frame, kind, start, outside)
-    if isinstance(kind, str):
-        return kind, 0
+        link, frame, length, before = _u32(frame, 0), frame[4:], length - 4, 4
+    kind, start, outside = _opened(frame, *_link(link, frame))
     packet, behind = _ip(kind, frame, start, length, outside, time)
     for _ in range(_MAX_TUNNELS):
-        if isinstance(packet, str) or packet.tunnel not in tunnels:
+        # a fragment holds a part alone
+        if packet.tunnel not in tunnels or packet.identification is not None:
             break
-        if packet.identification is not None:  # a fragment holds a part alone
+        try:
+            kind, at, end = _inner(frame, behind, start + packet.ip_length, packet.tunnel)
+            outside += at - start  # the tunnel's headers do not count
+            inner, further = _ip(kind, frame, at, end, outside, time)
+        except _IgnoredError:
             break
-        kind, at, end = _inner(frame, behind, start + packet.ip_length, packet.tunnel)
-        header = 20 if kind == _IPV4 else 40
-        if kind not in (_IPV4, _IPV6) or at > _MAX_DEPTH or end < at + header:
-            break
-        outside += at - start  # the tunnel's headers do not count
-        inner, further = _ip(kind, frame, at, end, outside, time)
-        if isinstance(inner, str):
+        if at > _MAX_DEPTH or end < at + (20 if kind == _IPV4 else 40):
             break
         packet, start, behind = inner, at, further
     return packet, before + behind
 
 
-def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
-    """EtherType (or a reason), where it ends, and bytes that were not on the wire."""
+def _link(link: int, frame: bytes) -> tuple[int, int, int]:
+    """EtherType, where it ends, and bytes that were not on the wire."""
     if link == LINK_RAW:
         return _of_version(frame, 0), 0, 0
     if link == LINK_NULL:
         if len(frame) < 5:
-            return "link header cut short", 0, 0
+            raise _IgnoredError("link header cut short")
         # The family number differs between systems, IP's version does not.
         return _of_version(frame, 4), 4, 4
     if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE):
@@ -163,71 +172,69 @@ def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
         at, outside = 14, 16
     elif link == LINK_COOKED_2:
         if len(frame) < 20:
-            return "link header cut short", 0, 0
-        return _number(frame, 0, 2), 20, 20
+            raise _IgnoredError("link header cut short")
+        return _u16(frame, 0), 20, 20
     else:
-        return "link type not known", 0, 0
+        raise _IgnoredError("link type not known")
     return *_untagged(frame, at), outside
 
 
-def _untagged(frame: bytes, at: int) -> tuple[int | Reason, int]:
-    """EtherType behind VLAN tags, or a reason, and where it ends."""
+def _untagged(frame: bytes, at: int) -> tuple[int, int]:
+    """EtherType behind VLAN tags, and where it ends."""
     for _ in range(_MAX_TAGS + 1):
         if len(frame) < at + 2:
-            return "link header cut short", 0
-        kind = _number(frame, at, 2)
+            raise _IgnoredError("link header cut short")
+        kind = _u16(frame, at)
         if kind not in _VLAN:
             return kind, at + 2
         at += 4
-    return 0, at  # more tags than a meter opens
+    raise _IgnoredError("not IP")  # more tags than a meter opens
 
 
 def _of_version(frame: bytes, at: int) -> int:
-    """EtherType of IP by its version; 0 for what is no IP."""
-    return {4: _IPV4, 6: _IPV6}.get(frame[at] >> 4, 0) if len(frame) > at else 0
+    """EtherType of IP by its version; of what is no IP the version, which is no EtherType."""
+    version = _u8(frame, at) >> 4
+    return {4: _IPV4, 6: _IPV6}.get(version, version)
 
 
-def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int | Reason, int, int]:
-    """EtherType behind PPPoE, PPP and MPLS, or a reason; the rest as of :func:`_link`."""
+def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int, int, int]:
+    """EtherType behind PPPoE, PPP and MPLS; the rest as of :func:`_link`."""
     begins = at == 0  # with PPP or PPPoE, which are the capture's link layer then
     if kind == _PPPOE:
         if len(frame) < at + 6:
-            return "link header cut short", 0, 0
-        # version 1, type 1, code 0: data of a session (RFC 2516)
-        kind, at = _PPP if _number(frame, at, 2) == 0x1100 else 0, at + 6
+            raise _IgnoredError("link header cut short")
+        if _u16(frame, at) == 0x1100:  # version 1, type 1, code 0: data (RFC 2516)
+            kind, at = _PPP, at + 6
     if kind == _PPP:
         if len(frame) < at + 4:
-            return "link header cut short", 0, 0
-        at += 2 if _number(frame, at, 2) == 0xFF03 else 0  # address and control may be left out
+            raise _IgnoredError("link header cut short")
+        at += 2 if _u16(frame, at) == 0xFF03 else 0  # address and control may be left out
         size = 1 if frame[at] & 1 else 2  # an odd byte ends the number (RFC 1661)
-        kind, at = _PPP_KINDS.get(_number(frame, at, size), 0), at + size
-    outside = at if begins else outside
+        kind, at = _PPP_KINDS.get(_number(frame, at, size=size), _PPP), at + size
+    outside += at if begins else 0
     if kind in _MPLS:
         for _ in range(_MAX_LABELS):
             if len(frame) < at + 4:
-                return "link header cut short", 0, 0
+                raise _IgnoredError("link header cut short")
             at += 4
             if frame[at - 2] & 1:  # the bottom of the stack
                 return _of_version(frame, at), at, outside
-        return 0, at, outside
     return kind, at, outside
 
 
-def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int | Reason, int, int]:
-    """EtherType of the packet in a tunnel whose header of GRE or UDP is there, its place and end.
-
-    The EtherType is 0 or a reason if the packet is not opened.
-    """
-    kind: int | Reason = 0
-    if tunnel == "gre" and len(frame) >= at + 4:
-        flags = _number(frame, at, 2)
+def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int, int, int]:
+    """EtherType of a packet in a tunnel whose header of GRE or UDP is there, its place and end."""
+    if tunnel == "gtp":
+        return _gtp(frame, at + 8, end)
+    if tunnel == "gre":
+        flags, kind = _u16(frame, at), _u16(frame, at + 2)
         # version 0 (RFC 2784) without routing; checksum, key and sequence number may be there
-        kind = 0 if flags & 0x4C07 else _number(frame, at + 2, 2)
-        at += 4 + 4 * (flags & 0xB000).bit_count()
-    elif tunnel == "vxlan" and len(frame) >= at + 16:
-        kind, at = _BRIDGED if frame[at + 8] & 8 else 0, at + 16  # with an identifier
-    elif tunnel == "gtp":
-        kind, at, end = _gtp(frame, at + 8, end)
+        opens = not flags & 0x4C07
+        at += 4 + 4 * (flags >> 12 & 11).bit_count()
+    else:  # VXLAN, with an identifier
+        opens, kind, at = bool(_u8(frame, at + 8) & 8), _BRIDGED, at + 16
+    if not opens:
+        raise _IgnoredError("not IP")
     if kind == _BRIDGED:
         kind, at = _untagged(frame, at + 12)
     return kind, at, end
@@ -235,18 +242,19 @@ def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int 
 
 def _gtp(frame: bytes, at: int, end: int) -> tuple[int, int, int]:
     """The same of a user packet in GTP version 1 (3GPP TS 29.281)."""
-    if len(frame) < at + 8 or frame[at] >> 4 != 3 or frame[at + 1] != 255:
-        return 0, at, end
-    stop = at + 8 + _number(frame, at + 2, 2)
+    if _u16(frame, at) & 0xF0FF != 0x30FF:
+        raise _IgnoredError("not IP")
+    stop = at + 8 + _u16(frame, at + 2)
     # sequence number, number of the N-PDU and next extension: all are there if any is
     start = at + (12 if frame[at] & 7 else 8)
-    following = frame[at + 11 : at + 12] if frame[at] & 4 else b"\0"
+    following = _u8(frame, at + 11) if frame[at] & 4 else 0
     for _ in range(_MAX_GTP_EXTENSIONS):
-        size = 4 * frame[start] if following > b"\0" and len(frame) > start else 0
-        following = frame[start + size - 1 : start + size] if size else following
+        size = 4 * _u8(frame, start) if following else 0
+        following = _u8(frame, start + size - 1) if size else following
         start += size
-    kind = _of_version(frame, start) if following == b"\0" and stop <= end else 0
-    return kind, start, stop
+    if following or stop > end:
+        raise _IgnoredError("not IP")
+    return _of_version(frame, start), start, stop
 
 
 # Addresses, protocol, length, place of the transport header, TTL, identification, later fragment.
@@ -254,27 +262,25 @@ _Header = tuple[bytes, bytes, int, int, int, int, int | None, bool]
 
 
 def _ip(
-    kind: int | Reason, frame: bytes, at: int, length: int, outside: int, time: int
-) -> tuple[Packet | Reason, int]:
-    """An IP packet of an EtherType, or a reason, and where its transport header begins."""
+    kind: int, frame: bytes, at: int, length: int, outside: int, time: int
+) -> tuple[Packet, int]:
+    """An IP packet of an EtherType, and where its transport header begins."""
     if kind not in (_IPV4, _IPV6):
-        return "not IP", at
+        raise _IgnoredError("not IP")
     ip = _ipv4(frame, at, length) if kind == _IPV4 else _ipv6(frame, at, length)
-    if isinstance(ip, str):
-        return ip, at
     source, destination, protocol, total, start, ttl, identification, later = ip
     ports = 0, 0
     header = flags = window = 0
     sequence = None
     if protocol in (TCP, UDP) and not later:
         if len(frame) < start + 4:
-            return "ports cut short", at
-        ports = _number(frame, start, 2), _number(frame, start + 2, 2)
+            raise _IgnoredError("ports cut short")
+        ports = _u16(frame, start), _u16(frame, start + 2)
         header = 8 if protocol == UDP else 20
         if protocol == TCP and len(frame) >= start + 16:  # flags and window were captured
             header = max(20, 4 * (frame[start + 12] >> 4))
-            flags, window = frame[start + 13], _number(frame, start + 14, 2)
-            sequence = _number(frame, start + 4, 4)
+            flags, window = frame[start + 13], _u16(frame, start + 14)
+            sequence = _u32(frame, start + 4)
     lengths = max(length - outside, 0), total, max(0, total - (start - at) - header)
     packet = Packet(
         time, source, destination, protocol, *ports, *lengths, ttl, flags, window,
@@ -283,16 +289,16 @@ def _ip(
     return packet, start
 
 
-def _ipv4(frame: bytes, at: int, length: int) -> _Header | Reason:
+def _ipv4(frame: bytes, at: int, length: int) -> _Header:
     if len(frame) < at + 20:
-        return "IP header cut short"
+        raise _IgnoredError("IP header cut short")
     header = 4 * (frame[at] & 15)
-    total = _number(frame, at + 2, 2)
-    if frame[at] >> 4 != 4 or header < 20 or (total and total < header):
-        return "IP header damaged"
-    offset = _number(frame, at + 6, 2)
+    total = _u16(frame, at + 2)
+    if not 0x45 <= frame[at] <= 0x4F or (total and total < header):
+        raise _IgnoredError("IP header damaged")
+    offset = _u16(frame, at + 6)
     fragmented = bool(offset & 0x3FFF)  # "more fragments" or an offset
-    identification = _number(frame, at + 4, 2) if fragmented else None
+    identification = _u16(frame, at + 4) if fragmented else None
     source, destination = frame[at + 12 : at + 16], frame[at + 16 : at + 20]
     protocol, ttl, later = frame[at + 9], frame[at + 8], bool(offset & 0x1FFF)
     total = _ip_length(total, header, length - at)
@@ -309,12 +315,12 @@ def _ip_length(said: int, header: int, held: int) -> int:
     return max(header, min(said or held, held))
 
 
-def _ipv6(frame: bytes, at: int, length: int) -> _Header | Reason:
+def _ipv6(frame: bytes, at: int, length: int) -> _Header:
     if len(frame) < at + 40:
-        return "IP header cut short"
+        raise _IgnoredError("IP header cut short")
     if frame[at] >> 4 != 6:
-        return "IP header damaged"
-    payload = _number(frame, at + 4, 2)
+        raise _IgnoredError("IP header damaged")
+    payload = _u16(frame, at + 4)
     # no payload behind hop-by-hop options: a jumbogram (RFC 2675)
     said = 0 if payload == 0 and frame[at + 6] == 0 else payload + 40
     total = _ip_length(said, 40, length - at)
@@ -324,17 +330,21 @@ def _ipv6(frame: bytes, at: int, length: int) -> _Header | Reason:
         if protocol not in (*_EXTENSIONS, _FRAGMENT) or later:
             break
         if len(frame) < start + 8:
-            return "IP header cut short"
+            raise _IgnoredError("IP header cut short")
         size = 8 if protocol == _FRAGMENT else 8 + 8 * frame[start + 1]
         if protocol == _FRAGMENT:
-            offset = _number(frame, start + 2, 2)
+            offset = _u16(frame, start + 2)
             if offset & 0xFFF9:  # else an atomic fragment (RFC 6946), which is a whole datagram
-                identification, later = _number(frame, start + 4, 4), bool(offset & 0xFFF8)
+                identification, later = _u32(frame, start + 4), bool(offset & 0xFFF8)
         protocol, start = frame[start], start + size
     source, destination = frame[at + 8 : at + 24], frame[at + 24 : at + 40]
     ttl = frame[at + 7]
     return source, destination, protocol, total, start, ttl, identification, later
 
 
-def _number(frame: bytes, at: int, size: int) -> int:
+def _number(frame: bytes, at: int, *, size: int) -> int:
+    """What a frame says at a place, in so many bytes; those that it lacks do not count."""
     return int.from_bytes(frame[at : at + size], "big")
+
+
+_u8, _u16, _u32 = (partial(_number, size=size) for size in (1, 2, 4))

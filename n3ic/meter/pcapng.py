@@ -14,16 +14,17 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from n3ic.data.files import DamagedError
+from n3ic.data.files import DamagedError, unpack
 
 SECTION = b"\x0a\x0d\x0d\x0a"  # the same in both orders
-_INTERFACE, _OLD_PACKET, _SIMPLE, _PACKET = 1, 2, 3, 6
+_SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
+_FORMS = {2: "H2xIIII", 3: "I", _PACKET: "IIIII"}  # of blocks of packets: old, simple, usual
 _OPTION_RESOLUTION, _OPTION_OFFSET = 9, 14
-_MAX_BLOCK, _MAX_INTERFACES, _SNAPSHOT = 1 << 24, 1 << 16, 1 << 18
+_MAX_INTERFACES, _SNAPSHOT = 1 << 16, 1 << 18
+_SIZES = range(12, (1 << 24) + 1, 4)  # of a block; a section's is one of _SIZES[4:]
 _LAST = 2**63 - 1
 # What may be an interface, anywhere in a file, by the order of its section.
 _HEADS = {
@@ -46,7 +47,7 @@ def needs_links(path: str | Path) -> bool:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 if not _may_differ(data):
                     return False
-            return begins_with_links(iter(partial(file.read, 1 << 20), b""))
+            return begins_with_links(unpack(file))
     except (OSError, ValueError):  # an empty file cannot be mapped
         return False
 
@@ -56,31 +57,33 @@ def begins_with_links(pieces: Iterator[bytes]) -> bool:
     found = set()
     with suppress(BlockError):
         for order, kind, body in _blocks(pieces):
-            if kind == _INTERFACE and len(body) >= 8:
-                found.add((order, *struct.unpack_from(order + "H2xI", body)))
+            if kind == _INTERFACE:
+                found.add((order, *_unpacked(order + "H2xI", body)))
     return len(found) > 1
 
 
 def _may_differ(data: mmap.mmap) -> bool:
     """Whether a file may have more than one section or interface: most have not."""
     head = _HEADS.get(data[8:12])
-    if data[:4] != SECTION or head is None:
-        return False
-    return data.find(SECTION, 4) >= 0 or len([*islice(head.finditer(data), 2)]) > 1
+    return (
+        data[:4] == SECTION
+        and head is not None
+        and (data.rfind(SECTION) != 0 or any(islice(head.finditer(data), 1, None)))
+    )
 
 
 @dataclass(frozen=True)
 class _Interface:
     link: bytes
     snapshot: int
-    resolution: int = 10**6
-    offset: int = 0
+    resolution: int
+    offset: int
 
     def time(self, units: int) -> int:
         """Nanoseconds since 1970; before that 0, and what does not fit 63 bits is the last."""
         seconds = (units // self.resolution + self.offset) % 2**64
         part = units % self.resolution * 10**9
-        if not self.resolution & (self.resolution - 1):
+        if self.resolution.bit_count() == 1:
             part %= 2**64  # as libpcap computes with powers of two
         part //= self.resolution
         return 0 if seconds >= 2**63 else min(seconds * 10**9 + part, _LAST)
@@ -95,19 +98,19 @@ def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
     interfaces: list[_Interface] = []
     begun = False
     for order, kind, body in _blocks(pieces):
-        if kind == SECTION[0]:
+        if kind == _SECTION:
             interfaces = []
         elif kind == _INTERFACE:
             interfaces.append(_interface(order, body))
             if len(interfaces) > _MAX_INTERFACES:
                 raise BlockError("it has too many interfaces")
             if not begun:
-                yield block_of(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+                yield block_of(_SECTION, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
                 yield block_of(
                     _INTERFACE, struct.pack("<HHIHHB3xHH", _WRITTEN, 0, 0, 9, 1, 9, 0, 0)
                 )
             begun = True
-        elif kind in (_PACKET, _OLD_PACKET, _SIMPLE):
+        elif kind in _FORMS:
             yield _packet(order, kind, body, interfaces)
     if not begun:
         raise BlockError("it names no interface")
@@ -121,32 +124,33 @@ def block_of(kind: int, body: bytes, order: str = "<") -> bytes:
 
 
 def _packet(order: str, kind: int, body: bytes, interfaces: list[_Interface]) -> bytes:
-    start = 4 if kind == _SIMPLE else 20
-    if len(body) < start:
-        raise BlockError("a block or packet is damaged")
-    number = high = low = captured = 0
-    if kind == _SIMPLE:
-        (length,) = struct.unpack_from(order + "I", body)
-    else:
-        form = "IIIII" if kind == _PACKET else "H2xIIII"
-        number, high, low, captured, length = struct.unpack_from(order + form, body)
+    form = order + _FORMS[kind]
+    *head, length = _unpacked(form, body)
+    number, high, low, captured = head or [0] * 4
     if number >= len(interfaces):
         raise BlockError("a block or packet is damaged")
     interface = interfaces[number]
-    captured = min(length, interface.snapshot) if kind == _SIMPLE else captured
+    captured = captured if head else min(length, interface.snapshot)
+    start = struct.calcsize(form)
     if captured > min(interface.snapshot, len(body) - start):
         raise BlockError("a block or packet is damaged")
     time = interface.time(high << 32 | low)
     data = body[start : start + min(captured, _SNAPSHOT - 4)]
     sizes = len(data) + 4, min(length + 4, 2**32 - 1)
-    head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *sizes)
-    return block_of(_PACKET, head + interface.link + data)
+    written = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *sizes)
+    return block_of(_PACKET, written + interface.link + data)
+
+
+def _unpacked(form: str, body: bytes) -> tuple[int, ...]:
+    """The numbers at the beginning of a block."""
+    try:
+        return struct.unpack_from(form, body)
+    except struct.error:
+        raise BlockError("a block or packet is damaged") from None
 
 
 def _interface(order: str, body: bytes) -> _Interface:
-    if len(body) < 8:
-        raise BlockError("a block or packet is damaged")
-    link, said = struct.unpack_from(order + "H2xI", body)
+    link, said = _unpacked(order + "H2xI", body)
     values: dict[int, int] = {}
     at = 8
     while at < len(body):
@@ -191,32 +195,30 @@ class _Taken:
 
 
 def _blocks(pieces: Iterator[bytes]) -> Iterator[tuple[str, int, bytes]]:
-    """Order, type and body of each block; a section has the type 10 and no body."""
+    """Order, type and body of each block; a section has no body."""
     taken = _Taken(pieces)
     order = ""
     while head := taken.take(4, may_end=True):
         if head == SECTION:
             order = _section(taken, first=not order)
-            yield order, SECTION[0], b""
+            yield order, _SECTION, b""
             continue
         if not order:
             raise BlockError("no pcapng capture")
-        (total,) = struct.unpack(order + "I", size := taken.take(4))
-        if not 12 <= total <= _MAX_BLOCK or total % 4:
+        kind, total = struct.unpack(order + "II", head + (size := taken.take(4)))
+        if total not in _SIZES:
             raise BlockError("a block or packet is damaged")
         body = taken.take(total - 8)
         if body[-4:] != size:
             raise BlockError("a block or packet is damaged")
-        (kind,) = struct.unpack(order + "I", head)
-        yield order, kind if kind != SECTION[0] else -1, body[:-4]
+        yield order, kind, body[:-4]
 
 
 def _section(taken: _Taken, *, first: bool) -> str:
     """The order of a section's bytes."""
     head = taken.take(8)
     order = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}.get(head[4:])
-    total = struct.unpack(f"{order}I", head[:4])[0] if order else 0
-    if not order or not 28 <= total <= _MAX_BLOCK or total % 4:
+    if not order or (total := struct.unpack(f"{order}I", head[:4])[0]) not in _SIZES[4:]:
         raise BlockError("a block or packet is damaged")
     rest = taken.take(total - 12)
     major, minor = struct.unpack_from(order + "HH", rest)

@@ -52,17 +52,15 @@ def meter_stream(
     """
     with ExitStack() as stack:
         meter: CompiledMeter | None = None
-        link = number = 0
         for number, path in enumerate(captures):
             with Capture(path, damaged) as capture:
                 if meter is None:
-                    link = capture.link
-                    meter = stack.enter_context(CompiledMeter(spec, link))
+                    meter = stack.enter_context(CompiledMeter(spec, capture.link))
                     handler = ctypes.cast(meter.library.meter_packet, ctypes.c_void_p)
-                if capture.link != link:
+                if capture.link != meter.link:
                     raise DataError(
-                        f"{path}: its link type is {capture.link}, the first capture has {link}; "
-                        "these are no parts of one capture"
+                        f"{path}: its link type is {capture.link}, the first capture has "
+                        f"{meter.link}; these are no parts of one capture"
                     )
                 while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
                     yield number, meter.records(), meter.counters()
@@ -76,7 +74,7 @@ def left_out(counters: Mapping[str, int]) -> Iterator[str]:
     """Lines about packets that belong to no flow, flows that ended early, and times that jump.
 
     Args:
-        counters: as :meth:`CompiledMeter.counters` gives them.
+        counters: some of those that :meth:`CompiledMeter.counters` gives.
     """
     for reason in ASIDE:
         if counters.get(reason):

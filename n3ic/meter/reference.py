@@ -79,11 +79,11 @@ class _Flow:
     values: list[int]
     before: list[int | None]  # per register: time of the last packet that passed its guard
     passed: list[int]  # per register: packets that passed its guard
+    decided_at: tuple[int, int]  # packets and time at the last decision
+    last: int
     updated: list[bool]
-    last: int = 0
     packets: int = 0
-    decisions: int = 0
-    decided_at: tuple[int, int] = (0, 0)  # packets and time at the last decision
+    decided: bool = False
     fins: set[bool] = field(default_factory=set)
     expected: dict[bool, int] = field(default_factory=dict)  # next sequence number by direction
     closed: bool = False
@@ -191,9 +191,8 @@ class ReferenceMeter:
         if key in self._flows:
             return self._flows[key], True
         # A biflow is stored in the direction of its first packet (RFC 5103), an answer reversed.
-        if self.spec.key != "source-host" and key.reverse in self._flows:
-            return self._flows[key.reverse], False
-        return None, True
+        either = self.spec.key != "source-host"
+        return self._flows.get(key.reverse) if either else None, False
 
     def _start(self, key: FlowKey, now: int) -> _Flow:
         registers = self.spec.registers
@@ -201,7 +200,7 @@ class ReferenceMeter:
         values = [r.top if r.update == "min" else 0 for r in registers]
         n = len(registers)
         flow = _Flow(
-            key, self._started, now, values, [None] * n, [0] * n, [False] * n, decided_at=(0, now)
+            key, self._started, now, values, [None] * n, [0] * n, (0, now), now, [False] * n
         )
         self._started += 1
         self._flows[key] = flow
@@ -278,13 +277,13 @@ class ReferenceMeter:
             return
         rule = self.spec.decision
         packets, time = flow.decided_at
-        if flow.decisions and not rule.again:
+        if flow.decided and not rule.again:
             return
-        if flow.packets in rule.schedule[1 if flow.decisions else 0 :] or (
+        if flow.packets in rule.schedule[flow.decided :] or (
             rule.packets and flow.packets - packets >= rule.packets
         ):
             yield from self._report(flow, "packets", now)
-        elif flow.decisions and rule.schedule:
+        elif flow.decided and rule.schedule:
             return  # the time takes the place of the first point alone
         elif rule.after and now - time >= rule.after:
             yield from self._report(flow, "after", now)
@@ -297,9 +296,9 @@ class ReferenceMeter:
         return "fin" if len(flow.fins) == 2 else None
 
     def _report(self, flow: _Flow, why: End, now: int) -> Iterator[FlowRecord]:
-        if flow.decisions and not self.spec.decision.again:
+        if flow.decided and not self.spec.decision.again:
             return
-        flow.decisions += 1
+        flow.decided = True
         flow.decided_at = (flow.packets, now)
         features = {f.name: feature_value(self.spec, f, flow.values) for f in self.spec.features}
         yield FlowRecord(
@@ -345,12 +344,12 @@ def _stream(expected: dict[bool, int], packet: Packet, forward: bool) -> Mapping
     size = packet.payload_length + bool(packet.tcp_flags & SYN) + bool(packet.tcp_flags & FIN)
     if forward in expected:
         # signed difference of 32 bits: sequence numbers wrap
-        behind = (packet.tcp_sequence - expected[forward] + (1 << 31)) % (1 << 32) - (1 << 31)
+        behind = (packet.tcp_sequence - expected[forward]) % (1 << 32)
+        behind -= behind >> 31 << 32
         out = {"tcp_repeated": min(max(0, -behind), size), "tcp_skipped": max(0, behind)}
-        if behind + size > 0:
-            expected[forward] = (packet.tcp_sequence + size) % (1 << 32)
+        expected[forward] += max(0, behind + size)
         return out
-    expected[forward] = (packet.tcp_sequence + size) % (1 << 32)
+    expected[forward] = packet.tcp_sequence + size
     return {}
 
 
@@ -364,7 +363,7 @@ def _field(
 ) -> int:
     match register.field:
         case "":
-            return 1
+            return register.raw_top
         case "time":
             return time
         case "gap":

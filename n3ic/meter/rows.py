@@ -87,7 +87,7 @@ def address_text(packed: bytes) -> str:
 def _addresses(records: Records, side: str) -> pa.Array:
     """The addresses of one side of each flow as text; each different one is converted once."""
     raw = np.column_stack([records[side], records["address_bytes"]])
-    packed, index = np.unique(raw.view("V17").reshape(-1), return_inverse=True)
+    packed, index = np.unique(raw.view("V17").ravel(), return_inverse=True)
     texts = [address_text(p[: p[16]]) for p in map(bytes, packed)]
     return _named(index.astype(np.int32), texts)
 
@@ -152,21 +152,13 @@ def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of equal size, so that files do not depend on batches."""
     import pyarrow as pa
 
-    waiting: list[pa.Table] = []
-    rows = groups = 0
+    left: Any = None
     for table in tables:
-        waiting.append(table)
-        rows += len(table)
-        if rows < ROW_GROUP:
-            continue
-        whole = pa.concat_tables(waiting)
-        for start in range(0, rows - rows % ROW_GROUP, ROW_GROUP):
-            yield whole.slice(start, ROW_GROUP).combine_chunks()
-            groups += 1
-        rows %= ROW_GROUP
-        waiting = [whole.slice(len(whole) - rows)]
-    if rows or not groups:
-        yield pa.concat_tables(waiting).combine_chunks()
+        left = pa.concat_tables([left, table]) if left else table
+        while len(left) > ROW_GROUP:  # the last group is empty only if there is no row
+            yield left.slice(0, ROW_GROUP).combine_chunks()
+            left = left.slice(ROW_GROUP)
+    yield left.combine_chunks()
 
 
 def _open(stream: IO[bytes], schema: pa.Schema, spec: MeterSpec | None) -> Any:

@@ -139,7 +139,7 @@ def _render(name: str, spec: MeterSpec) -> str:
 
 
 def _values(spec: MeterSpec) -> dict[str, Any]:
-    registers = [_register(spec, i, r) for i, r in enumerate(spec.registers)]
+    registers = [_register(spec, r) for r in spec.registers]
     gaps, counted, sequences = _gap_guards(spec), _counted(spec), _sequences(spec)
     guards = dict.fromkeys(r.guard for r in spec.registers)
     return {
@@ -155,7 +155,7 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
                     if r.guard == guard and r.update != "nth"
                 ],
                 "sequences": [
-                    {**_register(spec, 0, of[0]), "name": f"q{i}", "length": _length(of)}
+                    {**_register(spec, of[0]), "name": f"q{i}", "length": _length(of)}
                     for i, (q, of) in enumerate(sequences.items())
                     if q.guard == guard
                 ],
@@ -187,9 +187,9 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
     }
 
 
-def _register(spec: MeterSpec, index: int, r: Register) -> dict[str, Any]:
+def _register(spec: MeterSpec, r: Register) -> dict[str, Any]:
     return {
-        "place": _place(spec, index),
+        "place": _place(spec, spec.index[r.name]),
         "name": r.name,
         "kind": r.update,
         "field": r.field,
@@ -244,8 +244,7 @@ def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str,
 def _steps_read(program: tuple[Step, ...]) -> set[int]:
     """Indices of the steps that the last one reads; ``x - x`` reads none."""
     read = {len(program) - 1}
-    for i in range(len(program) - 1, -1, -1):
-        step = program[i]
+    for i, step in reversed([*enumerate(program)]):
         if i in read and not (step.operation == "sub" and step.left == step.right):
             read |= {int(name[1:]) for name in (step.left, step.right) if name.startswith("$")}
     return read

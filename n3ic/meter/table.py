@@ -66,19 +66,18 @@ def flow_table(
         DataError: a column is missing or holds invalid features, or no flow has a label.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     of_flow = (*FLOW_KEY, "packets", "decided") if spec.decision.again else ()
     for name in (*spec.feature_names, *of_flow, label):
         if name not in table.column_names:
             hint = "; n3ic data extract joins it with --labels" if name == label else ""
             raise DataError(f"{path}: the column {name!r} is missing{hint}")
-    said = table[label].cast(pa.string()).fill_null("")
-    table, said = (x.filter(pc.not_equal(said, "")) for x in (table, said))
+    said = table[label].cast(pa.string()).fill_null("").to_numpy().astype(str)
+    table, said = table.filter(pa.array(said != "")), said[said != ""]
     if not len(table):
         raise DataError(f"{path}: no flow has a label")
     flow, point = _decisions(table, spec.decision)
-    classes, index = np.unique(said.to_numpy().astype(str), return_inverse=True)
+    classes, index = np.unique(said, return_inverse=True)
     return FlowTable(
         name=DATA_SET,
         features={name: _integers(path, name, table[name]) for name in spec.feature_names},
@@ -175,7 +174,7 @@ def _synthetic(table: pa.Table) -> bool:
 def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
     """Index of each flow's 5-tuple, in either direction; None if the table lacks the key."""
     ends = ("source", "source_port"), ("destination", "destination_port")
-    if not {*ends[0], *ends[1], "protocol"} <= {*table.column_names}:
+    if {*ends[0], *ends[1], "protocol"} - {*table.column_names}:
         return None
     sides = (zip(*(table[name].to_pylist() for name in end), strict=True) for end in ends)
     known: dict[tuple[object, ...], int] = {}

@@ -3,9 +3,11 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import random
 import struct
+import threading
 import zlib
 
 import pyarrow.csv
@@ -15,10 +17,10 @@ import pytest
 from n3ic.data.delimited import open_sheet
 from n3ic.data.files import Content
 from n3ic.errors import DataError, MissingDependencyError, ModelError, N3icWarning, UsageError
-from n3ic.meter.capture import Capture, libpcap
+from n3ic.meter.capture import Capture, libpcap, plain_capture
 from n3ic.meter.extract import extract
 from n3ic.meter.info import SYNTHETIC_MARK
-from n3ic.meter.labels import read_labels
+from n3ic.meter.labels import Labelled, read_labels
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
 from n3ic.meter.pcapng import BlockError, with_links
 from n3ic.meter.records import meter_capture
@@ -116,6 +118,17 @@ def test_a_table_of_flows_with_their_keys(tmp_path):
     assert text.count("\n") == 2 + 6
 
 
+def test_a_capture_that_is_not_read_to_its_end_holds_nothing_up(tmp_path):
+    (tmp_path / "c.pcap.gz").write_bytes(gzip.compress(pcap(noise(200))))
+    before = {*threading.enumerate()}
+    with Capture(tmp_path / "c.pcap.gz") as capture:
+        next(capture.packets())
+        (pump,) = {*threading.enumerate()} - before
+        assert pump.daemon  # else a program would wait for it when it ends
+    pump.join(10)
+    assert not pump.is_alive()
+
+
 def test_what_is_left_out_is_counted(tmp_path):
     arp = bytes(12) + b"\x08\x06" + bytes(28)
     (tmp_path / "c.pcap").write_bytes(pcap([(0, arp), *PACKETS, (300, PACKETS[0][1][:20])]))
@@ -157,6 +170,53 @@ def test_a_cut_that_the_packing_alone_shows_is_told(tmp_path, pack):
     with pytest.warns(N3icWarning, match="ends early: the packed file is cut or damaged"):
         found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
     assert found.packets == len(PACKETS)
+
+
+class Failing(io.RawIOBase):
+    """Bytes, behind which the device fails."""
+
+    def __init__(self, data):
+        self.left = data
+
+    def readable(self):
+        return True
+
+    def readinto(self, room):
+        if not self.left:
+            raise OSError(5, "Input/output error")
+        piece, self.left = self.left[: len(room)], self.left[len(room) :]
+        room[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd])
+def test_a_device_that_fails_ends_a_capture(pack):
+    packets, told = noise(600), []
+    data = pack(pcap(packets))
+    given = io.BufferedReader(Failing(data[: len(data) - 100]))
+    with Capture("-", told.append, given) as capture:
+        read = [frame for frame, _, _ in capture.packets()]
+    assert read == [frame for _, frame in packets][: len(read)] != []
+    (line,) = told
+    early = "standard input: the capture ends early: it cannot be read further"
+    assert line.startswith(f"{early} (Input/output error); ")
+    assert line.endswith("; what came before it counts")
+
+
+def test_libpcap_is_the_one_that_the_system_names(monkeypatch):
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: f"libno{name}.so")
+    with pytest.raises(MissingDependencyError, match="apt-get install libpcap"):
+        libpcap.__wrapped__()
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    assert libpcap.__wrapped__().pcap_next_ex.argtypes == libpcap().pcap_next_ex.argtypes
+
+
+def test_a_plain_capture_is_its_own_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
+    assert plain_capture("c.pcap", tmp_path / "none") == tmp_path / "c.pcap"
+    with pytest.raises(DataError, match=r"^d\.pcap: .*No such file"):
+        plain_capture("d.pcap", tmp_path)
 
 
 def test_a_cut_before_the_first_byte_is_told_as_the_reason(tmp_path):
@@ -327,10 +387,55 @@ def test_tables_that_hold_no_labels_are_named(tmp_path, form, text, message):
         read_labels(tmp_path / "l", form)
 
 
-def test_a_line_that_cannot_be_read_is_left_out_with_a_word(tmp_path):
-    (tmp_path / "l").write_text(TABLE + "nonsense,1,10.0.0.1,2,6,,,z\n")
-    with pytest.warns(N3icWarning, match="1 lines were left out, the first is .*line 6"):
-        read_labels(tmp_path / "l", "table")
+@pytest.mark.parametrize(
+    ("form", "text", "line"),
+    [
+        ("table", f"{TABLE}nonsense,1,10.0.0.1,2,6,,,z\n", 6),
+        ("table", f"{TABLE}\n10.0.0.9,1,10.0.0.1,2,6,inf,,z\n", 7),
+        ("hosts", f"{HOSTS}10.0.0.9,z,nan,\n10.0.0.9,z,0,1e400\n", 6),
+        ("zeek", f"#x\n{ZEEK}#more\n1\tx\t10.0.0.1\tp\t10.0.0.2\t53\tudp\tdns\t0\n", 9),
+        ("zeek", f"{ZEEK}{ZEEK}x\n", 13),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_left_out_with_a_word(tmp_path, form, text, line):
+    (tmp_path / "l").write_text(text)
+    number = text.count("\n") - line + 1
+    said = rf"{number} lines were left out, the first is .*, line {line}: "
+    with pytest.warns(N3icWarning, match=said):
+        read_labels(tmp_path / "l", form)
+
+
+def test_a_label_without_times_always_holds(tmp_path):
+    end = 1 << 62
+    for form, text in (
+        ("table", "\n10.0.0.9,1,10.0.0.1,2,6,{},{},z"),
+        ("hosts", "\n10.0.0.9,z,{},{}"),
+    ):
+        header = (TABLE if form == "table" else HOSTS).splitlines()[0]
+        for start, stop, want in (
+            ("", "", (0, end)),
+            ("-", " - ", (0, end)),
+            (3, 5.5, (3 * 10**6, 5_500_000)),
+            (3, 0, (3 * 10**6, end)),
+        ):
+            (tmp_path / "l").write_text(header + text.format(start, stop))
+            ((entry,),) = (
+                line.entries for line in read_labels(tmp_path / "l", form).by_key.values()
+            )
+            assert (entry.start, entry.end) == want
+    assert Labelled("z") == Labelled("z", 0, end, "", synthetic=False)
+
+
+def test_a_flow_of_a_zeek_log_lasts_for_its_duration(tmp_path):
+    for start, duration, want in (
+        ("7.25", "0.5", (7_250_000, 7_750_000)),
+        ("7", "-", (7_000_000, 7_000_000)),
+        ("-", "3", (0, 1 << 62)),
+    ):
+        line = f"{start}\tx\t10.0.0.1\t1\t10.0.0.2\t2\tudp\tdns\t{duration}\n"
+        (tmp_path / "l").write_text("\n".join(ZEEK.split("\n")[:2]) + "\n" + line)
+        ((entry,),) = (t.entries for t in read_labels(tmp_path / "l", "zeek").by_key.values())
+        assert (entry.start, entry.end) == want
 
 
 def test_the_last_line_needs_no_end_and_is_bounded(tmp_path):

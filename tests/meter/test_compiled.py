@@ -48,6 +48,8 @@ def test_random_specifications_on_random_traffic(seed, equal):
 def test_the_first_frames_are_those_in_front():
     frames = [(bytes([i]) * (i + 1), 100 + i, 1000 * i) for i in range(5)]
     first, alone = Frames.of(frames).first(3), Frames.of(frames[:3])
+    assert [*first.each()] == frames[:3]
+    assert [*Frames.of(frames).each()] == frames
     assert bytes(first.data[:6]) == bytes(alone.data)
     for name in ("offset", "captured", "length", "time"):
         assert np.array_equal(getattr(first, name), getattr(alone, name)), name
@@ -59,6 +61,12 @@ def test_steps_that_count_are_those_that_the_last_one_reads():
     assert _steps_read((of_others, nothing)) == {1}
     assert _steps_read((of_others, nothing, Step("add", "$1", "a"))) == {1, 2}
     assert _steps_read((of_others, Step("add", "$0", "a"), of_others)) == {2}
+
+
+def test_a_meter_may_keep_nothing_of_a_flow(equal):
+    """Neither registers, nor features beside those of windows."""
+    spec = MeterSpec((), (), windows=(Window("same", 9, ("source",)),), decision=Decision(1))
+    assert len(equal(spec, 1, random_frames(random.Random(5), 100))) > 9
 
 
 def test_every_link_type(equal):

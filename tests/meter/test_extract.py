@@ -21,6 +21,7 @@ from n3ic.meter import extract as module
 from n3ic.meter.capture import libpcap
 from n3ic.meter.extract import extract, find_captures
 from n3ic.meter.labels import read_labels
+from n3ic.meter.records import left_out
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register
 from n3ic.targets.bench_tools import generated_frames, write_pcap
@@ -103,6 +104,13 @@ def test_damaged_captures_are_named_and_counted_and_the_others_are_there(folder,
     assert [r["n"] for r in rows(tmp_path / "f.parquet") if r["capture"] == "cut.pcap"] == [2]
 
 
+def test_captures_are_named_as_they_were_given(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(N3icWarning):
+        found = extract(["day/cut.pcap", "day/none.pcap.gz", "day/a.pcap"], "f.parquet", SPEC)
+    assert [line.split(":")[0] for line in found.damaged] == ["day/cut.pcap", "day/none.pcap.gz"]
+
+
 def test_damage_that_was_found_before_an_interruption_is_told_after_it(
     folder, tmp_path, monkeypatch
 ):
@@ -114,6 +122,21 @@ def test_damage_that_was_found_before_an_interruption_is_told_after_it(
         found = extract([folder], tmp_path / "f.parquet", SPEC)
     assert [str(w.message) for w in said] == list(found.damaged)
     assert (found.kept, len(found.damaged)) == (4, 2)
+
+
+def test_labels_of_one_capture_are_not_those_of_another(tmp_path):
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(questions(0))
+    flow = "UDP,10.0.0.1,1000,10.0.0.2,53"
+    said = f"pcap,l4,src,sport,dst,dport,ndpi_proto\na.pcap,{flow},DNS\nc.pcap,{flow},NTP\n"
+    (tmp_path / "l.csv").write_text(said)
+    labels = read_labels(tmp_path / "l.csv", "ndpi")
+    captures = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
+    for more in ({}, {"one_stream": True}):
+        found = extract(captures, tmp_path / "f.parquet", SPEC, labels=labels, **more)
+        told = {row["capture"]: row["label"] for row in rows(tmp_path / "f.parquet")}
+        assert told == ({"a.pcap": "DNS", "b.pcap": ""} if not more else {"b.pcap": ""})
+        assert found.labels == ({"matched": 1, "unmatched": 1} if not more else {"unmatched": 1})
 
 
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
@@ -155,6 +178,27 @@ def test_a_capture_that_changed_is_metered_anew(tmp_path, monkeypatch):
     found = extract(files, tmp_path / "f.parquet", SPEC)
     assert (found.kept, found.packets) == (1, 3)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pcap", "b.pcap", "f.parquet"]
+
+
+def test_a_part_has_another_name_when_anything_of_it_changes(tmp_path):
+    capture, other = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    for path in (capture, other):
+        path.write_bytes(questions(0))
+        os.utime(path, (1, 1))
+
+    def name(path=capture, called="a", spec=SPEC):
+        part = module.checkpoint_file(tmp_path, path, called, spec)
+        assert part.parent == tmp_path and module.PART_FILE.fullmatch(part.name)
+        return part
+
+    found = [name(), name(other), name(called="b"), name(spec=standard_spec())]
+    assert name() == found[0]
+    os.utime(capture, (1, 2))
+    found.append(name())
+    capture.write_bytes(questions(0, 1))
+    os.utime(capture, (1, 2))
+    found.append(name())
+    assert len({*found}) == 6
 
 
 def test_when_no_capture_can_be_read_nothing_is_left(tmp_path):
@@ -202,6 +246,36 @@ def test_a_table_does_not_show_how_its_rows_came(tmp_path, monkeypatch):
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
     groups = pyarrow.parquet.ParquetFile(tmp_path / "one.parquet").metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [7] * 5 + [5]
+
+
+def test_captures_of_a_folder_are_files_that_are_not_hidden(tmp_path):
+    for name in ("b.pcap", ".a.pcap", "sub.pcap/.c.pcap", "sub.pcap/d.pcap.gz", "c/e", "f.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(questions(0) if name == "c/e" else b"")
+    found = find_captures([tmp_path, tmp_path / "f.txt"])
+    assert [source.name for source in found] == ["b.pcap", "c/e", "sub.pcap/d.pcap.gz", "f.txt"]
+    assert [source.path for source in found[:2]] == [f"{tmp_path}/b.pcap", f"{tmp_path}/c/e"]
+
+
+def test_an_empty_piece_of_one_capture_comes_last(tmp_path):
+    for name, times in (("a", ()), ("b", (2**31 - 1.7e9 - 1,)), ("c", (0,))):
+        (tmp_path / f"{name}.pcap").write_bytes(questions(*times))
+    sources = find_captures([tmp_path])
+    assert [s.name for s in sorted(sources, key=module._first_time)] == [
+        "c.pcap",
+        "b.pcap",
+        "a.pcap",
+    ]
+    assert module._first_time(sources[2]) == 1_700_000_000 * 10**9
+
+
+def test_captures_of_no_bytes_are_no_share_of_the_work(tmp_path):
+    told = []
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match="none of the captures can be read"):
+        extract([tmp_path], tmp_path / "f.csv", SPEC, tell=told.append)
+    assert [(t.captures, t.share) for t in told] == [(0, 0), (1, 0), (2, 0)]
 
 
 def test_standard_input_goes_alone_and_a_missing_file_is_found_first(tmp_path):
@@ -300,6 +374,27 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     assert not parts.exists()
 
 
+def test_what_is_left_out_is_told_line_by_line():
+    counts = {"not IP": 1234, "flow cache full": 2000, "tunnelled": 3000, "late": 4000}
+    counts |= {"evicted": 5000, "back": 6000, "ahead": 7000, "steps": 8000}
+    told = [
+        "put aside: 1,234 packets (not IP)",
+        "put aside: 2,000 packets (flow cache full)",
+        "in tunnels that the meter leaves closed: 3,000 packets",
+        "after the end of their flow: 4,000 packets",
+        "evicted: 5,000 flows, whose cache was full",
+        "time stamps: 6,000 packets earlier than one before them, 7,000 more than an hour ahead, "
+        "8,000 times the clock was set back",
+    ]
+    assert [*left_out(counts)] == told
+    for i, name in enumerate([*counts][:5]):
+        assert [*left_out({name: counts[name]})] == [told[i]]
+    for name in ("back", "ahead", "steps"):
+        (line,) = left_out({name: 1})
+        assert line.count("0 ") == 2 and line.count("1 ") == 1
+    assert [*left_out({})] == [*left_out(dict.fromkeys(counts, 0))] == []
+
+
 def test_each_counter_is_told_by_its_name():
     names = ("packets", "late", "evicted", "back", "ahead", "steps", "tunnelled", *module.ASIDE)
     counters = {name: 10 + i for i, name in enumerate(names)} | {"not IP": 0}
@@ -311,4 +406,3 @@ def test_each_counter_is_told_by_its_name():
     assert found.aside == {name: counters[name] for name in module.ASIDE if name != "not IP"}
     assert (found.labels, found.damaged) == ({"matched": 4}, ("a.pcap ends early",))
     assert [str(w.message) for w in warned] == ["a.pcap ends early"]
-    assert module.TableExtraction(1, 2, 3, 4).captures == 1

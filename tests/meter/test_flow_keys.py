@@ -51,5 +51,6 @@ def test_protocols(text, number):
 
 def test_whole_numbers_have_at_most_twenty_digits():
     assert whole_number("9" * 20) == 10**20 - 1
-    with pytest.raises(ValueError, match="expected a whole number"):
-        whole_number("٣")
+    for text in ("٣", "9" * 21, "", "-1", "+1", "1_0"):
+        with pytest.raises(ValueError, match="expected a whole number"):
+            whole_number(text)

@@ -81,7 +81,9 @@ def test_a_line_may_have_64_kib():
 
 def test_a_protocol_that_nobody_knows_stays_open():
     assert parse_info(GOOD.replace("UDP", "?")).key[1] == 0
-    assert parse_info(GOOD, protocol_field=99).key[1] == 0
+    fields = len(GOOD.split("#"))
+    for number in (fields, fields + 1, 99):
+        assert parse_info(GOOD, protocol_field=number).key[1] == 0
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -91,7 +93,13 @@ def test_lines_of_a_file(tmp_path, pack):
     (tmp_path / "x.info").write_bytes(pack(text))
     one, blank, cut, last = info_lines(tmp_path / "x.info")
     assert (one, blank, last) == (GOOD, "", GOOD + "\N{REPLACEMENT CHARACTER}")
+    assert len(cut) == MAX_LINE + 2
     assert parse_info(cut) == "longer than 64 KiB"
+
+
+def test_a_line_of_64_kib_is_text(tmp_path):
+    (tmp_path / "x.info").write_text("é" * (MAX_LINE // 2) + "\nend\n", encoding="utf-8")
+    assert [*info_lines(tmp_path / "x.info")] == ["é" * (MAX_LINE // 2), "end"]
 
 
 def test_a_file_of_one_endless_line_takes_no_memory(tmp_path):
@@ -103,7 +111,8 @@ def test_damaged_lines_are_counted_and_the_others_read(tmp_path):
     (tmp_path / "x.info").write_text(f"{GOOD}\n\n1#2\n{changed(lport='x')}\n")
     with pytest.warns(N3icWarning, match="2 lines were left out.*line 3: fewer than 8 fields"):
         labels = read_labels(tmp_path / "x.info", "upc-aau")
-    assert len(labels.by_key) == 1
+    ((entry,),) = (line.entries for line in labels.by_key.values())
+    assert entry == Labelled("dns", T, T + 5)
     (tmp_path / "x.info").write_text("1#2\n")
     with pytest.raises(DataError, match="line 1: fewer than 8 fields"):
         read_labels(tmp_path / "x.info", "upc-aau")
@@ -125,3 +134,36 @@ def test_of_many_flows_with_one_key_those_of_the_time_are_found():
     assert of(6005 * second, 6006 * second) == ("", "unmatched")
     assert of(6001 * second + SLACK_US, 6006 * second) == ("600", "matched")
     assert of(6001 * second + SLACK_US + 1, 6006 * second) == ("", "unmatched")
+
+
+def test_any_field_of_a_line_may_be_its_label(tmp_path):
+    (tmp_path / "x.info").write_text(GOOD + "\n")
+    for number, said in ((8, "os"), (10, "http://a/"), (11, "frag")):
+        ((entry,),) = (
+            line.entries
+            for line in read_labels(tmp_path / "x.info", "upc-aau", str(number)).by_key.values()
+        )
+        assert entry.label == said
+    with pytest.raises(DataError, match="no labelled flow in it"):  # the last is empty
+        read_labels(tmp_path / "x.info", "upc-aau", "12")
+    for number in (13, 14):
+        with pytest.raises(DataError, match=f"line 1: 13 fields, no field {number}"):
+            read_labels(tmp_path / "x.info", "upc-aau", str(number))
+
+
+def test_a_label_without_a_protocol_holds_for_any():
+    def labels_of(protocol):
+        key = flow_key("10.0.0.1", "1", "10.0.0.2", "2", protocol)
+        return Labels.of_entries([(key, Labelled("a"))])
+
+    ends = (bytes([10, 0, 0, 2]), 2), (bytes([10, 0, 0, 1]), 1)
+    for protocol, known in (("?", range(256)), ("1", [1]), ("17", [17])):
+        found = [n for n in range(256) if labels_of(protocol).of(*ends, n, 5, 5)[1] == "matched"]
+        assert found == [*known]
+
+
+def test_one_flow_that_a_generator_made_marks_all():
+    key = flow_key("10.0.0.1", "1", "10.0.0.2", "2", "6")
+    made = [Labelled("a", synthetic=True), Labelled("b")]
+    for entries, synthetic in ((made, True), (made[1:], False), (made[::-1], True), ([], False)):
+        assert Labels.of_entries([(key, entry) for entry in entries]).synthetic is synthetic

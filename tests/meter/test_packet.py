@@ -138,10 +138,41 @@ def test_of_ppp_and_mpls_only_ip_is_opened():
     ):
         assert read(bytes(12) + header + ip) == "not IP"
     assert read(bytes(12) + b"\x88\x47\0\0\1\x40" + bytes(60)) == "not IP"  # a pseudowire
+    for captured in range(9):
+        said = read(b"\x11\xa7" + bytes(9), link=LINK_PPPOE, captured=captured)
+        assert said == ("link header cut short" if captured < 6 else "not IP")
     assert read(bytes(12) + b"\x88\x47\0\0\1\x40" + ipv6(tcp(), TCP)) == replace(
         TCP6, wire_length=87
     )
     assert read(bytes(12) + session + b"\x57" + ipv6(tcp(), TCP)) == replace(TCP6, wire_length=90)
+
+
+def test_of_all_ethertypes_those_of_ip_and_of_what_may_hold_it_are_opened():
+    """Behind each of them stands what would be IP behind PPP, with and without its address."""
+    ip = ipv4(udp())
+    held = {
+        IPV4: ip, IPV6: ipv6(udp()), 0x8847: b"\0\0\1\x40" + ip, 0x8848: b"\0\0\1\x40" + ip,
+        0x8864: b"\x11\0\0\1\0\x21\x21" + ip,
+    }  # fmt: skip
+    for kind, data in held.items():
+        assert isinstance(read(ethernet(data, kind)), Packet), hex(kind)
+    tags = (0x8100, 0x88A8, 0x9100)
+    for kind in tags:
+        assert isinstance(read(ethernet(b"\0\7\x08\0" + ip, kind)), Packet)
+    frames = bytearray(ethernet(b"\x21" + ip)), bytearray(ethernet(ip))
+    for kind in {*range(1 << 16)} - {*held, *tags}:
+        for frame in frames:
+            frame[12:14] = kind.to_bytes(2, "big")
+            assert parse(LINK_ETHERNET, frame, len(frame), 77) == "not IP"
+
+
+def test_of_all_numbers_of_ppp_those_of_ip_and_of_mpls_are_opened():
+    ip, six, label = ipv4(udp()), ipv6(udp()), b"\0\0\1\x40"
+    held = {0x21: ip, 0x57: six, 0x281: label + ip, 0x283: label + six}
+    for kind in range(1 << 16):
+        if not kind & 0x100:  # else its first byte is the whole number
+            found = read(kind.to_bytes(2, "big") + held.get(kind, ip), link=LINK_PPP)
+            assert (found == "not IP") == (kind not in held), hex(kind)
 
 
 def test_what_is_no_ip_is_put_aside():
@@ -153,7 +184,8 @@ def test_what_is_no_ip_is_put_aside():
 
 
 @pytest.mark.parametrize(
-    "change", [{"first": 0x55}, {"first": 0x65}, {"first": 0x44}, {"total": 19}, {"total": 1}]
+    "change",
+    [*({"first": n} for n in (0x55, 0x50, 0x65, 0x44, 0x40, 0x3F)), {"total": 19}, {"total": 1}],
 )
 def test_a_damaged_ipv4_header(change):
     assert read(ethernet(ipv4(udp(), **change))) == "IP header damaged"
@@ -233,6 +265,12 @@ def test_extension_headers_of_ipv6_are_skipped_by_their_size():
     assert (other.protocol, other.source_port, other.payload_length) == (51, 0, 11)
 
 
+def test_an_ipv6_header_has_forty_bytes():
+    for captured in range(14, 58):
+        expected = "IP header cut short" if captured < 54 else "ports cut short"
+        assert read(ethernet(ipv6(udp()), IPV6), captured=captured) == expected
+
+
 def test_an_ipv6_header_that_says_0():
     assert read(ethernet(ipv6(udp(), said=0), IPV6)).ip_length == 40
     jumbo = ethernet(ipv6(extensions((0, 1)) + udp(), 0, said=0), IPV6)
@@ -266,9 +304,10 @@ def test_other_protocols_have_no_ports():
 
 
 def test_lengths_are_not_negative():
-    found = read(bytes(14) + b"\x08\0" + ipv4(udp()), link=LINK_COOKED, length=3)
-    assert found.wire_length == 0
-    assert (found.ip_length, found.payload_length) == (20, 0)
+    for kind, ip, header in ((IPV4, ipv4(udp()), 20), (IPV6, ipv6(udp()), 40)):
+        found = read(bytes(14) + struct.pack(">H", kind) + ip, link=LINK_COOKED, length=3)
+        assert found.wire_length == 0
+        assert (found.ip_length, found.payload_length) == (header, 0)
 
 
 def test_the_transport_header_is_found_in_the_frame():
@@ -278,9 +317,22 @@ def test_the_transport_header_is_found_in_the_frame():
     assert locate(LINK_RAW, b"", 0, 77)[1] == 0
 
 
+def test_a_frame_behind_the_number_of_its_link_is_read_from_four_bytes_on():
+    numbered = b"\0\0\0\1" + ethernet(ipv4(udp()))
+    for captured in range(len(numbered)):
+        want = "link type not known"
+        if captured >= 4:
+            want = parse(LINK_ETHERNET, numbered[4:captured], 45, 77)
+        assert parse(packet.LINK_EACH, numbered[:captured], 49, 77) == want, captured
+    for length in range(60):
+        want = parse(LINK_ETHERNET, numbered[4:], max(0, length - 4), 77)
+        assert parse(packet.LINK_EACH, numbered, length, 77) == want
+
+
 def test_numbers_of_protocols_flags_and_links_are_those_of_the_registries():
     """IANA's protocol numbers, RFC 9293's flags, the link types of pcap."""
-    assert (packet.TCP, packet.UDP) == (6, 17)
+    assert (packet.TCP, packet.UDP, packet.GRE) == (6, 17, 47)
     assert (packet.FIN, packet.SYN, packet.RST, packet.PUSH, packet.ACK) == (1, 2, 4, 8, 16)
     assert (LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO) == (9, 50, 51, 104)
+    assert packet.LINK_EACH == 2**30  # as in C; pcap's have 16 bits, in a capture's head 28
     assert (LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2) == (0, 1, 101, 113, 276)

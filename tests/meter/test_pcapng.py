@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from n3ic.errors import DataError, MissingDependencyError
+from n3ic.meter import pcapng
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
 from n3ic.meter.pcapng import BlockError, _Taken, needs_links, with_links
@@ -114,18 +115,20 @@ def test_an_offset_of_seconds_is_added(alike, order, offset):
     assert found[0][2] == (min(seconds * 10**9 + 7000, 2**63 - 1) if 1500 + offset >= 0 else 0)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("size", range(10))
-def test_other_options_are_skipped_with_their_padding(alike, size):
-    nanoseconds = option(9, b"\x09")
-    said = option(1, b"x" * size), option(2, b"y" * size), nanoseconds
-    found, _ = alike(packet(), first=interface(b"".join(said)))
+def test_other_options_are_skipped_with_their_padding(alike, size, order):
+    nanoseconds = option(9, b"\x09", order)
+    said = option(1, b"x" * size, order), option(2, b"y" * size, order), nanoseconds
+    found, _ = alike(packet(order=order), order=order, first=interface(b"".join(said), order))
     assert found[0][2] == NOW
-    ended = interface(nanoseconds + option(0, b"") + b"\x09\0\x01\0\x00\0\0\0" + b"\xff" * 8)
-    found, early = alike(packet(), first=ended)
+    behind = option(0, b"", order) + option(9, b"\0", order) + b"\xff" * 8
+    ended = interface(nanoseconds + behind, order)
+    found, early = alike(packet(order=order), order=order, first=ended)
     assert found[0][2] == NOW and not early
 
 
-@pytest.mark.parametrize("snapshot", [0, 4, 59, 60, 61, 2**31 - 1, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("snapshot", [0, 1, 2, 59, 60, 61, 2**31 - 1, 2**31, 2**32 - 1])
 def test_a_snapshot_length_bounds_what_a_packet_holds(alike, snapshot):
     first = interface(snapshot=snapshot)
     _, refused = alike(packet(), first=first)
@@ -202,6 +205,29 @@ def test_two_interfaces_of_one_section_have_each_its_link(tmp_path, order):
     assert needs_links(path) is False  # and no thread copies it
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_captures_of_one_interface_are_not_read_block_by_block(tmp_path, monkeypatch, order):
+    path, read = tmp_path / "c.pcapng", []
+    monkeypatch.setattr(pcapng, "begins_with_links", lambda pieces: read.append(1) or any(pieces))
+    one, frames = section(order) + interface(order=order), packet(order=order) * 3
+    for data in (b"", b"\xd4\xc3\xb2\xa1" + one, one[:9], one, one + frames):
+        path.write_bytes(data)
+        assert needs_links(path) is False
+    assert needs_links(tmp_path / "none") is False
+    assert not read
+    for data in (one + one, one + frames + one, one + frames + interface(order=order) + frames):
+        path.write_bytes(data)
+        assert needs_links(path) is True
+    assert len(read) == 3
+
+
+def test_numbers_of_blocks_tell_one_from_another(alike):
+    """That of a section, and none near those that are read, is no other block."""
+    given = [block(kind, bytes(28)) for kind in (0, 4, 5, 7, 8, 10, 11, 0x0A0D0D0B)]
+    found, early = alike(*given, GOOD)
+    assert len(found) == 1 and not early
+
+
 def test_a_length_on_the_wire_is_at_most_32_bits(tmp_path):
     path = tmp_path / "c.pcapng"
     frames = [packet(length=length) for length in (2**32 - 6, 2**32 - 5, 2**32 - 4, 2**32 - 1)]
@@ -244,13 +270,17 @@ def test_a_frame_has_at_most_2_to_18_bytes():
     most, more = (packet(bytes(2**18 + n)) for n in (0, 1))
     *_, last = with_links(iter([section(), interface(), most]))
     assert struct.unpack_from("<I", last, 20) == (2**18,)  # with its link: the last 4 are cut
-    with pytest.raises(BlockError, match="damaged"):
-        list(with_links(iter([section(), interface(), more])))
+    for bound in (0, 2**31, 2**32 - 1):  # which are no bounds: libpcap's own one holds
+        with pytest.raises(BlockError, match="damaged"):
+            list(with_links(iter([section(), interface(snapshot=bound), more])))
+    *_, last = with_links(iter([section(), interface(snapshot=2**31 - 1), more]))
+    assert struct.unpack_from("<I", last, 20) == (2**18,)
 
 
 def test_bytes_are_taken_across_pieces_up_to_the_end():
     taken = _Taken(iter([b"ab", b"c", b"", b"d"]))
     assert (taken.take(1), taken.take(2)) == (b"a", b"bc")
     assert taken.take(1, may_end=True) == b""  # an empty piece is the end
+    assert _Taken(iter([])).take(1, may_end=True) == b""
     with pytest.raises(BlockError, match="cut short"):
         _Taken(iter([b"ab"])).take(3, may_end=True)

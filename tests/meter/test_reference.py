@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from n3ic.meter import reference
 from n3ic.meter.packet import ACK, FIN, LINK_ETHERNET, RST, SYN, TCP, UDP, Packet, parse
-from n3ic.meter.reference import ReferenceMeter, _passes
+from n3ic.meter.reference import FlowKey, ReferenceMeter, _passes
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import (
     Decision,
@@ -290,8 +291,10 @@ def test_the_clock_follows_stamps_as_far_as_they_agree(times, counted, counts):
 
 def test_keys_of_hosts():
     pair, _ = run(spec(*N, key="host-pair", ends=()), [packet(0), back(1), packet(2, sport=9)])
+    assert [record.key for record in pair] == [FlowKey(A, B)]
     assert ends(pair) == [(0, 3, "capture")]
     source, _ = run(spec(*N, key="source-host", ends=()), [packet(0), back(1), packet(2, sport=9)])
+    assert [record.key for record in source] == [FlowKey(B), FlowKey(A)]
     assert ends(source) == [(1, 1, "capture"), (0, 2, "capture")]
 
 
@@ -372,6 +375,22 @@ def test_ipv6_with_extension_headers_and_fragments():
     assert isinstance(later, Packet)
     assert later.later
     assert later.source_port == 0
+
+
+def test_as_many_datagrams_are_remembered_as_there_is_room_for(monkeypatch):
+    """That which began longest ago is forgotten; one that begins anew is the latest."""
+    monkeypatch.setattr(reference, "MAX_FRAGMENTS", 3)
+
+    def of(number, later):
+        ports = {"sport": 0, "dport": 0} if later else {}
+        return packet(0, identification=number, later=later, **ports)
+
+    for begun, lost in (((1, 2, 3), []), ((1, 2, 3, 4), [1]), ((1, 2, 3, 1, 4), [2])):
+        for number in {*begun}:
+            sent = [*(of(n, False) for n in begun), of(number, True)]
+            (record,), meter = run(spec(*N), sent)
+            assert (record.packets < len(sent)) == (number in lost)
+            assert meter.aside["fragment without its first"] == (number in lost)
 
 
 def test_fragments_join_the_flow_of_their_first():

@@ -5,7 +5,7 @@ import random
 import shutil
 
 import pytest
-from conversations import ACK, SYN, Frames
+from conversations import ACK, FIN, SYN, Frames
 from generated import random_frames
 
 from n3ic.errors import ModelError, UsageError
@@ -79,6 +79,17 @@ def test_a_guard_numbers_its_own_packets(equal):
         f.udp(time * 1e-6, out, PORTS, bytes(size))
     (row,) = equal(spec, 1, timed(f))
     assert values(row) == [29, 32, 5, 31]
+
+
+@pytest.mark.parametrize(("packets", "gaps"), [(5, 2), (1, 5)])
+def test_sequences_of_one_guard_may_have_other_lengths(packets, gaps, equal):
+    sizes = [Register(f"s{k}", "nth", "ip_length", width=16, packet=k + 1) for k in range(packets)]
+    times = [Register(f"g{k}", "nth", "gap", width=32, packet=k + 1) for k in range(1, gaps)]
+    f = Frames()
+    for i in range(6):
+        f.udp(i * i * 1e-6, True, PORTS, bytes(i))
+    (row,) = equal(spec_of(*sizes, *times), 1, timed(f))
+    assert values(row) == [*(28 + k for k in range(packets)), *(2 * k - 1 for k in range(1, gaps))]
 
 
 def test_fragments_and_doubled_packets_count_as_they_come(equal):
@@ -168,6 +179,34 @@ def test_a_connection_seen_from_its_middle_begins_with_its_first_packet(equal):
     assert values(row) == [10, 0, 0, 0]
 
 
+def repeated_and_skipped(packets):
+    """By hand: of numbers without bounds, each packet has the one nearest to what is expected."""
+    expected, repeated, skipped = packets[0][0] + packets[0][1], 0, 0
+    for sequence, size in packets[1:]:
+        near = [sequence + (turn << 32) for turn in range(-1, expected // 2**32 + 2)]
+        (begins,) = (n for n in near if -(2**31) <= n - expected < 2**31)
+        repeated += min(max(0, expected - begins), size)
+        skipped += max(0, begins - expected)
+        expected = max(expected, begins + size)
+    return repeated, skipped
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sequence_numbers_of_overlapping_packets(seed, equal):
+    """Each lies a little before, at or behind what is expected, or half of the numbers away."""
+    r = random.Random(seed)
+    f, sent, expected = Frames(), [], 2**32 - 40
+    for i in range(60):
+        jump = r.choice([2**31 - 1, -(2**31), 2**31, 2**30]) if r.random() < 0.1 else 0
+        sequence = (expected + r.randint(-3, 3) + jump) % 2**32
+        flags, data = r.choice([0, 0, SYN, FIN, SYN | FIN]), r.randint(0, 3)
+        f.tcp(i, True, PORTS, ACK | flags, sequence, 0, data)
+        sent.append((sequence, data + (flags & SYN > 0) + (flags & FIN > 0)))
+        expected = (sequence + sent[-1][1]) % 2**32
+    (row,) = equal(STREAM, 1, timed(f))
+    assert values(row)[:2] == [min(n, 2**32 - 1) for n in repeated_and_skipped(sent)]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_standard_meter_with_thirty_packets_on_hostile_traffic(seed, equal):
     spec = with_sequence(standard_spec(schedule=(4, 8, 30)), 30)
@@ -224,10 +263,33 @@ def test_a_flow_keeps_4096_bits_of_registers():
 
 def test_sequences_are_of_1_to_32_packets():
     assert len(sequence_registers(32)) == 63
-    for wrong in ((33,), (0,), (8, 4), (4, 4)):
+    for wrong in ((33,), (0,), (8, 4), (4, 4), (0, 4), (4, 33), (1, 4, 4)):
         with pytest.raises(UsageError, match=r"increasing numbers in 1..32"):
             sequence_spec(wrong)
+    for decided in ((1,), (32,), (1, 32), (2, 3), (3, 5, 8)):
+        spec = sequence_spec(decided)
+        assert spec.registers == sequence_registers(decided[-1])
+        assert [*spec.feature_names] == [r.name for r in spec.registers]
+        once = Decision(packets=decided[0])
+        assert spec.decision == (once if len(decided) == 1 else Decision(schedule=decided))
 
 
-def test_gaps_have_eight_bits():
-    assert {r.width for r in sequence_registers(4) if r.field == "gap" or r.scale == "log"} == {8}
+@pytest.mark.parametrize("length", ["wire_length", "ip_length", "payload_length"])
+@pytest.mark.parametrize("payload", ["any", "some", "none"])
+def test_lengths_have_twelve_bits_and_gaps_eight(length, payload):
+    found = sequence_registers(3, length, payload)
+    guard = Guard(payload=payload)
+    assert found == (
+        *(
+            Register(f"len_{k}", "nth", f"directed_{length}", guard, 12, packet=k)
+            for k in (1, 2, 3)
+        ),
+        *(Register(f"gap_{k}", "nth", "gap", guard, 8, packet=k, scale="log") for k in (2, 3)),
+    )
+    assert sequence_spec((3,), length, payload).registers == found
+
+
+@pytest.mark.parametrize("tick_ns", [1, 1000, 10**6])
+def test_a_flow_of_a_sequence_ends_after_a_minute_in_any_unit(tick_ns):
+    spec = sequence_spec((3,), tick_ns=tick_ns)
+    assert (spec.tick_ns, spec.idle_timeout * tick_ns) == (tick_ns, 60 * 10**9)

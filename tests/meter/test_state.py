@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A meter that goes on from the state of another one says what one that was not stopped says."""
 
+import json
 import random
 
 import pyarrow.parquet as pq
@@ -117,3 +118,107 @@ def test_another_capture_begins_anew(tmp_path, monkeypatch):
     extract([capture], tmp_path / "want.parquet", standard_spec())
     assert found.passed == 0
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
+
+
+@pytest.fixture
+def pieces(tmp_path):
+    """A capture of 540 packets or so in three files."""
+    whole = labelled_capture(60)[0]
+    head, frames, at = whole[:24], [], 24
+    while at < len(whole):
+        size = 16 + int.from_bytes(whole[at + 8 : at + 12], "little")
+        frames.append(whole[at : at + size])
+        at += size
+    paths = [tmp_path / f"{name}.pcap" for name in "abc"]
+    for path, part in zip(paths, (frames[:150], frames[150:390], frames[390:]), strict=True):
+        path.write_bytes(head + b"".join(part))
+    return paths
+
+
+def stop_after(monkeypatch, batches):
+    """From now on an extraction is stopped when so many batches are metered."""
+    real, left = extract_stream.flow_table, [batches]
+
+    def stopped(*given):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 20)
+    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 100)
+    monkeypatch.setattr(extract_stream, "flow_table", stopped)
+
+
+@pytest.mark.parametrize(
+    ("batches", "capture", "packets_of_it", "parts"),
+    [(5, 0, 0, 0), (7, 0, 100, 1), (12, 1, 60, 2), (18, 1, 160, 3), (25, 2, 20, 4)],
+)
+def test_an_extraction_goes_on_in_the_capture_in_which_it_was_stopped(
+    pieces, tmp_path, monkeypatch, batches, capture, packets_of_it, parts
+):
+    spec, work = standard_spec(packets=5), tmp_path / "work"
+    want = extract(pieces, tmp_path / "want.parquet", spec, one_stream=True)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, batches)
+        extract_stream.extract_stream(pieces, tmp_path / "f.parquet", spec, work)
+    if parts:
+        said = json.loads((work / "progress.json").read_bytes())
+        assert (said["capture"], said["packets"], said["parts"]) == (capture, packets_of_it, parts)
+    found = extract_stream.extract_stream(pieces, tmp_path / "f.parquet", spec, work)
+    passed = packets_of_it + (0, 150, 390)[capture]
+    assert (found.flows, found.passed, found.damaged) == (want.flows, passed, ())
+    assert (found.counters["packets"], found.counters["late"]) == (want.packets, want.late)
+    assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_a_state_remains_until_the_next_one_is_complete(pieces, tmp_path, monkeypatch, steps):
+    work, real, done = tmp_path / "work", extract_stream.write_atomic, []
+
+    def stopped(path, data):
+        if path.name == "progress.json":
+            if len(done) == steps:
+                raise KeyboardInterrupt
+            done.append(path)
+        real(path, data)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 99)
+        patch.setattr(extract_stream, "write_atomic", stopped)
+        extract_stream.extract_stream(pieces, tmp_path / "f.csv", standard_spec(), work)
+    found = extract_stream._Steps(pieces, standard_spec(), work)
+    assert (found.progress.parts, bool(found.state)) == (steps, steps > 0)
+
+
+def test_captures_that_are_no_parts_of_one_are_an_error(pieces, tmp_path, monkeypatch):
+    spec, work = standard_spec(), tmp_path / "work"
+    header = bytearray(pieces[2].read_bytes())
+    header[20] = 101
+    pieces[2].write_bytes(header)
+    with pytest.raises(DataError, match=r"c\.pcap: its link type is 101, the first capture has 1"):
+        extract_stream.extract_stream(pieces, tmp_path / "f.csv", spec, work)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 12)
+        extract_stream.extract_stream(pieces, tmp_path / "f.csv", spec, work)
+    progress = work / "progress.json"
+    progress.write_text(json.dumps({**json.loads(progress.read_bytes()), "packets": 241}))
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 20)
+    with pytest.raises(DataError, match=r"b\.pcap: shorter than when it was read before"):
+        extract_stream.extract_stream(pieces, tmp_path / "f.csv", spec, work)
+    assert not (tmp_path / "f.csv").exists()
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0, "1", None])
+@pytest.mark.parametrize("name", ["capture", "packets", "parts"])
+def test_progress_in_other_than_whole_numbers_is_not_sound(
+    pieces, tmp_path, monkeypatch, name, wrong
+):
+    work = tmp_path / "work"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 12)
+        extract_stream.extract_stream(pieces, tmp_path / "f.csv", standard_spec(), work)
+    progress = work / "progress.json"
+    progress.write_text(json.dumps({**json.loads(progress.read_bytes()), name: wrong}))
+    steps = extract_stream._Steps(pieces, standard_spec(), work)
+    assert (steps.progress.packets, steps.state) == (0, b"")

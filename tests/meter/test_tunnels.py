@@ -183,8 +183,11 @@ def test_an_inner_packet_may_begin_at_byte_1024():
     cooked = b"\x08\0" + bytes(18) + frame[14:]
     assert cooked.index(TCP4) == 1024
     assert read(cooked, link=LINK_COOKED_2).source == PLAIN4.source
-    tagged = ethernet(ipv4(gtp(TCP4, extended(241), flags=0x34), UDP), tags=b"\x81\0\0\2" * 2)
-    assert read(tagged) == read(tagged, ())
+    session = b"\x88\x64\x11\0\0\1\0\x21"
+    for header in (session + b"\x21", session + b"\0\x21", b"\x81\0\0\2" * 2 + b"\x08\0"):
+        deeper = bytes(12) + header + frame[14:]  # from 1025 on
+        assert deeper.index(TCP4) > 1024
+        assert read(deeper) == read(deeper, ()) != "not IP"
 
 
 def test_an_inner_packet_is_no_longer_than_what_holds_it():
@@ -195,6 +198,19 @@ def test_an_inner_packet_is_no_longer_than_what_holds_it():
     assert read(part).ip_length == PLAIN4.ip_length - 3
     padded = ethernet(ipv4(vxlan(ethernet(TCP4) + bytes(6)), UDP)) + bytes(9)
     assert read(padded) == replace(PLAIN4, wire_length=PLAIN4.wire_length + 6)
+
+
+@pytest.mark.parametrize(
+    ("inner", "kind", "header", "plain"), [(TCP4, IPV4, 20, PLAIN4), (TCP6, IPV6, 40, PLAIN6)]
+)
+def test_an_inner_header_lies_in_what_holds_it(inner, kind, header, plain):
+    for held in range(len(inner) + 9):
+        frame = ethernet(ipv4(gre(inner, kind), GRE, total=24 + held))
+        found = read(frame)
+        if held < header:
+            assert found == read(frame, ())
+        else:
+            assert (found.source, found.ip_length) == (plain.source, min(held, len(inner)))
 
 
 @pytest.mark.parametrize("wrap", ["gre", "gtp"])

@@ -74,8 +74,17 @@ def check_every_way(reference):
 
 
 def every_way(reference, model, path, folder):
-    predict_capture(model, path, folder / "verdicts.csv")
+    told = []
+    found = predict_capture(
+        model,
+        path,
+        folder / "verdicts.csv",
+        progress=lambda rows, columns: told.append((rows, columns)),
+    )
     verdicts = rows_of((folder / "verdicts.csv").read_bytes())
+    assert [int(v["row"]) for v in verdicts] == [*range(found.rows)]
+    lengths = [len(next(iter(columns.values()))) for _, columns in told]
+    assert [rows for rows, _ in told] == np.cumsum(lengths).tolist()
     for table in ("flows.parquet", "flows.csv"):
         extract([path], folder / table, model.meter)
         predict_stream(model, folder / table, folder / "classes.csv")
@@ -83,6 +92,15 @@ def every_way(reference, model, path, folder):
         assert [{k: v[k] for k in classes[0]} for v in verdicts] == classes
     flows, want = expected_rows(reference, model, path)
     assert len(verdicts) == len(flows) > 3
+    columns = (
+        "row,source,source_port,destination,destination_port,protocol,first_us,last_us,packets"
+    )
+    assert [*verdicts[0]][:12] == [*columns.split(","), "decided", "class", "margin"]
+    counted = [int(np.sum(model.verdicts(want.scores) == i)) for i in range(len(model.classes))]
+    assert list(found.classes.items())[: len(counted)] == [
+        *zip(model.classes, counted, strict=True)
+    ]
+    assert sum(found.classes.values()) == found.rows
     names = [name for name in verdicts[0] if name.startswith("score_")]
     for i, (row, flow) in enumerate(zip(verdicts, flows, strict=True)):
         assert [int(row[name]) for name in names] == want.scores[i].tolist()
@@ -144,7 +162,7 @@ def test_a_capture_comes_from_standard_input(tmp_path, monkeypatch, pack):
 def test_standard_input_that_is_no_capture_stays_a_table(monkeypatch, head):
     stream = io.BufferedReader(io.BytesIO(head))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
-    assert not is_capture("-")
+    assert is_capture("-") is False
     assert stream.read() == head  # nothing was taken from it
 
 
@@ -204,10 +222,15 @@ def test_a_capture_is_known_by_its_bytes(tmp_path):
     ):
         path.write_bytes(data)
         assert is_capture(path) is answer, data[:8]
-    assert not is_capture(tmp_path)
-    assert not is_capture(tmp_path / "none")
+    for magic in (0xA1B2C3D4, 0xA1B23C4D, 0x0A0D0D0A):  # of micro- and nanoseconds, and pcapng
+        for order in ("little", "big"):
+            for number in (magic - 1, magic, magic + 1):
+                path.write_bytes(number.to_bytes(4, order) + good[4:])
+                assert is_capture(path) is (number == magic), hex(number)
+    assert is_capture(tmp_path) is False
+    assert is_capture(tmp_path / "none") is False
     os.mkfifo(tmp_path / "pipe")
-    assert not is_capture(tmp_path / "pipe")  # its bytes are for who reads the table
+    assert is_capture(tmp_path / "pipe") is False  # its bytes are for who reads the table
 
 
 # --- training --------------------------------------------------------------------------------
