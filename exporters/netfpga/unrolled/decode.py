@@ -23,6 +23,7 @@ from functools import partial
 from itertools import islice, pairwise, permutations, product
 from math import ceil, gcd, lcm
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,14 +189,14 @@ class EquationSystem:
     def _define(
         self,
         kind: str,
-        inputs: Iterable[tuple[Bit, int]] = (),
-        total: Bit = (0, 0),
-        bound: int = 0,
-        formula: str = "",
-        table: int = 0,
+        bits: Sequence[Bit] = (),
+        weights: Sequence[int] | None = None,
+        **more: Any,
     ) -> Bit:
+        """A bit of an equation of bits with weights, 1 each unless told otherwise."""
         made = self._variable(len(self.equations))
-        self.equations.append(Equation(made, kind, tuple(inputs), total, bound, formula, table))
+        inputs = zip(bits, weights or (1,) * len(bits), strict=True)
+        self.equations.append(Equation(made, kind, tuple(inputs), **more))
         return made, 0
 
     def _add(self, instance: ParsedInstance) -> None:
@@ -216,18 +217,17 @@ class EquationSystem:
             values["s"], third = self._full((five, *inputs[5:]))
             values["m"], values["k"] = self._full((first, second, third))
         elif name.startswith(TABLE):
-            read = ((b, 1) for b in inputs)
-            values["y"] = self._define("table", read, table=instance.module.outputs["y"])
+            table = instance.module.outputs["y"]
+            values["y"] = self._define("table", inputs, table=table)
         elif name == _PARITY:
-            values["s"] = self._define("parity", ((b, 1) for b in inputs))
+            values["s"] = self._define("parity", inputs)
         elif name == _MUX:
             values["y"] = self._define("mux")
         elif (formula := claimed_formula(instance.module)) is not None:
-            values["y"] = self._define("rule", ((b, 1) for b in inputs), formula=formula)
+            values["y"] = self._define("rule", inputs, formula=formula)
         else:
             weights, bound = claim(instance.module)
-            terms = zip(inputs, weights, strict=True)
-            values["y"] = self._define("comparison", terms, bound=bound)
+            values["y"] = self._define("comparison", inputs, weights, bound=bound)
         for port, wire in instance.outputs.items():
             self.bits[wire] = values[port]
 
@@ -246,7 +246,7 @@ class EquationSystem:
         key = tuple((variable, inverted ^ flip) for variable, inverted in key)
         if key not in self.adders:
             odd = self._parity(key, len(self.equations))
-            self.adders[key] = (odd, self._define("adder", ((b, 1) for b in key), odd))
+            self.adders[key] = (odd, self._define("adder", key, total=odd))
         (total, turned), (carry, _) = self.adders[key]
         return (total, turned ^ flip), (carry, flip)
 
@@ -362,9 +362,10 @@ class EquationSystem:
             raise VerifyError("the bits that a comparison leaves out can change its answer")
         if not found_sum.terms:
             raise Undecidable
-        edge = bound - found_sum.high - found_sum.constant
-        smallest = min(abs(c) for c in found_sum.terms.values())
-        scale = lcm(*((c / smallest).denominator for c in found_sum.terms.values())) / smallest
+        # The sum is a multiple of the grain, so it reaches the next one if it reaches the bound.
+        edge = -(-bound // grain) * grain - found_sum.high - found_sum.constant
+        unit = abs(next(iter(found_sum.terms.values())))  # any coefficient gives the same scale
+        scale = lcm(*((c / unit).denominator for c in found_sum.terms.values())) / unit
         terms = {v: int(c * scale) for v, c in found_sum.terms.items()}
         limit = ceil(edge * scale)
         if inverted:
