@@ -660,8 +660,8 @@ def _hidden(
             wire = bit[0] in known  # a copy of an input, which is an AND of one bit
             found = None if wire else system.multiplied_out(bit, below, len(ands))
             if found is not None:
-                signs[j, [_named(cube, ands) for cube in found]] = 1
-                limits[j] = 1
+                named = {_named(cube, ands) for cube in found}
+                signs[j], limits[j] = [i in named for i in range(len(inputs))], 1
                 continue
             test = system.test(bit, known)
         except VerifyError as error:

@@ -20,14 +20,17 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     Undecidable,
     _agree,
     _comparison,
+    _cubes_of,
     _fixed,
     _hidden,
     _known,
     _lead,
+    _output,
     _sums,
     _value,
     decode_core,
     equal_tests,
+    only,
     shunt_of_margin,
 )
 from n3ic.exporters.netfpga.unrolled.decode import (
@@ -161,6 +164,25 @@ def test_an_input_of_a_neuron_counts_once():
             read(terms)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_two_comparisons_agree_if_they_do_on_every_input(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.array(list(product((0, 1), repeat=4)))
+    one = rng.integers(-3, 4, 4)
+    other = rng.integers(1, 3) * one + rng.integers(-1, 2, 4) * (rng.random(4) < 0.4)
+    for bound, limit in product(range(-3, 4), range(-5, 6)):
+        same = np.array_equal(rows @ one >= bound, rows @ other >= limit)
+        assert equal_tests(one, bound, other, limit) == (same and one.any() and other.any())
+
+
+def test_up_to_twelve_coefficients_that_differ_are_tried():
+    """One bit decides; the others count 1 in one comparison and 2 in the other."""
+    for count in (11, 12, 13):
+        one, other = np.array([99] + count * [1]), np.array([99] + count * [2])
+        assert equal_tests(one, 99, other, 99) == (count <= 12)
+        assert not equal_tests(one, 1, other, 99)
+
+
 def test_comparisons_that_agree():
     two = np.array([2, 2, 2])
     assert equal_tests(np.array([1, 1, 1]), 2, two, 3)
@@ -184,6 +206,115 @@ def test_exports_are_decoded_and_run(tmp_path, options):
         pytest.skip(done.verification.missing)
     assert done.verification.ok, str(done.verification)
     assert done.verification.decoded == ("rtl/n3ic_core.v",)
+
+
+class Summed:
+    """Equations whose scores are a known form; literals are their own bits."""
+
+    def __init__(self, *forms: LinearForm) -> None:
+        self.forms = iter(forms)
+        self.asked: list[list[tuple[Literal, Fraction]]] = []
+
+    def bit(self, literal: Literal) -> Literal:
+        return literal
+
+    def solve(self, bits, known, modulus):
+        assert known == {1, 2, 3} and modulus == 16
+        self.asked.append(bits)
+        return next(self.forms)
+
+
+WIRES = ((1, 0), (2, 1), (3, 0))  # the second input is the inverted wire
+
+
+def form_of(constant, terms, low=0, high=0):
+    return LinearForm(
+        {v: Fraction(t) for v, t in terms.items()},
+        Fraction(constant),
+        Fraction(low),
+        Fraction(high),
+    )
+
+
+@pytest.mark.parametrize("signs", [*product((-1, 0, 1), repeat=3)])
+def test_a_score_of_four_bits_is_a_bias_and_the_inputs_that_agree(signs):
+    """Of all constants modulo 16, on all inputs; a score that leaves -8 to 7 is refused."""
+    rows = np.array(list(product((0, 1), repeat=3)))
+    for constant in range(-8, 24):
+        terms = {v: t % 16 for v, t in enumerate(signs, 1) if t}
+        scores = constant + rows @ signs
+        scores -= (scores.min() + 8) // 16 * 16  # the lowest is -8 at least
+        system = Summed(form_of(constant, terms))
+        literals = [("s", k) for k in range(4)]
+        if scores.max() > 7:
+            with pytest.raises(VerifyError, match="the score of class 0 exceeds its 4 bits"):
+                _output(system, WIRES, literals, 1)
+            continue
+        found = _output(system, WIRES, literals, 1)
+        inputs = rows ^ np.array([0, 1, 0])
+        agree = (inputs == found.weights) & found.mask
+        assert np.array_equal(agree.sum(axis=1) + found.limits[0], scores)
+        assert not (found.weights & ~found.mask).any()
+        assert system.asked == [[(("s", k), Fraction(1 << k)) for k in range(4)]]
+
+
+def test_each_class_has_its_own_bits():
+    system = Summed(form_of(1, {1: 1}), form_of(2, {2: 15}))
+    found = _output(system, WIRES, [("s", k) for k in range(8)], 2)
+    assert [[bit for bit, _ in asked] for asked in system.asked] == [
+        [("s", k) for k in range(4)],
+        [("s", k) for k in range(4, 8)],
+    ]
+    assert (found.mask.tolist(), found.limits.tolist()) == (
+        [[True, False, False], [False, True, False]],
+        [1, 1],  # 2 - y is 1 and the inverted y
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (
+            form_of(0, {1: 1}, low=-1),
+            "the score of class 1 is not shown to be a sum of hidden bits",
+        ),
+        (
+            form_of(0, {1: 1}, high=1),
+            "the score of class 1 is not shown to be a sum of hidden bits",
+        ),
+        (form_of(0, {1: 1, 2: Fraction(1, 2)}), "class 1 is not shown"),
+        (form_of(Fraction(1, 2), {1: 1}), "class 1 is not shown"),
+        (form_of(0, {1: 2, 2: 1}), "the score of class 1 counts an input more than once"),
+        (form_of(0, {1: 1, 2: 14}), "the score of class 1 counts an input more than once"),
+        (form_of(0, {1: 8}), "the score of class 1 counts an input more than once"),
+    ],
+)
+def test_what_is_no_score(form, said):
+    with pytest.raises(VerifyError, match=said):
+        _output(Summed(form_of(0, {1: 1}), form), WIRES, [("s", k) for k in range(8)], 2)
+
+
+def test_an_output_of_one_bit_has_one():
+    for count, bits in ((1, "1 bit"), (0, "0 bits"), (2, "2 bits")):
+        core = ParsedCore(1, (), {"out_class": tuple(("x", k) for k in range(count))})
+        if count == 1:
+            assert only(core, "out_class") == ("x", 0)
+            continue
+        with pytest.raises(VerifyError, match=f"^out_class has {bits}, not one$"):
+            only(core, "out_class")
+
+
+def test_the_neurons_that_are_ands():
+    """A limit of as many as are connected; an AND of inverted inputs has them inverted."""
+    weights = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], dtype=bool)
+    mask = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
+    layer = DecodedLayer(weights, np.array([2, 2, 2]), mask)
+    assert _cubes_of(layer, WIRES) == {
+        frozenset({(1, 0), (2, 0)}): 0,  # x, and not the inverted y
+        frozenset({(2, 1), (3, 0)}): 2,
+    }
+    assert _cubes_of(DecodedLayer(weights, None, mask), WIRES) == {}
+    assert _cubes_of(DecodedLayer(weights, np.array([2, 2, 2]), None), WIRES) == {}
 
 
 class Solved:
@@ -219,6 +350,43 @@ UP, DOWN = ((1, 0), (2, 0), (3, 0)), ((1, 1), (2, 1))  # a margin of 0 to 7, and
 def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, bound, thresholds):
     for wanted, found in thresholds.items():
         assert shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_threshold_is_right_for_every_margin(seed, shared):
+    """Of margins whose bits are turned, shared or constant, and of comparisons of all their bits.
+
+    One that reads the bits as the margin has them, but perhaps not the lowest, is always read.
+    """
+    rng = np.random.default_rng(seed)
+    of = rng.integers(0, 4, 3) if shared else rng.permutation(3) + 1
+    margin = [(int(v), int(rng.integers(2))) for v in of]
+    values = np.array([(0, *row) for row in product((0, 1), repeat=3)])
+    margins = sum((values[:, v] ^ inverted) << k for k, (v, inverted) in enumerate(margin))
+    own = {v: int((margins @ (2 * values[:, v] - 1)) // 4) for v in {v for v, _ in margin} - {0}}
+    least = int(rng.choice([1, 2, 4]))
+    for bound in range(-9, 10):
+        like = rng.random() < 0.6
+        scale = int(rng.integers(1, 4))
+        terms = {
+            v: scale * w // least if like and abs(w) >= least else 0 if like else w + scale - 2
+            for v, w in own.items()
+        }
+        terms = {v: c for v, c in terms.items() if c}
+        decided = sum((values[:, v] * c for v, c in terms.items()), values[:, 0]) >= bound
+        if not terms or len(set(decided.tolist())) == 1:
+            continue
+        right = [t for t in range(-20, 30) if np.array_equal(margins >= t, decided)]
+        for wanted in (0, 1, 2, 3, 5, 9):
+            try:
+                found = shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted)
+            except VerifyError as error:
+                assert str(error) == "out_shunt is not a comparison of the margin"
+                assert not right or shared or not like
+            else:
+                assert found in right
+                assert shared or not like or found == wanted or wanted not in right
 
 
 @pytest.mark.parametrize("low", [0, 1])
