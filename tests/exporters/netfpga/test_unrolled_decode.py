@@ -16,11 +16,13 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import (
     EquationSystem,
+    Lead,
     LinearForm,
     Undecidable,
     _agree,
     _comparison,
     _cubes_of,
+    _equal_threshold,
     _fixed,
     _hidden,
     _known,
@@ -31,6 +33,7 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     decode_core,
     equal_tests,
     only,
+    shunt_of_lead,
     shunt_of_margin,
 )
 from n3ic.exporters.netfpga.unrolled.decode import (
@@ -414,6 +417,101 @@ def test_another_comparison_is_no_threshold(margin, terms, bound):
         shunt_of_margin(Solved(terms, bound), (9, 0), margin, 0)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_threshold_near_the_scaled_bound_is_found(seed):
+    """The wanted one, or one at most 2 from the bound in the margin's scale, the lowest first."""
+    rng = np.random.default_rng(seed)
+    rows = np.array(list(product((0, 1), repeat=3)))
+    own = np.array([1, 2, 4]) * rng.choice([1, 1, -1], 3)
+    if seed % 2:
+        read = rng.integers(1, 16, 3) * np.sign(own)
+    else:
+        read = own * rng.integers(1, 4) + rng.integers(-1, 2, 3)
+        read[read == 0] = 1
+    constant = int(rng.integers(-4, 5))
+    margins, sums = constant + rows @ own, rows @ read
+    for bound in range(int(sums.min()), int(sums.max()) + 2):
+        right = [t for t in range(-40, 40) if np.array_equal(margins >= t, sums >= bound)]
+        near = constant + bound * 4 // int(np.abs(read).max())
+        test = Comparison({v: int(c) for v, c in enumerate(read, 1)}, bound)
+        weights = {v: int(c) for v, c in enumerate(own, 1)}
+        for wanted in (2, 30):
+            tried = (wanted, *range(near - 2, near + 3))
+            expected = next((t for t in tried if t in right), None)
+            if expected is None:
+                with pytest.raises(VerifyError, match="out_shunt is not a comparison"):
+                    _equal_threshold(weights, constant, test, wanted)
+            else:
+                assert _equal_threshold(weights, constant, test, wanted) == expected
+
+
+class Decided:
+    """Equations of one bit that tells whether the lead of two classes reaches a threshold."""
+
+    def __init__(self, bit, parts):
+        self.parts = {(10 + k, 0): test for k, test in enumerate(parts)}
+        if len(parts) == 1:
+            self.parts[bit] = parts[0]
+        self.bit = bit
+
+    def test(self, bit, known):
+        assert known == {1, 2, 3}
+        if bit not in self.parts:
+            raise VerifyError("no comparison")
+        return self.parts[bit]
+
+    def alternatives(self, bit):
+        assert bit == self.bit
+        return tuple(part for part in self.parts if part != bit) if len(self.parts) == 2 else ()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_threshold_of_a_lead_decides_every_input_alike(seed):
+    """Of two comparisons in any order, of one where none reaches the other, and of constants."""
+    rng = np.random.default_rng(seed)
+    rows = np.array(list(product((0, 1), repeat=3)))
+    row, constant = rng.integers(-2, 3, 3), int(rng.integers(-3, 4))
+    leads = constant + rows @ row
+    turn = np.array([1, -1, 1])  # the second input is the inverted wire
+
+    def compared(sign, threshold):
+        """``sign * lead >= threshold`` of the wires."""
+        terms = {v: int(c) for v, c in enumerate(sign * row * turn, 1) if c}
+        return Comparison(terms, threshold - sign * (constant + int(row[1])))
+
+    def decoded(parts, constantly, wanted):
+        bit = (9, seed % 2) if parts else (0, 1 - constantly)
+        system = Decided((bit[0], 1 - bit[1]), parts)
+        return shunt_of_lead(system, bit, WIRES, Lead(row, constant), wanted)
+
+    for threshold in range(int(np.abs(leads).max()) + 3):
+        decided = np.abs(leads) >= threshold
+        right = [t for t in range(12) if np.array_equal(np.abs(leads) >= t, decided)]
+        reached = [sign for sign in (1, -1) if (sign * leads).max() >= threshold]
+        parts = [compared(sign, threshold) for sign in reached]
+        if len(set(decided.tolist())) == 1:
+            parts = []
+        for wanted in range(6):
+            tried = (wanted, *sorted({*np.abs(leads).tolist()}), int(np.abs(leads).max()) + 1)
+            expected = next(t for t in tried if t in right)
+            assert decoded(parts, int(decided[0]), wanted) == expected
+            assert decoded(parts[::-1], int(decided[0]), wanted) == expected
+        for k, sign in enumerate(reached if parts else ()):
+            # One side of another threshold: it decides no input alike, or is none.
+            other = [*parts[:k], compared(sign, threshold + 1), *parts[k + 1 :]]
+            sides = [leads >= threshold + (sign > 0), -leads >= threshold + (sign < 0)]
+            alike = [
+                t for t in range(12) if np.array_equal(np.abs(leads) >= t, sides[0] | sides[1])
+            ]
+            if (sign * leads).max() <= threshold:
+                continue
+            if alike:
+                assert decoded(other, 0, 0) in alike
+            else:
+                with pytest.raises(VerifyError, match="not whether the margin is below a thresh"):
+                    decoded(other, 0, 0)
+
+
 def test_a_lead_is_the_second_score_less_the_first():
     weights = np.array([[1, 0, 1], [0, 0, 1]], dtype=bool)
     mask = np.array([[1, 1, 1], [1, 0, 1]], dtype=bool)
@@ -543,7 +641,8 @@ def test_only_an_adder_has_a_sum_bit_and_only_a_comparison_a_bound():
     inputs = tuple((f"in_bits[{i}]", i & 1) for i in range(6))
     system = EquationSystem(ParsedCore(6, (ParsedInstance(module, inputs, {"s": "s"}),), {}))
     (found,) = system.equations
-    assert (found.kind, found.total, found.bound, found.formula) == ("parity", (0, 0), 0, "")
+    assert (found.kind, found.total, found.bound) == ("parity", (0, 0), 0)
+    assert (found.formula, found.table) == ("", 0)
     assert found.inputs == tuple(((i + 1, i & 1), 1) for i in range(6))
 
 

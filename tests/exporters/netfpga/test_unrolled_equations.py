@@ -438,7 +438,7 @@ def test_a_cell_of_fixed_function_has_its_ports_and_its_function(name):
     check_adders({name: right})
     check_adders({"n3ic_other": right})
     for port in ports:
-        for row in range(1 << size):
+        for row in (0, 5, (1 << size) - 2, (1 << size) - 1):
             changed = {**right.outputs, port: right.outputs[port] ^ 1 << row}
             with pytest.raises(
                 VerifyError, match=f"^module {name}: {port} is wrong for in = {row}$"
