@@ -593,7 +593,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
             ands = _cubes_of(layers[-1], below) if layers else {}
             layers.append(_hidden(system, inputs, outputs, index, {v for v, _ in below}, ands))
             below, inputs = inputs, outputs
-        layers.append(_output(system, inputs, core.outputs["out_scores"], len(model.classes)))
+        layers.append(_output(system, inputs, score_literals(core, len(model.classes))))
     except Undecidable:
         return None
     lead = None
@@ -601,10 +601,10 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
         lead = _lead(layers[-1])
         check_class(system, inputs, core, lead)
     shunt = None
-    if "out_shunt" in core.outputs:
-        bit = system.bit(only(core, "out_shunt"))
+    if (literal := shunt_literal(core, model.shunt)) is not None:
+        bit = system.bit(literal)
         if lead is None:
-            margin = [system.bit(x) for x in core.outputs.get("out_margin", ())]
+            margin = [system.bit(x) for x in output(core, "out_margin")]
             shunt = shunt_of_margin(system, bit, margin, model.shunt)
         else:
             shunt = shunt_of_lead(system, bit, inputs, lead, model.shunt)
@@ -682,16 +682,15 @@ def _named(cube: _Cube, ands: Mapping[_Cube, int]) -> int:
 
 
 def _output(
-    system: EquationSystem, inputs: Sequence[Bit], literals: Sequence[Literal], classes: int
+    system: EquationSystem, inputs: Sequence[Bit], scores: Sequence[Sequence[Literal]]
 ) -> DecodedLayer:
-    """Decode the layer of scores."""
+    """Decode the layer of scores, from the bits of each."""
     known = _known(inputs)
-    width = len(literals) // classes
-    modulus = 1 << width
-    signs = np.zeros((classes, len(inputs)), dtype=np.int64)
-    bias = np.zeros(classes, dtype=np.int64)
-    for c in range(classes):
-        bits = [system.bit(x) for x in literals[c * width : (c + 1) * width]]
+    signs = np.zeros((len(scores), len(inputs)), dtype=np.int64)
+    bias = np.zeros(len(scores), dtype=np.int64)
+    for c, literals in enumerate(scores):
+        bits = [system.bit(x) for x in literals]
+        modulus = 1 << len(bits)
         found = system.solve(
             [(bit, Fraction(1 << power)) for power, bit in enumerate(bits)], known, modulus
         )
@@ -704,12 +703,19 @@ def _output(
         if np.abs(signs[c]).max() > 1:
             raise VerifyError(f"the score of class {c} counts an input more than once")
         low, high = int((signs[c] < 0).sum()), int((signs[c] > 0).sum())
-        # Scores are known modulo 2**width; one constant alone keeps them inside their bits.
-        constant = (int(found.constant) + shift + half - low) % modulus - half + low
+        constant = unwrapped(int(found.constant) + shift, -low, half)
         if constant + high >= half:
-            raise VerifyError(f"the score of class {c} exceeds its {width} bits")
+            raise VerifyError(f"the score of class {c} exceeds its {len(bits)} bits")
         bias[c] = constant - low
     return DecodedLayer(signs > 0, bias, signs != 0)
+
+
+def unwrapped(constant: int, low: int, half: int) -> int:
+    """The constant of a sum of bits, which is known modulo ``2 * half``.
+
+    One value alone keeps the sum's least, ``constant + low``, inside its bits: -half to half - 1.
+    """
+    return (constant + low + half) % (2 * half) - half - low
 
 
 def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.int64], int]:
@@ -719,9 +725,34 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
+def output(core: ParsedCore, name: str) -> tuple[Literal, ...]:
+    """The literals of an output, lowest bit first."""
+    if name not in core.outputs:
+        raise VerifyError(f"the core has no {name}")
+    return core.outputs[name]
+
+
+def score_literals(core: ParsedCore, classes: int) -> list[tuple[Literal, ...]]:
+    """The literals of each score."""
+    literals = output(core, "out_scores")
+    width, rest = divmod(len(literals), classes)
+    if rest:
+        raise VerifyError(f"the core has {len(literals)} bits of {classes} scores")
+    return [literals[c * width :][:width] for c in range(classes)]
+
+
+def shunt_literal(core: ParsedCore, wanted: int) -> Literal | None:
+    """The literal of ``out_shunt``; None for a core and a model without a shunting threshold."""
+    if "out_shunt" not in core.outputs:
+        if wanted:
+            raise VerifyError(f"no shunting threshold, the model's is {wanted}")
+        return None
+    return only(core, "out_shunt")
+
+
 def only(core: ParsedCore, name: str) -> Literal:
     """The literal of a one-bit output."""
-    literals = core.outputs[name]
+    literals = output(core, name)
     if len(literals) != 1:
         raise VerifyError(f"{name} has {len(literals)} bits, not one")
     return literals[0]

@@ -33,8 +33,10 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     decode_core,
     equal_tests,
     only,
+    score_literals,
     shunt_of_lead,
     shunt_of_margin,
+    unwrapped,
 )
 from n3ic.exporters.netfpga.unrolled.decode import (
     ThresholdTest as Comparison,
@@ -251,9 +253,9 @@ def test_a_score_of_four_bits_is_a_bias_and_the_inputs_that_agree(signs):
         literals = [("s", k) for k in range(4)]
         if scores.max() > 7:
             with pytest.raises(VerifyError, match="the score of class 0 exceeds its 4 bits"):
-                _output(system, WIRES, literals, 1)
+                _output(system, WIRES, [literals])
             continue
-        found = _output(system, WIRES, literals, 1)
+        found = _output(system, WIRES, [literals])
         inputs = rows ^ np.array([0, 1, 0])
         agree = (inputs == found.weights) & found.mask
         assert np.array_equal(agree.sum(axis=1) + found.limits[0], scores)
@@ -263,11 +265,15 @@ def test_a_score_of_four_bits_is_a_bias_and_the_inputs_that_agree(signs):
 
 def test_each_class_has_its_own_bits():
     system = Summed(form_of(1, {1: 1}), form_of(2, {2: 15}))
-    found = _output(system, WIRES, [("s", k) for k in range(8)], 2)
+    core = ParsedCore(3, (), {"out_scores": tuple(("s", k) for k in range(8))})
+    found = _output(system, WIRES, score_literals(core, 2))
     assert [[bit for bit, _ in asked] for asked in system.asked] == [
         [("s", k) for k in range(4)],
         [("s", k) for k in range(4, 8)],
     ]
+    for classes in (3, 5):
+        with pytest.raises(VerifyError, match=f"^the core has 8 bits of {classes} scores$"):
+            score_literals(core, classes)
     assert (found.mask.tolist(), found.limits.tolist()) == (
         [[True, False, False], [False, True, False]],
         [1, 1],  # 2 - y is 1 and the inverted y
@@ -294,7 +300,31 @@ def test_each_class_has_its_own_bits():
 )
 def test_what_is_no_score(form, said):
     with pytest.raises(VerifyError, match=said):
-        _output(Summed(form_of(0, {1: 1}), form), WIRES, [("s", k) for k in range(8)], 2)
+        _output(Summed(form_of(0, {1: 1}), form), WIRES, [[("s", k) for k in range(4)]] * 2)
+
+
+def test_a_constant_is_the_one_that_keeps_the_least_sum_inside_its_bits():
+    for half, low, constant in product((4, 8), range(-9, 1), range(-20, 20)):
+        found = unwrapped(constant, low, half)
+        assert (found - constant) % (2 * half) == 0
+        assert -half <= found + low < half
+
+
+@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("threshold", [0, 3])
+def test_a_core_without_an_output_is_refused(outputs, threshold):
+    model = small().with_shunt(threshold)
+    core, cells = written(model, outputs=outputs)
+    missing = {
+        "out_trace": "the core shows 0 hidden bits, not 9",
+        "out_scores": "the core has no out_scores",
+        **({"out_class": "the core has no out_class"} if outputs == "class" else {}),
+        **({"out_margin": "no out_margin"} if outputs == "scores" and threshold else {}),
+        **({"out_shunt": "no shunting threshold, the model's is 3"} if threshold else {}),
+    }
+    for name, said in missing.items():
+        changed = re.sub(rf"assign {name} = \{{.*?\}};", "", core, flags=re.DOTALL)
+        assert said in fault(model, changed, cells), name
 
 
 def test_an_output_of_one_bit_has_one():
