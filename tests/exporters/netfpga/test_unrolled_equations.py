@@ -171,6 +171,62 @@ def test_the_range_of_what_is_left_out_is_no_larger_than_it_is(weights, flips, t
     assert (min(rests), max(rests)) == (form.low, form.high)
 
 
+def exact(made: Circuit, asked: Sequence[tuple[Literal, int]], wanted: dict[int, int]) -> None:
+    """A weighted sum of wires is one of input bits, without a rest."""
+    system = made.system()
+    inputs = [system.bit((f"in_bits[{i}]", 0))[0] for i in range(made.n)]
+    bits = [(system.bit(x), Fraction(weight)) for x, weight in asked]
+    form = system.solve(bits, set(inputs))
+    assert (form.low, form.high) == (0, 0)
+    assert form.terms == {inputs[i]: c for i, c in wanted.items() if c}
+    for row in range(0, 1 << made.n, 7):
+        total = sum(w * made.value(x)[row] for x, w in asked)
+        assert total == form.constant + sum(c * (row >> i & 1) for i, c in wanted.items())
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_a_sum_of_two_numbers_is_solved_through_its_carries(width, sign):
+    """``a + b``, or ``a - b`` as ``a + !b + 1``, whose last carry counts as well."""
+    made, carry, asked = Circuit(2 * width), ("", sign), []
+    for k in range(width):
+        bits = ((f"in_bits[{k}]", 0), (f"in_bits[{width + k}]", sign), carry)
+        total, carry = made.adder("n3ic_add3", bits)
+        asked.append((total, 1 << k))
+    weights = {k: 1 << k for k in range(width)}
+    second = {width + k: (1 - 2 * sign) << k for k in range(width)}
+    exact(made, [*asked, (carry, 1 << width)], weights | second)
+    exact(made, [(x, -3 * w) for x, w in (*asked, (carry, 1 << width))], {
+        i: -3 * c for i, c in (weights | second).items()
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("order", range(6))
+def test_a_number_of_bits_is_solved_in_any_order_of_its_adders(order):
+    """Eleven bits: five, five with a sum of them, then carries; wires are asked in any order."""
+    rng = np.random.default_rng(order)
+    made = Circuit(11)
+    bits = [(f"in_bits[{i}]", int(rng.integers(2))) for i in rng.permutation(11)]
+    ones, two = made.adder("n3ic_add3", bits[:3])
+    ones, twos = made.adder("n3ic_add3", (ones, *bits[3:5]))
+    odd, four, *_ = made.adder("n3ic_add3", (two, twos, ("", 0)))
+    low, middle, high = made.adder("n3ic_add7", (ones, *bits[5:]))
+    twice, fours = made.adder("n3ic_add3", (odd, middle, ("", 0)))
+    fours, eight = made.adder("n3ic_add3", (four, high, fours))
+    asked = [(low, 1), (twice, 2), (fours, 4), (eight, 8)]
+    turned = {int(name[8:-1]): 1 - 2 * flip for name, flip in bits}
+    exact(made, [asked[i] for i in rng.permutation(4)], turned)
+
+
+def test_a_table_is_an_equation_of_its_inputs():
+    made = Circuit(3)
+    bits = [(f"in_bits[{i}]", i & 1) for i in range(3)]
+    made.add(sized("n3ic_table3_x", 3, lambda x: x[0] ^ x[2]), bits)
+    (found,) = made.system().equations
+    assert (found.kind, found.table, found.total) == ("table", 0b01011010, (0, 0))
+    assert found.inputs == (((1, 0), 1), ((2, 1), 1), ((3, 0), 1))
+
+
 def test_the_same_sum_makes_one_equation_however_its_bits_are_turned():
     x, y, z = ((f"in_bits[{i}]", 0) for i in range(3))
     made = Circuit(3)
