@@ -138,9 +138,12 @@ def test_an_address_of_an_update_is_that_of_a_word(
     bits = max(written).bit_length() + 1
     beside = {address ^ 1 << k for address in written for k in range(bits)}
     beside |= {address + step for address in written for step in (-1, 1)} - {-1}
+    executor = (tmp_path / "rtl" / "n3ic_executor.v").read_text()
+    (low,) = re.findall(r"wr_row = wr_addr\[\d+:(\d+)\]", executor)
+    behind = {address + (1 << int(low)) for address in written} - written
     digits = len(body[0].split()[0])
     taken = sorted(beside)[:: max(1, len(beside) // 30)]
-    for address in taken:
+    for address in {*taken, *sorted(behind)[:8], *sorted(behind)[-4:]}:
         line = f"{address:0{digits}x} 00000000"
         file.write_text(summed([*lines[:-1], line, lines[-1]]))
         twice = address in written - {int(body[-1].split()[0], 16)}

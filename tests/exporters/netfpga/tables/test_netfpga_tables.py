@@ -273,7 +273,7 @@ def test_the_lead_of_two_classes_is_inside_the_bits_of_the_margin(monkeypatch) -
         def bit(self, literal: tuple[str, int]) -> tuple[str, int]:
             return literal
 
-    checked: list[object] = []
+    checked: list[Any] = []
     monkeypatch.setattr(decode, "check_class", lambda *given: checked.append(given))
     core = ParsedCore(1, (), {"out_margin": tuple(("m", k) for k in range(4))})
     plain = ParsedCore(1, (), {})
