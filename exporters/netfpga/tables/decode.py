@@ -105,7 +105,7 @@ def _score(
     if found.low or found.high or not whole:
         raise VerifyError(f"the score of class {c} is not shown to be a sum of entries")
     half = modulus // 2
-    terms = {v: (int(t) + half) % modulus - half for v, t in found.terms.items()}
+    terms = {v: unwrapped(int(t), half) for v, t in found.terms.items()}
     return int(found.constant), {v: t for v, t in terms.items() if t}
 
 
@@ -126,7 +126,7 @@ def _decisions(
     constant, terms = found[1]
     row = np.array(list(terms.values()), dtype=np.int64)
     half = 1 << len(margin) - 1
-    lead = Lead(row, unwrapped(constant, int(row[row < 0].sum()), half))
+    lead = Lead(row, unwrapped(constant, half, int(row[row < 0].sum())))
     read: list[Bit] = [(variable, 0) for variable in terms]
     check_class(system, read, core, lead)
     if literal is None:

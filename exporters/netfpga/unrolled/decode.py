@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import islice, pairwise, permutations, product
+from itertools import islice, permutations, product
 from math import ceil, gcd, lcm
 from pathlib import Path
 from typing import Any
@@ -233,8 +233,8 @@ class EquationSystem:
 
     def _full(self, inputs: tuple[Bit, ...]) -> tuple[Bit, Bit]:
         """Sum and carry of three bits."""
-        key = tuple(sorted(inputs))
-        for (first, other), third in zip(pairwise(key), (key[2], key[0]), strict=True):
+        one, two, three = key = tuple(sorted(inputs))
+        for first, other, third in ((one, two, three), (two, three, one)):
             # x + x + y has sum y and carry x; x + !x + y has sum !y and carry y.
             if first[0] == other[0]:  # a bit twice, or a bit and its inverse
                 if first == other:
@@ -242,7 +242,7 @@ class EquationSystem:
                 return (third[0], third[1] ^ 1), third
         # Inverting all inputs inverts sum and carry, so adders are stored with their second input
         # not inverted. The first cannot be used for this: it may be a constant.
-        flip = key[1][1]
+        _, flip = two
         key = tuple((variable, inverted ^ flip) for variable, inverted in key)
         if key not in self.adders:
             odd = self._parity(key, len(self.equations))
@@ -698,24 +698,27 @@ def _output(
         if found.low or found.high or not whole:
             raise VerifyError(f"the score of class {c} is not shown to be a sum of hidden bits")
         half = modulus // 2
-        terms = {v: (int(t) + half) % modulus - half for v, t in found.terms.items()}
+        terms = {v: unwrapped(int(t), half) for v, t in found.terms.items()}
         signs[c], shift = _signs({v: t for v, t in terms.items() if t}, inputs)
         if np.abs(signs[c]).max() > 1:
             raise VerifyError(f"the score of class {c} counts an input more than once")
         low, high = int((signs[c] < 0).sum()), int((signs[c] > 0).sum())
-        constant = unwrapped(int(found.constant) + shift, -low, half)
+        constant = unwrapped(int(found.constant) + shift, half, -low)
         if constant + high >= half:
             raise VerifyError(f"the score of class {c} exceeds its {len(bits)} bits")
         bias[c] = constant - low
     return DecodedLayer(signs > 0, bias, signs != 0)
 
 
-def unwrapped(constant: int, low: int, half: int) -> int:
-    """The constant of a sum of bits, which is known modulo ``2 * half``.
+def unwrapped(number: int, half: int, low: int = 0) -> int:
+    """The value of a number that is known modulo ``2 * half``.
 
-    One value alone keeps the sum's least, ``constant + low``, inside its bits: -half to half - 1.
+    Args:
+        number: a coefficient, or the constant of a sum.
+        half: half the modulus.
+        low: what is added to the number at least; the sum is -half to half - 1.
     """
-    return (constant + low + half) % (2 * half) - half - low
+    return (number + low + half) % (2 * half) - half - low
 
 
 def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.int64], int]:

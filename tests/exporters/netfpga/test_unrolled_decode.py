@@ -305,7 +305,7 @@ def test_what_is_no_score(form, said):
 
 def test_a_constant_is_the_one_that_keeps_the_least_sum_inside_its_bits():
     for half, low, constant in product((4, 8), range(-9, 1), range(-20, 20)):
-        found = unwrapped(constant, low, half)
+        found = unwrapped(constant, half, low)
         assert (found - constant) % (2 * half) == 0
         assert -half <= found + low < half
 
