@@ -289,6 +289,21 @@ def test_a_bound_between_what_sums_reach_is_the_next_of_them(scale, bound):
     assert bound > 2 * scale or agrees(made, reached) == "right"
 
 
+@pytest.mark.parametrize("constant", [0, 1])
+@pytest.mark.parametrize("inverted", [0, 1])
+def test_the_highest_bit_of_a_number_is_a_comparison(constant, inverted):
+    """An adder with a constant is an AND or an OR; a sum bit below a carry is no comparison."""
+    made = Circuit(2)
+    x, y = ("in_bits[0]", 1), ("in_bits[1]", 0)
+    total, carry = made.adder("n3ic_add3", (x, y, ("", constant)))
+    assert agrees(made, (carry[0], inverted)) == "right"
+    assert "leaves out can change its answer" in agrees(made, (total[0], inverted))
+    assert agrees(made, (x[0], inverted)) == "right"
+    made, number = counted()
+    assert agrees(made, (number[2][0], inverted)) == "right"
+    assert "leaves out can change its answer" in agrees(made, (number[1][0], inverted))
+
+
 def test_what_a_comparison_leaves_out_must_be_less_than_its_step():
     """Of s + 4 k, a multiple of 1, 2 (s + 2 k) is a sum of inputs, and s is left: 0 or 1."""
     made = Circuit(3)
