@@ -862,8 +862,7 @@ def shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wan
     try:
         test = system.test((bit[0], bit[1] ^ 1), set(weights))
     except Undecidable:  # constant: either all margins are decided, or no margin is
-        low, high = (0, least) if not bit[1] else (most + 1, max(most + 1, wanted))
-        return min(max(wanted, low), high)
+        return max(wanted, most + 1) if bit[1] else min(wanted, least)
     weight, coefficient = next((weights[v], c) for v, c in test.terms.items())
     if any(weights[v] * coefficient != c * weight for v, c in test.terms.items()):
         return _equal_threshold(weights, constant, test, wanted)
