@@ -285,7 +285,7 @@ class EquationSystem:
         constant = low = high = Fraction(0)
         # Equations to expand, highest level first, so that each is expanded once with its whole
         # weight; the flag tells that only its sum bit is wanted.
-        todo: list[tuple[int, int, bool]] = []  # equations, the highest first; for the sum alone
+        todo: list[tuple[int, bool, int]] = []
 
         def add(bit: Bit, weight: Fraction) -> None:
             nonlocal constant
@@ -298,7 +298,7 @@ class EquationSystem:
                 alone = variable in self.sums
                 equation = self.sums[variable] if alone else self.defined[variable]
                 if variable not in known and equation is not None:
-                    heapq.heappush(todo, (-2 * self.levels[equation] + alone, equation, alone))
+                    heapq.heappush(todo, (-self.levels[equation], alone, equation))
 
         def leave(weight: Fraction) -> None:
             """Replace a part that is not known by its range, 0 to its weight."""
@@ -310,7 +310,7 @@ class EquationSystem:
         for bit, weight in bits:
             add(bit, weight)
         while todo:
-            _, index, alone = heapq.heappop(todo)
+            _, alone, index = heapq.heappop(todo)
             equation = self.equations[index]
             total, turned = equation.total
             carry = Fraction(0) if alone else terms.pop(equation.made, Fraction(0))

@@ -308,6 +308,7 @@ def test_a_constant_is_the_one_that_keeps_the_least_sum_inside_its_bits():
         found = unwrapped(constant, half, low)
         assert (found - constant) % (2 * half) == 0
         assert -half <= found + low < half
+        assert unwrapped(constant, half) == unwrapped(constant, half, 0)
 
 
 @pytest.mark.parametrize("outputs", unrolled.OUTPUTS)

@@ -44,6 +44,7 @@ def difference(folder, model):
         (255, 130, 2),
         (9, 4, 5),
         (40, 9, 17),
+        (1000, 20, 2),
     ],
 )
 @pytest.mark.parametrize("extremes", [True, False])
