@@ -91,7 +91,7 @@ class _Words:
     """Words of a weights file; each is taken once, in order."""
 
     def __init__(self, artefact: str, data: bytes) -> None:
-        if len(data) < 8 or len(data) % 4 or zlib.crc32(data[:-4]) != _last(data):
+        if len(data) % 4 or zlib.crc32(data[:-4]) != _last(data):
             raise VerifyError(f"{artefact}: cut short or damaged (checksum)")
         self._artefact = artefact
         self._words = np.frombuffer(data[:-4], dtype="<u4")

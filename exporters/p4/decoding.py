@@ -191,10 +191,10 @@ def _update(
 
 def _integer(text: str, where: str) -> int:
     try:
-        octets = base64.b64decode(text, validate=True)
+        octets = base64.b64decode(text)
     except (binascii.Error, ValueError) as error:
         raise VerifyError(f"{where}: a value is not base64") from error
-    # Unused bits of the last digit may differ in text and decode to the same bytes.
+    # Other digits are skipped, and unused bits of the last one decode to the same bytes.
     if base64.b64encode(octets).decode() != text:
         raise VerifyError(f"{where}: a value is not canonical base64")
     return int.from_bytes(octets, "big")
@@ -245,7 +245,7 @@ def loaded(artefact: str, held: Sequence[DecodedEntry], shunt_port: int | None) 
         (table, f"no_{table}", ()) for table in _READINGS
     ]:
         raise VerifyError(f"{artefact}: does not begin by clearing the model's number")
-    signature = name[0].action.removeprefix(f"set_{name[0].table}_") if name else ""
+    signature = name[0].action.removeprefix(f"set_{name[0].table}_")
     if sorted((e.table, e.action) for e in name) != [
         (table, f"set_{table}_{signature}") for table in _READINGS
     ] or any(len(e.data) != 1 for e in name):

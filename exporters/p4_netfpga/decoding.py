@@ -62,9 +62,9 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
         # Equal weights applied to another vector are another network: it must be the last layer's.
         if read != expected or mask_width not in ("", width):
             raise VerifyError(f"{name}: layer {layer}, neuron {neuron} reads {read}")
-        keep("weights", layer, neuron, int(weights, 16))
+        keep("weights", layer, neuron, _hex(weights))
         if mask:
-            keep("mask", layer, neuron, int(mask, 16))
+            keep("mask", layer, neuron, _hex(mask))
     for layer, neuron, counted, counter, threshold in _SIGN.findall(source):
         if (layer, neuron) != (counted, counter):
             raise VerifyError(f"{name}: layer {layer}, neuron {neuron} reads another's counter")
@@ -72,7 +72,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
     for neuron, layer, counter, bias in _SCORE.findall(source):
         if neuron != counter:
             raise VerifyError(f"{name}: score {neuron} reads the counter of {counter}")
-        keep("limit", layer, neuron, int(bias, 16))
+        keep("limit", layer, neuron, _hex(bias))
     shunt = shunting_of(source, shunt_port)
     digest = held_digest(model_numbers(source), model)
     layers = decoded_layers(name, values, model)
@@ -85,8 +85,8 @@ def shunting_of(source: str, shunt_port: int | None) -> int | None:
     Raises:
         VerifyError: there are several thresholds, or shunted packets go to another port.
     """
-    thresholds = [int(digits, 16) for digits in _SHUNTING.findall(source)]
-    ports = [int(digits, 16) for digits in _PORT.findall(source)]
+    thresholds = [_hex(digits) for digits in _SHUNTING.findall(source)]
+    ports = [_hex(digits) for digits in _PORT.findall(source)]
     if len(thresholds) > 1 or ports != ([] if shunt_port is None else [shunt_port]):
         raise VerifyError(
             f"n3ic.p4: shunts below the thresholds {thresholds} to the ports {ports}; one "
@@ -104,4 +104,8 @@ def model_numbers(source: str) -> list[int]:
     said = _MODEL.findall(source)  # once for the reply's header, once for the digest
     if len(said) != 2:
         raise VerifyError(f"n3ic.p4: the model's number is written {len(said)} times, not twice")
-    return [int(number, 16) for number in said]
+    return [_hex(number) for number in said]
+
+
+def _hex(digits: str) -> int:
+    return int(digits, 16)

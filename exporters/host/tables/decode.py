@@ -136,7 +136,7 @@ def _cuts(held: _Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
 
 def _check_spans(spans: list[int], entries: tuple[NDArray[np.int64], ...]) -> None:
     """Check that tables are summed in bytes only as far as a byte holds all sums."""
-    if min(spans, default=0) < 1 or sum(spans) != len(entries):
+    if any(span < 1 for span in spans) or sum(spans) != len(entries):
         raise _wrong(f"{sum(spans)} tables in spans, there are {len(entries)}")
     for t, span in zip(np.cumsum([0, *spans]).tolist(), spans, strict=False):
         own = entries[t : t + span]

@@ -58,12 +58,12 @@ def decode_cuts(
         feature = names.index(field.feature)
         last = first + field.width - 1
         if field.kind == "thermometer":
-            found = [cuts.get(bit, (-1, -1)) for bit in range(first, last + 1)]
-            if any(i != feature for i, _ in found):
+            bits = range(first, last + 1)
+            if any(bit not in cuts or cuts[bit][0] != feature for bit in bits):
                 raise VerifyError(
                     f"{FILE}: bits {first} to {last} do not compare {field.feature} with cuts"
                 )
-            out.append(tuple(cut for _, cut in found))
+            out.append(tuple(cuts[bit][1] for bit in bits))
             continue
         whole = (str(last), str(first), "feature", str(feature), "")
         clamped = (str(last), str(first), "clamped", str(k), str(field.width - 1))

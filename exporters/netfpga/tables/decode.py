@@ -27,10 +27,13 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     Lead,
     check_adders,
     check_class,
-    only,
+    output,
     same_class,
+    score_literals,
+    shunt_literal,
     shunt_of_lead,
     shunt_of_margin,
+    unwrapped,
 )
 from n3ic.exporters.netfpga.unrolled.syntax import Literal, ParsedCore, read_core, read_modules
 from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
@@ -71,9 +74,9 @@ def _compare(core_text: str, cells_text: str, model: TablesModel) -> int | None:
     system = EquationSystem(core)
     inputs = {system.bit((f"in_bits[{i}]", 0))[0]: i for i in range(core.n_inputs)}
     known = set(inputs) | {e.made for e in system.equations if e.kind == "table"}
-    literals, count = core.outputs["out_scores"], len(model.classes)
-    width = len(literals) // count
-    found = [_score(system, literals[c * width : (c + 1) * width], known, c) for c in range(count)]
+    scores = score_literals(core, len(model.classes))
+    found = [_score(system, literals, known, c) for c, literals in enumerate(scores)]
+    modulus = 1 << len(scores[0])
     for c, (constant, terms) in enumerate(found):
         wanted = _of_model(model, c)
         got = Counter({frozenset[int](): constant})
@@ -82,14 +85,12 @@ def _compare(core_text: str, cells_text: str, model: TablesModel) -> int | None:
                 got[product] += coefficient * factor
         for product in wanted.keys() | got.keys():
             # A score fits its bits, so it is right if it is modulo 2**width.
-            if (got[product] - wanted.get(product, 0)) % (1 << width):
+            if (got[product] - wanted.get(product, 0)) % modulus:
                 bits = " and ".join(str(bit) for bit in sorted(product)) or "no"
                 raise VerifyError(
                     f"the score of class {c} counts {bits} input bits with {got[product]}, "
-                    f"the model with {wanted.get(product, 0)} modulo {1 << width}"
+                    f"the model with {wanted.get(product, 0)} modulo {modulus}"
                 )
-    if "out_shunt" not in core.outputs and model.shunt:
-        raise VerifyError(f"no shunting threshold, the model's is {model.shunt}")
     return _decisions(system, core, plain, found, model.shunt)
 
 
@@ -104,7 +105,7 @@ def _score(
     if found.low or found.high or not whole:
         raise VerifyError(f"the score of class {c} is not shown to be a sum of entries")
     half = modulus // 2
-    terms = {v: (int(t) + half) % modulus - half for v, t in found.terms.items()}
+    terms = {v: unwrapped(int(t), half) for v, t in found.terms.items()}
     return int(found.constant), {v: t for v, t in terms.items() if t}
 
 
@@ -116,24 +117,21 @@ def _decisions(
     threshold: int,
 ) -> int | None:
     """Check the class of two by its comparison; return the shunting threshold."""
-    shunts = "out_shunt" in core.outputs
+    literal = shunt_literal(core, threshold)
+    margin = [system.bit(x) for x in output(core, "out_margin")]
     if len(found) > 2 or "out_scores" in plain.outputs:
-        margin = [system.bit(x) for x in core.outputs["out_margin"]]
-        bit = system.bit(only(core, "out_shunt")) if shunts else None
-        return None if bit is None else shunt_of_margin(system, bit, margin, threshold)
+        if literal is None:
+            return None
+        return shunt_of_margin(system, system.bit(literal), margin, threshold)
     constant, terms = found[1]
-    half = 1 << len(core.outputs["out_margin"]) - 1
-    low = sum(min(t, 0) for t in terms.values())
-    # The constant is known modulo 2 * half; one value alone keeps the sum inside its bits.
-    lead = Lead(
-        np.array(list(terms.values()), dtype=np.int64),
-        (constant + half + low) % (2 * half) - half - low,
-    )
+    row = np.array(list(terms.values()), dtype=np.int64)
+    half = 1 << len(margin) - 1
+    lead = Lead(row, unwrapped(constant, half, int(row[row < 0].sum())))
     read: list[Bit] = [(variable, 0) for variable in terms]
     check_class(system, read, core, lead)
-    if not shunts:
+    if literal is None:
         return None
-    return shunt_of_lead(system, system.bit(only(core, "out_shunt")), read, lead, threshold)
+    return shunt_of_lead(system, system.bit(literal), read, lead, threshold)
 
 
 def _of_bit(system: EquationSystem, variable: int, inputs: Mapping[int, int]) -> Polynomial:

@@ -26,6 +26,7 @@ _ENTRIES = re.compile(
 )
 _BIASES = re.compile(r'\$readmemh\("(biases(\d+))\.mem", biases\d+\);')
 _WIDTH = re.compile(r"output wire \[(\d+):0\] out_margin,")
+_INDEX_WIDTH = re.compile(r"reg  \[(\d+):0\] index0;")
 
 _Read = Callable[[str, int, int, int, int], int]
 """Value in a memory: file, lane, kind, row and sum."""
@@ -39,7 +40,7 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
     """
     text = _text(directory, EXECUTOR)
     wiring = _wiring(text)
-    lanes = 1 + max((lane for lane, _ in wiring), default=0)
+    lanes = 1 + max(lane for lane, _ in wiring)
     expected = {(t % lanes, t // lanes): table.bits for t, table in enumerate(model.tables)}
     if {place: bits for place, bits in wiring.items() if bits} != expected:
         raise VerifyError(f"{EXECUTOR}: the indices are not the model's")
@@ -50,15 +51,14 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
         *sums
     }:
         raise VerifyError(f"{EXECUTOR}: the memories are not those of {len(sums)} sums")
-    width = _WIDTH.search(text)
-    score_w = int(width[1]) + 1 if width else 0
+    score_w = _bits_of(_WIDTH, text, "margin")
     shunts = '"shunting.mem"' in _text(directory, CORE)
     if model.shunt and not shunts:
         raise VerifyError(f"{CORE}: no shunting threshold, the model's is {model.shunt}")
     fields = {name: (int(high), int(low)) for name, high, low in _FIELD.findall(text)}
     if set(fields) != {"lane", "kind", "row", "sum"}:
         raise VerifyError(f"{EXECUTOR}: the fields of a write's address are not found")
-    index_w = _index_width(text)
+    index_w = _bits_of(_INDEX_WIDTH, text, "index")
     names = []
     readers: list[tuple[str, _Read]] = [
         (f"mem/*.{ending}, bank {bank}", _bank(directory, ending, bank))
@@ -115,14 +115,16 @@ def _wiring(text: str) -> dict[tuple[int, int], tuple[int, ...]]:
             count = sum(wire is not None for wire in used)
             if any(wire != "1'b0" for wire in bits[count:]):
                 raise VerifyError(f"{EXECUTOR}: an index of lane {lane} is not wired to inputs")
-            out[int(lane), turn] = tuple(int(wire[1]) for wire in used[:count] if wire)
+            out[int(lane), turn] = tuple(int(wire[1]) for wire in used if wire)
+    if not out:
+        raise VerifyError(f"{EXECUTOR}: no index")
     return out
 
 
-def _index_width(text: str) -> int:
-    found = re.search(r"reg  \[(\d+):0\] index0;", text)
+def _bits_of(declared: re.Pattern[str], text: str, name: str) -> int:
+    found = declared.search(text)
     if not found:
-        raise VerifyError(f"{EXECUTOR}: no index")
+        raise VerifyError(f"{EXECUTOR}: no {name}")
     return int(found[1]) + 1
 
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import islice, pairwise, permutations, product
+from itertools import islice, permutations, product
 from math import ceil, gcd, lcm
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,14 +189,14 @@ class EquationSystem:
     def _define(
         self,
         kind: str,
-        inputs: Iterable[tuple[Bit, int]] = (),
-        total: Bit = (0, 0),
-        bound: int = 0,
-        formula: str = "",
-        table: int = 0,
+        bits: Sequence[Bit] = (),
+        weights: Sequence[int] | None = None,
+        **more: Any,
     ) -> Bit:
+        """A bit of an equation of bits with weights, 1 each unless told otherwise."""
         made = self._variable(len(self.equations))
-        self.equations.append(Equation(made, kind, tuple(inputs), total, bound, formula, table))
+        inputs = zip(bits, weights or (1,) * len(bits), strict=True)
+        self.equations.append(Equation(made, kind, tuple(inputs), **more))
         return made, 0
 
     def _add(self, instance: ParsedInstance) -> None:
@@ -216,25 +217,24 @@ class EquationSystem:
             values["s"], third = self._full((five, *inputs[5:]))
             values["m"], values["k"] = self._full((first, second, third))
         elif name.startswith(TABLE):
-            read = ((b, 1) for b in inputs)
-            values["y"] = self._define("table", read, table=instance.module.outputs["y"])
+            table = instance.module.outputs["y"]
+            values["y"] = self._define("table", inputs, table=table)
         elif name == _PARITY:
-            values["s"] = self._define("parity", ((b, 1) for b in inputs))
+            values["s"] = self._define("parity", inputs)
         elif name == _MUX:
             values["y"] = self._define("mux")
         elif (formula := claimed_formula(instance.module)) is not None:
-            values["y"] = self._define("rule", ((b, 1) for b in inputs), formula=formula)
+            values["y"] = self._define("rule", inputs, formula=formula)
         else:
             weights, bound = claim(instance.module)
-            terms = zip(inputs, weights, strict=True)
-            values["y"] = self._define("comparison", terms, bound=bound)
+            values["y"] = self._define("comparison", inputs, weights, bound=bound)
         for port, wire in instance.outputs.items():
             self.bits[wire] = values[port]
 
     def _full(self, inputs: tuple[Bit, ...]) -> tuple[Bit, Bit]:
         """Sum and carry of three bits."""
-        key = tuple(sorted(inputs))
-        for (first, other), third in zip(pairwise(key), (key[2], key[0]), strict=True):
+        one, two, three = key = tuple(sorted(inputs))
+        for first, other, third in ((one, two, three), (two, three, one)):
             # x + x + y has sum y and carry x; x + !x + y has sum !y and carry y.
             if first[0] == other[0]:  # a bit twice, or a bit and its inverse
                 if first == other:
@@ -242,11 +242,11 @@ class EquationSystem:
                 return (third[0], third[1] ^ 1), third
         # Inverting all inputs inverts sum and carry, so adders are stored with their second input
         # not inverted. The first cannot be used for this: it may be a constant.
-        flip = key[1][1]
+        _, flip = two
         key = tuple((variable, inverted ^ flip) for variable, inverted in key)
         if key not in self.adders:
             odd = self._parity(key, len(self.equations))
-            self.adders[key] = (odd, self._define("adder", ((b, 1) for b in key), odd))
+            self.adders[key] = (odd, self._define("adder", key, total=odd))
         (total, turned), (carry, _) = self.adders[key]
         return (total, turned ^ flip), (carry, flip)
 
@@ -285,7 +285,7 @@ class EquationSystem:
         constant = low = high = Fraction(0)
         # Equations to expand, highest level first, so that each is expanded once with its whole
         # weight; the flag tells that only its sum bit is wanted.
-        todo: list[tuple[int, int, bool]] = []  # equations, the highest first; for the sum alone
+        todo: list[tuple[int, bool, int]] = []
 
         def add(bit: Bit, weight: Fraction) -> None:
             nonlocal constant
@@ -298,7 +298,7 @@ class EquationSystem:
                 alone = variable in self.sums
                 equation = self.sums[variable] if alone else self.defined[variable]
                 if variable not in known and equation is not None:
-                    heapq.heappush(todo, (-2 * self.levels[equation] + alone, equation, alone))
+                    heapq.heappush(todo, (-self.levels[equation], alone, equation))
 
         def leave(weight: Fraction) -> None:
             """Replace a part that is not known by its range, 0 to its weight."""
@@ -310,7 +310,7 @@ class EquationSystem:
         for bit, weight in bits:
             add(bit, weight)
         while todo:
-            _, index, alone = heapq.heappop(todo)
+            _, alone, index = heapq.heappop(todo)
             equation = self.equations[index]
             total, turned = equation.total
             carry = Fraction(0) if alone else terms.pop(equation.made, Fraction(0))
@@ -362,9 +362,10 @@ class EquationSystem:
             raise VerifyError("the bits that a comparison leaves out can change its answer")
         if not found_sum.terms:
             raise Undecidable
-        edge = bound - found_sum.high - found_sum.constant
-        smallest = min(abs(c) for c in found_sum.terms.values())
-        scale = lcm(*((c / smallest).denominator for c in found_sum.terms.values())) / smallest
+        # The sum is a multiple of the grain, so it reaches the next one if it reaches the bound.
+        edge = -(-bound // grain) * grain - found_sum.high - found_sum.constant
+        unit = abs(next(iter(found_sum.terms.values())))  # any coefficient gives the same scale
+        scale = lcm(*((c / unit).denominator for c in found_sum.terms.values())) / unit
         terms = {v: int(c * scale) for v, c in found_sum.terms.items()}
         limit = ceil(edge * scale)
         if inverted:
@@ -592,7 +593,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
             ands = _cubes_of(layers[-1], below) if layers else {}
             layers.append(_hidden(system, inputs, outputs, index, {v for v, _ in below}, ands))
             below, inputs = inputs, outputs
-        layers.append(_output(system, inputs, core.outputs["out_scores"], len(model.classes)))
+        layers.append(_output(system, inputs, score_literals(core, len(model.classes))))
     except Undecidable:
         return None
     lead = None
@@ -600,10 +601,10 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
         lead = _lead(layers[-1])
         check_class(system, inputs, core, lead)
     shunt = None
-    if "out_shunt" in core.outputs:
-        bit = system.bit(only(core, "out_shunt"))
+    if (literal := shunt_literal(core, model.shunt)) is not None:
+        bit = system.bit(literal)
         if lead is None:
-            margin = [system.bit(x) for x in core.outputs.get("out_margin", ())]
+            margin = [system.bit(x) for x in output(core, "out_margin")]
             shunt = shunt_of_margin(system, bit, margin, model.shunt)
         else:
             shunt = shunt_of_lead(system, bit, inputs, lead, model.shunt)
@@ -659,8 +660,8 @@ def _hidden(
             wire = bit[0] in known  # a copy of an input, which is an AND of one bit
             found = None if wire else system.multiplied_out(bit, below, len(ands))
             if found is not None:
-                signs[j, [_named(cube, ands) for cube in found]] = 1
-                limits[j] = 1
+                named = {_named(cube, ands) for cube in found}
+                signs[j], limits[j] = [i in named for i in range(len(inputs))], 1
                 continue
             test = system.test(bit, known)
         except VerifyError as error:
@@ -681,16 +682,15 @@ def _named(cube: _Cube, ands: Mapping[_Cube, int]) -> int:
 
 
 def _output(
-    system: EquationSystem, inputs: Sequence[Bit], literals: Sequence[Literal], classes: int
+    system: EquationSystem, inputs: Sequence[Bit], scores: Sequence[Sequence[Literal]]
 ) -> DecodedLayer:
-    """Decode the layer of scores."""
+    """Decode the layer of scores, from the bits of each."""
     known = _known(inputs)
-    width = len(literals) // classes
-    modulus = 1 << width
-    signs = np.zeros((classes, len(inputs)), dtype=np.int64)
-    bias = np.zeros(classes, dtype=np.int64)
-    for c in range(classes):
-        bits = [system.bit(x) for x in literals[c * width : (c + 1) * width]]
+    signs = np.zeros((len(scores), len(inputs)), dtype=np.int64)
+    bias = np.zeros(len(scores), dtype=np.int64)
+    for c, literals in enumerate(scores):
+        bits = [system.bit(x) for x in literals]
+        modulus = 1 << len(bits)
         found = system.solve(
             [(bit, Fraction(1 << power)) for power, bit in enumerate(bits)], known, modulus
         )
@@ -698,17 +698,27 @@ def _output(
         if found.low or found.high or not whole:
             raise VerifyError(f"the score of class {c} is not shown to be a sum of hidden bits")
         half = modulus // 2
-        terms = {v: (int(t) + half) % modulus - half for v, t in found.terms.items()}
+        terms = {v: unwrapped(int(t), half) for v, t in found.terms.items()}
         signs[c], shift = _signs({v: t for v, t in terms.items() if t}, inputs)
         if np.abs(signs[c]).max() > 1:
             raise VerifyError(f"the score of class {c} counts an input more than once")
         low, high = int((signs[c] < 0).sum()), int((signs[c] > 0).sum())
-        # Scores are known modulo 2**width; one constant alone keeps them inside their bits.
-        constant = (int(found.constant) + shift + half - low) % modulus - half + low
+        constant = unwrapped(int(found.constant) + shift, half, -low)
         if constant + high >= half:
-            raise VerifyError(f"the score of class {c} exceeds its {width} bits")
+            raise VerifyError(f"the score of class {c} exceeds its {len(bits)} bits")
         bias[c] = constant - low
     return DecodedLayer(signs > 0, bias, signs != 0)
+
+
+def unwrapped(number: int, half: int, low: int = 0) -> int:
+    """The value of a number that is known modulo ``2 * half``.
+
+    Args:
+        number: a coefficient, or the constant of a sum.
+        half: half the modulus.
+        low: what is added to the number at least; the sum is -half to half - 1.
+    """
+    return (number + low + half) % (2 * half) - half - low
 
 
 def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.int64], int]:
@@ -718,9 +728,34 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
+def output(core: ParsedCore, name: str) -> tuple[Literal, ...]:
+    """The literals of an output, lowest bit first."""
+    if name not in core.outputs:
+        raise VerifyError(f"the core has no {name}")
+    return core.outputs[name]
+
+
+def score_literals(core: ParsedCore, classes: int) -> list[tuple[Literal, ...]]:
+    """The literals of each score."""
+    literals = output(core, "out_scores")
+    width, rest = divmod(len(literals), classes)
+    if rest:
+        raise VerifyError(f"the core has {len(literals)} bits of {classes} scores")
+    return [literals[c * width :][:width] for c in range(classes)]
+
+
+def shunt_literal(core: ParsedCore, wanted: int) -> Literal | None:
+    """The literal of ``out_shunt``; None for a core and a model without a shunting threshold."""
+    if "out_shunt" not in core.outputs:
+        if wanted:
+            raise VerifyError(f"no shunting threshold, the model's is {wanted}")
+        return None
+    return only(core, "out_shunt")
+
+
 def only(core: ParsedCore, name: str) -> Literal:
     """The literal of a one-bit output."""
-    literals = core.outputs[name]
+    literals = output(core, name)
     if len(literals) != 1:
         raise VerifyError(f"{name} has {len(literals)} bits, not one")
     return literals[0]
@@ -827,8 +862,7 @@ def shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wan
     try:
         test = system.test((bit[0], bit[1] ^ 1), set(weights))
     except Undecidable:  # constant: either all margins are decided, or no margin is
-        low, high = (0, least) if not bit[1] else (most + 1, max(most + 1, wanted))
-        return min(max(wanted, low), high)
+        return max(wanted, most + 1) if bit[1] else min(wanted, least)
     weight, coefficient = next((weights[v], c) for v, c in test.terms.items())
     if any(weights[v] * coefficient != c * weight for v, c in test.terms.items()):
         return _equal_threshold(weights, constant, test, wanted)

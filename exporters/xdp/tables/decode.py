@@ -34,18 +34,13 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     sums = len(model.bias)
     joined, start = _sums(value, structure, sums)
     stored = _parted(joined, structure)
-    order = arranged(structure, as_bits(model))
-    bits: list[tuple[int, ...]] = [()] * len(order)
-    entries: list[NDArray[np.int64]] = [np.zeros((0, sums), dtype=np.int64)] * len(order)
-    for place, t in enumerate(order):
-        least = model.tables[t].entries.min(axis=0).astype(np.int64)
-        bits[t], entries[t] = read[place], stored[place] + least
-        start = start - least
+    places = {t: place for place, t in enumerate(arranged(structure, as_bits(model)))}
+    least = [table.entries.min(axis=0).astype(np.int64) for table in model.tables]
     found = DecodedTables(
         NETWORK,
-        tuple(bits),
-        tuple(entries),
-        start,
+        tuple(read[places[t]] for t in range(len(least))),
+        tuple(stored[places[t]] + low for t, low in enumerate(least)),
+        start - np.sum(least, axis=0),
         shunt=int.from_bytes(value["shunt"], "little"),
         digest=value["model"].hex(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from kernel_models import put_word, reseal, small_model
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.host.decode import decode_blob
+from n3ic.exporters.host.decode import _Words, decode_blob
 from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.model.random_models import random_model
@@ -72,6 +73,39 @@ def test_kinds_that_are_not_known_are_refused() -> None:
         for kind in (2, 3) if place != shapes + 12 else (1,):
             said = difference(reseal(put_word(data, place // 4, kind)), MODEL)
             assert said == "weights.bin: an unknown kind of layer or field"
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_a_name_ends_with_zeros_up_to_the_next_word(size: int) -> None:
+    def words(octets: bytes, more: bytes = b"") -> _Words:
+        body = struct.pack("<I", size) + octets + more
+        return _Words("file", body + struct.pack("<I", zlib.crc32(body)))
+
+    name = bytes(range(1, size + 1))
+    padded = name.ljust(-(-size // 4) * 4, b"\0")
+    read = words(padded)
+    assert read.name() == name
+    read.end()
+    read = words(padded, b"next")
+    assert (read.name(), read.take(1)) == (name, [int.from_bytes(b"next", "little")])
+    read = words(padded, b"next")
+    assert read.name() == name
+    with pytest.raises(VerifyError, match=r"^file: 1 words too many$"):
+        read.end()
+    for at in range(size, len(padded)):
+        wrong = bytearray(padded)
+        wrong[at] = 1
+        with pytest.raises(VerifyError, match=r"^file: a name's padding is not 0$"):
+            words(bytes(wrong)).name()
+    with pytest.raises(VerifyError, match="ends before"):
+        words(padded).take(len(padded) // 4 + 2)
+
+
+def test_a_file_that_ends_anywhere_is_refused() -> None:
+    data = blob.dump(SMALL)
+    for end in range(len(data) - 4):
+        assert difference(data[:end], SMALL)
+        assert end % 4 or difference(reseal(data[:end] + bytes(4)), SMALL)
 
 
 @pytest.mark.parametrize("changed", ["classes", "features"])

@@ -245,6 +245,18 @@ def test_sizes_at_whole_words_and_registers_are_read_back(
             assert changed == text or decoded(changed, model)
 
 
+def test_a_macro_is_defined_once_and_has_at_most_ten_digits() -> None:
+    for number in (0, 7, 2**32 - 1):
+        assert _Constants(f"#define SHUNT {number}u /* margins */\n").size("SHUNT") == number
+    with pytest.raises(VerifyError, match="SHUNT is no number of 32 bits"):
+        _Constants("#define SHUNT 10000000000u\n").size("SHUNT")
+    with pytest.raises(VerifyError, match="SHUNT is no number of 32 bits"):
+        _Constants(f'#define SHUNT "{"0" * 64}"\n').size("SHUNT")
+    for text, times in (("", 0), ("#define SHUNT 1\n#define SHUNT 1\n", 2)):
+        with pytest.raises(VerifyError, match=f"SHUNT is defined {times} times"):
+            _Constants(text).size("SHUNT")
+
+
 def test_numbers_are_in_the_range_of_their_type_and_count() -> None:
     def read(kind: str, *numbers: int | str, count: int | None = None) -> list[int]:
         body = ", ".join(map(str, numbers))
@@ -281,6 +293,7 @@ def test_spans_hold_all_tables_and_no_more_than_a_byte() -> None:
 
     low, high, both = [[-64, 0], [5, 0]], [[0, 63], [0, 64]], [[-65, 0], [0, 64]]
     assert told([2, 1], low, low, high) == told([1, 2], high, low, low) == ""
+    assert told([2], high, [[0, 63], [0, 0]]) == told([2], low, [[0, -128], [0, 0]]) == ""
     assert told([2], high, high) == "bnn.c: sums from table 0 on exceed a byte"  # 64 + 64
     assert told([1, 2], high, low, both) == "bnn.c: sums from table 1 on exceed a byte"  # -129
     assert told([1, 1], low, [[-129], [0]]) == "bnn.c: sums from table 1 on exceed a byte"

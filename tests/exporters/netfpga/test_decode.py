@@ -12,6 +12,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.decode import _compared
 from n3ic.exporters.netfpga.packet.wrapper import at_least
+from n3ic.exporters.netfpga.sequential.decode import _connections
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -103,12 +104,75 @@ def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None
         ([*lines[:8], *lines[7:]], "is written twice"),
         ([*lines[:7], "7ff 00000000", *lines[7:]], "is not an address"),
         (lines[:-1], "is not the id"),
+        ([*lines[:-1], f"{int(lines[-1][:3], 16) + 1:03x}{lines[-1][3:]}"], "is not the id"),
+        ([line for line in lines if not line.startswith("# model")], "is not the id"),
+        ([*lines[:-1], lines[-1][:-1]], "is not the id"),
+        ([*lines[:7], lines[7][:-1], *lines[8:]], "is not an address and a word"),
         ([*lines[:-1], lines[-1].replace(model.digest[:8], "00000000")], "is not the id"),
     ):
-        rest = [line for line in changed if not line.startswith("# sha256")]
-        digest = hashlib.sha256("".join(f"{line}\n" for line in rest).encode()).hexdigest()
-        file.write_text("\n".join([f"# sha256 {digest}", *rest]) + "\n")
+        file.write_text(summed(changed))
         assert wrong in said(tmp_path, model, options)
+    file.write_text(summed(lines)[:-1])
+    assert "its checksum does not match" in said(tmp_path, model, options)
+    file.write_text(summed(lines) + summed(lines).split("\n")[0] + "\n")
+    assert "its checksum does not match" in said(tmp_path, model, options)
+
+
+def summed(lines: list[str]) -> str:
+    """An update of some lines, with its checksum."""
+    rest = [line for line in lines if not line.startswith("# sha256")]
+    digest = hashlib.sha256("".join(f"{line}\n" for line in rest).encode()).hexdigest()
+    return "\n".join([f"# sha256 {digest}", *rest]) + "\n"
+
+
+@pytest.mark.parametrize(("shape", "density"), [((40, 8, 3), None), ((70, 5, 4, 2), 0.5)])
+def test_an_address_of_an_update_is_that_of_a_word(
+    tmp_path: Path, shape: tuple[int, ...], density: float | None
+) -> None:
+    """Every address beside a written one: of a row or word behind the last, of no layer or kind."""
+    model, options = made(tmp_path, shape, density, {})
+    file = tmp_path / "mem" / "update.hex"
+    lines = file.read_text().split("\n")[:-1]
+    body = [line for line in lines if not line.startswith("#")]
+    written = {int(line.split()[0], 16) for line in body}
+    bits = max(written).bit_length() + 1
+    beside = {address ^ 1 << k for address in written for k in range(bits)}
+    beside |= {address + step for address in written for step in (-1, 1)} - {-1}
+    executor = (tmp_path / "rtl" / "n3ic_executor.v").read_text()
+    (low,) = re.findall(r"wr_row = wr_addr\[\d+:(\d+)\]", executor)
+    behind = {address + (1 << int(low)) for address in written} - written
+    digits = len(body[0].split()[0])
+    taken = sorted(beside)[:: max(1, len(beside) // 30)]
+    for address in {*taken, *sorted(behind)[:8], *sorted(behind)[-4:]}:
+        line = f"{address:0{digits}x} 00000000"
+        file.write_text(summed([*lines[:-1], line, lines[-1]]))
+        twice = address in written - {int(body[-1].split()[0], 16)}
+        wrong = "is written twice" if twice else "is not an address of a memory"
+        assert wrong in said(tmp_path, model, options), line
+
+
+@pytest.mark.parametrize("pad", [True, False])
+def test_every_bit_of_the_rows_is_a_connection_or_beside_them(pad: bool) -> None:
+    """Five neurons in lanes of two, of 70 inputs in chunks of 40: three rows of two chunks."""
+    block: dict[str, int | str] = {"M": 5, "N": 70, "LANES": 2, "CHUNKS": 2, "PART": 40}
+    plain = np.full((6, 4), 0xFFFFFFFF if pad else 0, dtype=np.uint32)
+    seen = set()
+    for at in range(plain.size * 32):
+        words = plain.copy()
+        words.reshape(-1)[at // 32] ^= np.uint32(1 << at % 32)
+        row, column = divmod(at, 128)
+        lane, place = divmod(column, 64)
+        neuron, source = row // 2 * 2 + lane, row % 2 * 40 + place
+        if neuron < 5 and place < 40 and source < 70:
+            found = _connections("here", block, words, pad=pad)
+            assert np.argwhere(found != pad).tolist() == [[neuron, source]]
+            seen.add((neuron, source))
+        else:
+            kind = "weight" if pad else "mask"
+            wrong = f"here: a {kind} bit beside the connections is {int(not pad)}"
+            with pytest.raises(VerifyError, match=wrong):
+                _connections("here", block, words, pad=pad)
+    assert len(seen) == 5 * 70
 
 
 @pytest.mark.parametrize(

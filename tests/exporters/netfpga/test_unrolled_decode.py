@@ -16,19 +16,27 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import (
     EquationSystem,
+    Lead,
     LinearForm,
     Undecidable,
     _agree,
     _comparison,
+    _cubes_of,
+    _equal_threshold,
     _fixed,
     _hidden,
     _known,
     _lead,
+    _output,
     _sums,
     _value,
     decode_core,
     equal_tests,
+    only,
+    score_literals,
+    shunt_of_lead,
     shunt_of_margin,
+    unwrapped,
 )
 from n3ic.exporters.netfpga.unrolled.decode import (
     ThresholdTest as Comparison,
@@ -161,6 +169,25 @@ def test_an_input_of_a_neuron_counts_once():
             read(terms)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_two_comparisons_agree_if_they_do_on_every_input(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.array(list(product((0, 1), repeat=4)))
+    one = rng.integers(-3, 4, 4)
+    other = rng.integers(1, 3) * one + rng.integers(-1, 2, 4) * (rng.random(4) < 0.4)
+    for bound, limit in product(range(-3, 4), range(-5, 6)):
+        same = np.array_equal(rows @ one >= bound, rows @ other >= limit)
+        assert equal_tests(one, bound, other, limit) == (same and one.any() and other.any())
+
+
+def test_up_to_twelve_coefficients_that_differ_are_tried():
+    """One bit decides; the others count 1 in one comparison and 2 in the other."""
+    for count in (11, 12, 13):
+        one, other = np.array([99] + count * [1]), np.array([99] + count * [2])
+        assert equal_tests(one, 99, other, 99) == (count <= 12)
+        assert not equal_tests(one, 1, other, 99)
+
+
 def test_comparisons_that_agree():
     two = np.array([2, 2, 2])
     assert equal_tests(np.array([1, 1, 1]), 2, two, 3)
@@ -184,6 +211,144 @@ def test_exports_are_decoded_and_run(tmp_path, options):
         pytest.skip(done.verification.missing)
     assert done.verification.ok, str(done.verification)
     assert done.verification.decoded == ("rtl/n3ic_core.v",)
+
+
+class Summed:
+    """Equations whose scores are a known form; literals are their own bits."""
+
+    def __init__(self, *forms: LinearForm) -> None:
+        self.forms = iter(forms)
+        self.asked: list[list[tuple[Literal, Fraction]]] = []
+
+    def bit(self, literal: Literal) -> Literal:
+        return literal
+
+    def solve(self, bits, known, modulus):
+        assert known == {1, 2, 3} and modulus == 16
+        self.asked.append(bits)
+        return next(self.forms)
+
+
+WIRES = ((1, 0), (2, 1), (3, 0))  # the second input is the inverted wire
+
+
+def form_of(constant, terms, low=0, high=0):
+    return LinearForm(
+        {v: Fraction(t) for v, t in terms.items()},
+        Fraction(constant),
+        Fraction(low),
+        Fraction(high),
+    )
+
+
+@pytest.mark.parametrize("signs", [*product((-1, 0, 1), repeat=3)])
+def test_a_score_of_four_bits_is_a_bias_and_the_inputs_that_agree(signs):
+    """Of all constants modulo 16, on all inputs; a score that leaves -8 to 7 is refused."""
+    rows = np.array(list(product((0, 1), repeat=3)))
+    for constant in range(-8, 24):
+        terms = {v: t % 16 for v, t in enumerate(signs, 1) if t}
+        scores = constant + rows @ signs
+        scores -= (scores.min() + 8) // 16 * 16  # the lowest is -8 at least
+        system = Summed(form_of(constant, terms))
+        literals = [("s", k) for k in range(4)]
+        if scores.max() > 7:
+            with pytest.raises(VerifyError, match="the score of class 0 exceeds its 4 bits"):
+                _output(system, WIRES, [literals])
+            continue
+        found = _output(system, WIRES, [literals])
+        inputs = rows ^ np.array([0, 1, 0])
+        agree = (inputs == found.weights) & found.mask
+        assert np.array_equal(agree.sum(axis=1) + found.limits[0], scores)
+        assert not (found.weights & ~found.mask).any()
+        assert system.asked == [[(("s", k), Fraction(1 << k)) for k in range(4)]]
+
+
+def test_each_class_has_its_own_bits():
+    system = Summed(form_of(1, {1: 1}), form_of(2, {2: 15}))
+    core = ParsedCore(3, (), {"out_scores": tuple(("s", k) for k in range(8))})
+    found = _output(system, WIRES, score_literals(core, 2))
+    assert [[bit for bit, _ in asked] for asked in system.asked] == [
+        [("s", k) for k in range(4)],
+        [("s", k) for k in range(4, 8)],
+    ]
+    for classes in (3, 5):
+        with pytest.raises(VerifyError, match=f"^the core has 8 bits of {classes} scores$"):
+            score_literals(core, classes)
+    assert (found.mask.tolist(), found.limits.tolist()) == (
+        [[True, False, False], [False, True, False]],
+        [1, 1],  # 2 - y is 1 and the inverted y
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (
+            form_of(0, {1: 1}, low=-1),
+            "the score of class 1 is not shown to be a sum of hidden bits",
+        ),
+        (
+            form_of(0, {1: 1}, high=1),
+            "the score of class 1 is not shown to be a sum of hidden bits",
+        ),
+        (form_of(0, {1: 1, 2: Fraction(1, 2)}), "class 1 is not shown"),
+        (form_of(Fraction(1, 2), {1: 1}), "class 1 is not shown"),
+        (form_of(0, {1: 2, 2: 1}), "the score of class 1 counts an input more than once"),
+        (form_of(0, {1: 1, 2: 14}), "the score of class 1 counts an input more than once"),
+        (form_of(0, {1: 8}), "the score of class 1 counts an input more than once"),
+    ],
+)
+def test_what_is_no_score(form, said):
+    with pytest.raises(VerifyError, match=said):
+        _output(Summed(form_of(0, {1: 1}), form), WIRES, [[("s", k) for k in range(4)]] * 2)
+
+
+def test_a_constant_is_the_one_that_keeps_the_least_sum_inside_its_bits():
+    for half, low, constant in product((4, 8), range(-9, 1), range(-20, 20)):
+        found = unwrapped(constant, half, low)
+        assert (found - constant) % (2 * half) == 0
+        assert -half <= found + low < half
+        assert unwrapped(constant, half) == unwrapped(constant, half, 0)
+
+
+@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("threshold", [0, 3])
+def test_a_core_without_an_output_is_refused(outputs, threshold):
+    model = small().with_shunt(threshold)
+    core, cells = written(model, outputs=outputs)
+    missing = {
+        "out_trace": "the core shows 0 hidden bits, not 9",
+        "out_scores": "the core has no out_scores",
+        **({"out_class": "the core has no out_class"} if outputs == "class" else {}),
+        **({"out_margin": "no out_margin"} if outputs == "scores" and threshold else {}),
+        **({"out_shunt": "no shunting threshold, the model's is 3"} if threshold else {}),
+    }
+    for name, said in missing.items():
+        changed = re.sub(rf"assign {name} = \{{.*?\}};", "", core, flags=re.DOTALL)
+        assert said in fault(model, changed, cells), name
+
+
+def test_an_output_of_one_bit_has_one():
+    for count, bits in ((1, "1 bit"), (0, "0 bits"), (2, "2 bits")):
+        core = ParsedCore(1, (), {"out_class": tuple(("x", k) for k in range(count))})
+        if count == 1:
+            assert only(core, "out_class") == ("x", 0)
+            continue
+        with pytest.raises(VerifyError, match=f"^out_class has {bits}, not one$"):
+            only(core, "out_class")
+
+
+def test_the_neurons_that_are_ands():
+    """A limit of as many as are connected; an AND of inverted inputs has them inverted."""
+    weights = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], dtype=bool)
+    mask = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
+    layer = DecodedLayer(weights, np.array([2, 2, 2]), mask)
+    assert _cubes_of(layer, WIRES) == {
+        frozenset({(1, 0), (2, 0)}): 0,  # x, and not the inverted y
+        frozenset({(2, 1), (3, 0)}): 2,
+    }
+    assert _cubes_of(DecodedLayer(weights, None, mask), WIRES) == {}
+    assert _cubes_of(DecodedLayer(weights, np.array([2, 2, 2]), None), WIRES) == {}
 
 
 class Solved:
@@ -221,6 +386,43 @@ def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, boun
         assert shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
 
 
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_threshold_is_right_for_every_margin(seed, shared):
+    """Of margins whose bits are turned, shared or constant, and of comparisons of all their bits.
+
+    One that reads the bits as the margin has them, but perhaps not the lowest, is always read.
+    """
+    rng = np.random.default_rng(seed)
+    of = rng.integers(0, 4, 3) if shared else rng.permutation(3) + 1
+    margin = [(int(v), int(rng.integers(2))) for v in of]
+    values = np.array([(0, *row) for row in product((0, 1), repeat=3)])
+    margins = sum((values[:, v] ^ inverted) << k for k, (v, inverted) in enumerate(margin))
+    own = {v: int((margins @ (2 * values[:, v] - 1)) // 4) for v in {v for v, _ in margin} - {0}}
+    least = int(rng.choice([1, 2, 4]))
+    for bound in range(-9, 10):
+        like = rng.random() < 0.6
+        scale = int(rng.integers(1, 4))
+        terms = {
+            v: scale * w // least if like and abs(w) >= least else 0 if like else w + scale - 2
+            for v, w in own.items()
+        }
+        terms = {v: c for v, c in terms.items() if c}
+        decided = sum((values[:, v] * c for v, c in terms.items()), values[:, 0]) >= bound
+        if not terms or len(set(decided.tolist())) == 1:
+            continue
+        right = [t for t in range(-20, 30) if np.array_equal(margins >= t, decided)]
+        for wanted in (0, 1, 2, 3, 5, 9):
+            try:
+                found = shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted)
+            except VerifyError as error:
+                assert str(error) == "out_shunt is not a comparison of the margin"
+                assert not right or shared or not like
+            else:
+                assert found in right
+                assert shared or not like or found == wanted or wanted not in right
+
+
 @pytest.mark.parametrize("low", [0, 1])
 @pytest.mark.parametrize(
     ("inverted", "thresholds"),
@@ -244,6 +446,101 @@ def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thres
 def test_another_comparison_is_no_threshold(margin, terms, bound):
     with pytest.raises(VerifyError, match="out_shunt is not a comparison of the margin"):
         shunt_of_margin(Solved(terms, bound), (9, 0), margin, 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_threshold_near_the_scaled_bound_is_found(seed):
+    """The wanted one, or one at most 2 from the bound in the margin's scale, the lowest first."""
+    rng = np.random.default_rng(seed)
+    rows = np.array(list(product((0, 1), repeat=3)))
+    own = np.array([1, 2, 4]) * rng.choice([1, 1, -1], 3)
+    if seed % 2:
+        read = rng.integers(1, 16, 3) * np.sign(own)
+    else:
+        read = own * rng.integers(1, 4) + rng.integers(-1, 2, 3)
+        read[read == 0] = 1
+    constant = int(rng.integers(-4, 5))
+    margins, sums = constant + rows @ own, rows @ read
+    for bound in range(int(sums.min()), int(sums.max()) + 2):
+        right = [t for t in range(-40, 40) if np.array_equal(margins >= t, sums >= bound)]
+        near = constant + bound * 4 // int(np.abs(read).max())
+        test = Comparison({v: int(c) for v, c in enumerate(read, 1)}, bound)
+        weights = {v: int(c) for v, c in enumerate(own, 1)}
+        for wanted in (2, 30):
+            tried = (wanted, *range(near - 2, near + 3))
+            expected = next((t for t in tried if t in right), None)
+            if expected is None:
+                with pytest.raises(VerifyError, match="out_shunt is not a comparison"):
+                    _equal_threshold(weights, constant, test, wanted)
+            else:
+                assert _equal_threshold(weights, constant, test, wanted) == expected
+
+
+class Decided:
+    """Equations of one bit that tells whether the lead of two classes reaches a threshold."""
+
+    def __init__(self, bit, parts):
+        self.parts = {(10 + k, 0): test for k, test in enumerate(parts)}
+        if len(parts) == 1:
+            self.parts[bit] = parts[0]
+        self.bit = bit
+
+    def test(self, bit, known):
+        assert known == {1, 2, 3}
+        if bit not in self.parts:
+            raise VerifyError("no comparison")
+        return self.parts[bit]
+
+    def alternatives(self, bit):
+        assert bit == self.bit
+        return tuple(part for part in self.parts if part != bit) if len(self.parts) == 2 else ()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_threshold_of_a_lead_decides_every_input_alike(seed):
+    """Of two comparisons in any order, of one where none reaches the other, and of constants."""
+    rng = np.random.default_rng(seed)
+    rows = np.array(list(product((0, 1), repeat=3)))
+    row, constant = rng.integers(-2, 3, 3), int(rng.integers(-3, 4))
+    leads = constant + rows @ row
+    turn = np.array([1, -1, 1])  # the second input is the inverted wire
+
+    def compared(sign, threshold):
+        """``sign * lead >= threshold`` of the wires."""
+        terms = {v: int(c) for v, c in enumerate(sign * row * turn, 1) if c}
+        return Comparison(terms, threshold - sign * (constant + int(row[1])))
+
+    def decoded(parts, constantly, wanted):
+        bit = (9, seed % 2) if parts else (0, 1 - constantly)
+        system = Decided((bit[0], 1 - bit[1]), parts)
+        return shunt_of_lead(system, bit, WIRES, Lead(row, constant), wanted)
+
+    for threshold in range(int(np.abs(leads).max()) + 3):
+        decided = np.abs(leads) >= threshold
+        right = [t for t in range(12) if np.array_equal(np.abs(leads) >= t, decided)]
+        reached = [sign for sign in (1, -1) if (sign * leads).max() >= threshold]
+        parts = [compared(sign, threshold) for sign in reached]
+        if len(set(decided.tolist())) == 1:
+            parts = []
+        for wanted in range(6):
+            tried = (wanted, *sorted({*np.abs(leads).tolist()}), int(np.abs(leads).max()) + 1)
+            expected = next(t for t in tried if t in right)
+            assert decoded(parts, int(decided[0]), wanted) == expected
+            assert decoded(parts[::-1], int(decided[0]), wanted) == expected
+        for k, sign in enumerate(reached if parts else ()):
+            # One side of another threshold: it decides no input alike, or is none.
+            other = [*parts[:k], compared(sign, threshold + 1), *parts[k + 1 :]]
+            sides = [leads >= threshold + (sign > 0), -leads >= threshold + (sign < 0)]
+            alike = [
+                t for t in range(12) if np.array_equal(np.abs(leads) >= t, sides[0] | sides[1])
+            ]
+            if (sign * leads).max() <= threshold:
+                continue
+            if alike:
+                assert decoded(other, 0, 0) in alike
+            else:
+                with pytest.raises(VerifyError, match="not whether the margin is below a thresh"):
+                    decoded(other, 0, 0)
 
 
 def test_a_lead_is_the_second_score_less_the_first():
@@ -375,7 +672,8 @@ def test_only_an_adder_has_a_sum_bit_and_only_a_comparison_a_bound():
     inputs = tuple((f"in_bits[{i}]", i & 1) for i in range(6))
     system = EquationSystem(ParsedCore(6, (ParsedInstance(module, inputs, {"s": "s"}),), {}))
     (found,) = system.equations
-    assert (found.kind, found.total, found.bound, found.formula) == ("parity", (0, 0), 0, "")
+    assert (found.kind, found.total, found.bound) == ("parity", (0, 0), 0)
+    assert (found.formula, found.table) == ("", 0)
     assert found.inputs == tuple(((i + 1, i & 1), 1) for i in range(6))
 
 

@@ -95,6 +95,19 @@ def test_trees_compute_the_model_and_are_read_back(trees, outputs):
         assert not fault(model, *written(model, outputs=outputs, pipeline=pipeline))
 
 
+def test_trees_over_a_layer_of_sums_are_read_back():
+    """The ANDs that a formula is made of are those of the layer before, not of the first."""
+    rng = np.random.default_rng(8)
+    rules_of = forest(3, trees=2, inputs=8, leaves=10)
+    first = HiddenLayer(rng.random((8, 9)) < 0.5, thresholds=rng.integers(3, 7, 8))
+    model = BinaryModel(
+        InputSpec.raw(9), (first, *rules_of.hidden), rules_of.output, rules_of.classes, "sums"
+    )
+    assert rules.layers(model) == {2}
+    check(model, "class", 100)
+    assert not fault(model, *written(model))
+
+
 def test_votes_of_trees_for_several_classes_are_read_back():
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 2, (400, 10)).astype(bool)

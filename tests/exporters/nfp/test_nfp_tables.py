@@ -15,7 +15,7 @@ from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.nfp.exporter import EXPORTER as TARGET
 from n3ic.exporters.nfp.tables import counts
 from n3ic.exporters.nfp.tables.blob import build
-from n3ic.exporters.nfp.tables.decode import decode_words
+from n3ic.exporters.nfp.tables.decode import _row_bits, decode_words
 from n3ic.exporters.nfp.tables.exporter import EXPORTER
 from n3ic.families.tables.decoded import tables_difference
 from n3ic.families.tables.network import TablesModel
@@ -128,6 +128,13 @@ def test_every_flipped_bit_is_found(classes: int) -> None:
 def test_indices_that_are_longer_than_the_rest_of_the_file_are_read_back() -> None:
     model = tables(8, features=1, cuts=5, tables=100, inputs=(5, 5), widths=(1, 1))
     assert difference(build(model).words, model) == ""
+
+
+def test_a_row_has_a_power_of_two_of_bits_or_whole_words() -> None:
+    for need, bits in ((0, 0), (1, 1), (3, 4), (5, 8), (8, 8), (9, 16), (16, 16)):
+        assert _row_bits(need) == bits
+    for need in range(17, 100):
+        assert _row_bits(need) % 32 == 0 <= _row_bits(need) - need < 32
 
 
 def test_a_group_of_other_sizes_is_refused() -> None:

@@ -3,12 +3,16 @@
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
+from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_tutorial
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.shared.decoding import held_digest
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
@@ -239,3 +243,207 @@ def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:
     ):
         program.write_text(source.replace(line, other))
         assert complaint(NETFPGA, model, out).startswith("n3ic.p4")
+
+
+# --- entries, one by one --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", name="masked")
+def masked_fixture(tmp_path_factory) -> tuple[BinaryModel, Path]:
+    """A network with masks and a threshold, whose shunted packets have a port of their own."""
+    model, out = drawn((9, 3, 2), density=0.5).with_shunt(2), tmp_path_factory.mktemp("masked")
+    P4.write(model, P4.parse_options({"shunt-port": "8"}), out)
+    return model, out
+
+
+Held = list[DecodedEntry]
+
+
+def changed(table: str, /, **fields: Any) -> Callable[[Held], Held]:
+    """The last entry of a table with other fields."""
+
+    def change(held: Held) -> Held:
+        at = max(i for i, entry in enumerate(held) if entry.table == table)
+        return [*held[:at], replace(held[at], **fields), *held[at + 1 :]]
+
+    return change
+
+
+def twice(table: str) -> Callable[[Held], Held]:
+    def change(held: Held) -> Held:
+        at = next(i for i, entry in enumerate(held[2:-2], 2) if entry.table == table)
+        return [*held[:at], held[at], *held[at:]]
+
+    return change
+
+
+def without(table: str) -> Callable[[Held], Held]:
+    return lambda held: [*held[:2], *(e for e in held[2:-2] if e.table != table), *held[-2:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda held: held, ""),
+        (lambda held: [held[1], held[0], *held[2:-2], held[-1], held[-2]], ""),
+        (lambda held: [], "go to port None"),
+        (lambda held: held[:1], "go to port None"),
+        (lambda held: held[:2], "no such entry|go to port None"),
+        (lambda held: [held[0], held[0], *held[2:]], "does not begin by clearing"),
+        (lambda held: [replace(held[0], data=(1,)), *held[1:]], "does not begin by clearing"),
+        (lambda held: [*held[:-1], held[-2]], "does not end with the model's number"),
+        (changed("model", data=()), "does not end with the model's number"),
+        (changed("model", data=(1, 2)), "does not end with the model's number"),
+        (changed("model_again", data=()), "does not end with the model's number"),
+        (changed("model_again", data=(1, 2)), "does not end with the model's number"),
+        (changed("model", action="set_model_9_3m_2m"), "does not end with the model's number"),
+        (changed("model", data=(7,)), "model"),
+        (changed("model_again", data=(7,)), "model"),
+        (changed("shunting", action="shunt_to"), "no such entry: shunting with shunt_to"),
+        (changed("shunting", data=()), "no such entry: shunting"),
+        (changed("shunting", data=(2, 2)), "no such entry: shunting"),
+        (changed("shunting", data=(3,)), "shunts margins below 3"),
+        (twice("shunting"), "shunting is set twice"),
+        (without("shunting"), "does not end with the model's number for 9_3m_2m$"),
+        (changed("shunt_port", data=(9,)), "go to port 9, the export's is 8"),
+        (changed("shunt_port", data=(8, 8)), "no such entry: shunt_port"),
+        (without("shunt_port"), "go to port None, the export's is 8"),
+        (changed("l0_n1_weights", table="l0_n1_weight"), "no such entry: l0_n1_weight"),
+        (changed("l0_n1_weights", action="l0_n2_xnor"), "no such entry: l0_n1_weights"),
+        (changed("l0_n1_weights", action="l1_n1_xnor"), "no such entry: l0_n1_weights"),
+        (changed("l0_n1_weights", data=()), "l0_n1_weights has 0 values"),
+        (changed("l0_n1_weights", data=(1, 2, 3)), "l0_n1_weights has 3 values"),
+        (changed("l0_n1_weights", data=(1,)), "mask of layer 0, neuron 1 is missing"),
+        (changed("l0_n1_threshold", data=()), "l0_n1_threshold has 0 values"),
+        (changed("l0_n1_threshold", data=(1, 2)), "l0_n1_threshold has 2 values"),
+        (changed("l1_n1_bias", data=(1, 2)), "l1_n1_bias has 2 values"),
+        (
+            changed("l0_n1_threshold", table="l0_n1_bias", action="l0_n1_add_bias"),
+            "layer 0 has no bias",
+        ),
+        (
+            changed("l1_n1_bias", table="l1_n1_threshold", action="l1_n1_sign"),
+            "layer 1 has no threshold",
+        ),
+        (twice("l0_n1_weights"), "l0_n1_weights is set twice"),
+        (twice("l0_n1_threshold"), "l0_n1_threshold is set twice"),
+        (twice("l1_n0_bias"), "l1_n0_bias is set twice"),
+        (without("l0_n1_weights"), "weights of layer 0, neuron 1 is missing"),
+        (without("l1_n0_bias"), "limit of layer 1, neuron 0 is missing"),
+    ],
+)
+def test_entries_are_those_of_the_network(masked, change, wrong) -> None:
+    model, out = masked
+    held = from_tutorial((out / "runtime.json").read_text(), "runtime.json")
+    try:
+        found = decoding_difference(model, decode_entries("file", change(held), model, 8))
+    except VerifyError as error:
+        found = str(error)
+    assert re.search(wrong, found) and bool(wrong) == bool(found), found
+
+
+def test_packets_are_shunted_where_the_export_says(masked) -> None:
+    model, out = masked
+    held = from_tutorial((out / "runtime.json").read_text(), "runtime.json")
+    with pytest.raises(VerifyError, match="go to port 8, the export's is None"):
+        decode_entries("file", held, model)
+    for short in ([], held[:1], held[:2], held[:3]):
+        with pytest.raises(VerifyError, match=r"does not (begin by clearing|end with) the model's"):
+            decode_entries("file", short, model)
+    assert decode_entries("file", without("shunt_port")(held), model).shunt == 2
+
+
+ENTRY = 4  # the third neuron's weights and mask
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wrong"),
+    [
+        ({"mask": 1, "weights": 2}, "has the parameters"),
+        ({"weights": 1, "masks": 2}, "has the parameters"),
+        ({"weights": 1, "mask": 2, "more": 3}, "has the parameters"),
+        ({"weights": 1, "mask": True}, "has a value that is not an integer"),
+        ({"weights": "1", "mask": 2}, "has a value that is not an integer"),
+        ({"weights": 1.0, "mask": 2}, "has a value that is not an integer"),
+        ({"weights": None, "mask": None}, "has a value that is not an integer"),
+    ],
+    ids=str,
+)
+def test_parameters_have_their_names_and_are_integers(masked, parameters, wrong) -> None:
+    data = json.loads((masked[1] / "runtime.json").read_text())
+    data["table_entries"][ENTRY]["action_params"] = parameters
+    with pytest.raises(VerifyError, match=f"^file: l0_n2_weights {wrong}"):
+        from_tutorial(json.dumps(data), "file")
+
+
+@pytest.mark.parametrize("table", ["model", "shunting", "shunt_port"])
+def test_a_parameter_of_a_single_entry_has_its_name(masked, table) -> None:
+    data = json.loads((masked[1] / "runtime.json").read_text())
+    entry = [each for each in data["table_entries"] if each["table"] == table][-1]
+    entry["action_params"] = {"number": 1}
+    with pytest.raises(VerifyError, match=f"^file: {table} has the parameters"):
+        from_tutorial(json.dumps(data), "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"target": "tofino"}, "target or files are not those of this export"),
+        ({"p4info": "other"}, "target or files are not those of this export"),
+        ({"more": 1}, "target or files are not those of this export"),
+    ],
+    ids=str,
+)
+def test_a_runtime_file_is_for_this_export(masked, change, wrong) -> None:
+    data = json.loads((masked[1] / "runtime.json").read_text()) | change
+    with pytest.raises(VerifyError, match=wrong):
+        from_tutorial(json.dumps(data), "file")
+
+
+def parameters_of(update: Any) -> Any:
+    return update["entity"]["tableEntry"]["action"]["action"]["params"]
+
+
+def numbered(update: Any, table: int, action: int) -> None:
+    entry = update["entity"]["tableEntry"]
+    entry["tableId"] += table
+    entry["action"]["action"]["actionId"] += action
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda u: u.update(type="INSERT"), "sets neither a default action nor one entry"),
+        (lambda u: u.update(more=1), "sets neither a default action nor one entry"),
+        (
+            lambda u: u["entity"]["tableEntry"].update(isDefaultAction=False),
+            "sets neither a default action nor one entry",
+        ),
+        (
+            lambda u: u["entity"]["tableEntry"].update(match=[{"exact": {"value": "AQ=="}}]),
+            "sets neither a default action nor one entry",
+        ),
+        (lambda u: numbered(u, 1000, 0), "n3ic.p4 has no table"),
+        (lambda u: numbered(u, 0, 1000), "n3ic.p4 has no table"),
+        (lambda u: parameters_of(u).reverse(), "has parameters out of order"),
+        (lambda u: parameters_of(u).pop(0), "has parameters out of order"),
+        (lambda u: parameters_of(u)[1].update(paramId=3), "has parameters out of order"),
+        (lambda u: parameters_of(u)[1].update(more=3), "has parameters out of order"),
+        (lambda u: parameters_of(u)[1].update(value="mg="), "a value is not base64"),
+        (lambda u: parameters_of(u)[1].update(value="m g=="), "a value is not canonical base64"),
+        (lambda u: parameters_of(u)[1].update(value="mh=="), "a value is not canonical base64"),
+        (lambda u: parameters_of(u)[1].update(value=7), "not P4Runtime requests"),
+    ],
+)
+def test_an_update_sets_one_default_action(masked, change, wrong) -> None:
+    model, out = masked
+    path = out / "p4runtime.json"
+    plain = path.read_text()
+    requests = json.loads(plain)
+    change(requests[1]["updates"][ENTRY - 2])
+    path.write_text(json.dumps(requests))
+    try:
+        with pytest.raises(VerifyError, match=wrong):
+            P4.decode(out, model, P4.parse_options({"shunt-port": "8"}))
+    finally:
+        path.write_text(plain)

@@ -273,6 +273,66 @@ def test_indices_of_several_words_are_read_back(tmp_path, classes):
             decode_directory(tmp_path, model)
 
 
+@pytest.mark.parametrize("sizes", [(8, 8), (1, 1), (7, 7), (4, 8)])
+def test_indices_that_fill_a_word_are_read_back(tmp_path, sizes):
+    model = random_tables(np.random.default_rng(9), tables=70, inputs=sizes, widths=(1, 1))
+    (tmp_path / NETWORK).parent.mkdir()
+    (tmp_path / NETWORK).write_bytes(value_bytes(structure_of([model], bits=True), model))
+    (found,) = decode_directory(tmp_path, model)
+    assert found.digest == model.digest
+
+
+def test_a_class_that_does_not_exist_has_no_score(tmp_path):
+    """Of five classes, eight lanes are held."""
+    model = random_tables(np.random.default_rng(3), features=3, cuts=3, tables=4, classes=5)
+    structure = structure_of([model], bits=True)
+    data, where = value_bytes(structure, model), layout(structure)
+    (tmp_path / NETWORK).parent.mkdir()
+    for lane in (5, 6, 7):
+        for name, at in (("start1", 2 * lane), ("rows1", 2 * lane), ("rows1", 16 * 3 + 2 * lane)):
+            damaged = bytearray(data)
+            damaged[where.offset(name) + at] ^= 1
+            (tmp_path / NETWORK).write_bytes(damaged)
+            with pytest.raises(VerifyError, match="a class that does not exist scores"):
+                decode_directory(tmp_path, model)
+
+
+def test_rows_that_are_sums_of_other_bits_are_refused(tmp_path):
+    """What each of the first four inputs gives to the indices, in rows that are sums of it."""
+    model = two_sites([0] * 6 + [1])  # 35 of the 64 bits of a word
+    structure = structure_of([model], bits=True)
+    data, start = value_bytes(structure, model), layout(structure).offset("rows0")
+    assert structure.touched[0] == (0,)
+    plain = np.frombuffer(data, "<u8", 16, start)[:, None]
+    patterns = (np.arange(16)[:, None] >> np.arange(4) & 1).astype(np.uint64)
+    used = [b for b in range(4) if plain[1 << b].any()]
+    (tmp_path / NETWORK).parent.mkdir()
+
+    def told(change):
+        single = plain[[1 << b for b in range(4)]].copy()
+        change(single)
+        rows = (patterns @ single).tobytes()
+        (tmp_path / NETWORK).write_bytes(data[:start] + rows + data[start + len(rows) :])
+        try:
+            decode_directory(tmp_path, model)
+        except VerifyError as error:
+            return str(error)
+        return ""
+
+    def moved(single, bit, place):
+        single[bit] |= np.uint64(1 << place)
+
+    assert len(used) > 1 and told(lambda single: None) == ""
+    first, second = used[:2]
+    owned = int(plain[1 << second].max()).bit_length() - 1
+    assert "two inputs give one bit of an index" in told(lambda s: moved(s, first, owned))
+    for place in (35, 40, 63):
+        assert f"input {first} addresses no table" in told(
+            lambda s, place=place: moved(s, first, place)
+        )
+    assert "table" in told(lambda single: single[first].fill(0))
+
+
 # --- in the kernel -------------------------------------------------------------------------------
 
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answering program's value read back: exact for any shape, and every flipped bit is found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, decode_directory
 from n3ic.exporters.xdp.network import layout, structure_of, value_bytes
+from n3ic.model.layers import HiddenLayer
 from n3ic.model.random_models import random_model
 from n3ic.targets.decoding import decoding_difference
 
@@ -31,7 +34,18 @@ def difference(folder, model):
 @pytest.mark.parametrize("density", [None, 0.6])
 @pytest.mark.parametrize(
     "shape",
-    [(5, 3, 2), (33, 9, 3), (64, 40, 7, 2), (300, 12, 2), (1000, 9, 3), (17, 4), (255, 130, 2)],
+    [
+        (5, 3, 2),
+        (33, 9, 3),
+        (64, 40, 7, 2),
+        (300, 12, 2),
+        (1000, 9, 3),
+        (17, 4),
+        (255, 130, 2),
+        (9, 4, 5),
+        (40, 9, 17),
+        (1000, 20, 2),
+    ],
 )
 @pytest.mark.parametrize("extremes", [True, False])
 def test_every_shape_is_read_back(tmp_path, shape, density, extremes):
@@ -40,6 +54,83 @@ def test_every_shape_is_read_back(tmp_path, shape, density, extremes):
     )
     written(tmp_path, model)
     assert difference(tmp_path, model) == ""
+
+
+@pytest.mark.parametrize("classes", [2, 3, 9])
+def test_biases_that_need_wide_lanes_are_read_back(tmp_path, classes):
+    """Scores of 32 bits: two to a word."""
+    model = random_model((9, 4, classes), np.random.default_rng(classes))
+    bias = np.array([1 << 20, -(1 << 20), *range(classes - 2)], dtype=np.int32)
+    model = replace(model, output=replace(model.output, bias=bias))
+    assert structure_of([model], bits=True).layers[-1].lane == 32
+    written(tmp_path, model)
+    assert difference(tmp_path, model) == ""
+
+
+FAN_INS = [0, 0, 3, 3, 5, 5, 5]
+
+
+def constants(thresholds):
+    """Neurons of five inputs of which some connect none or three."""
+    mask = np.array([[i < fan_in for i in range(5)] for fan_in in FAN_INS])
+    hidden = HiddenLayer(mask, mask=mask, thresholds=np.array(thresholds))
+    model = random_model((5, len(FAN_INS), 2), np.random.default_rng(0))
+    return replace(model, hidden=(hidden,))
+
+
+ALWAYS, NEVER = [0] * 7, [fan_in + 1 for fan_in in FAN_INS]
+
+
+def test_a_neuron_that_is_constant_is_the_models_if_that_is_constant_alike(tmp_path):
+    mixed = [0, 1, 0, 4, 0, 6, 6]
+    for model in map(constants, (ALWAYS, NEVER, mixed)):
+        written(tmp_path, model)
+        assert difference(tmp_path, model) == ""
+    # Thresholds at which a neuron with connections is not constant.
+    varying = [0, 1, 1, 3, 1, 5, 5]
+    for held, wanted in (
+        (ALWAYS, NEVER),
+        (NEVER, ALWAYS),
+        (ALWAYS, varying),
+        (NEVER, varying),
+        (varying, ALWAYS),
+        (varying, NEVER),
+    ):
+        written(tmp_path, constants(held))
+        data = bytearray((tmp_path / NETWORK).read_bytes())
+        for j in range(7):
+            one = [w if i == j else h for i, (h, w) in enumerate(zip(held, wanted, strict=True))]
+            if one == held:
+                continue
+            data[:32] = bytes.fromhex(constants(one).digest)
+            written(tmp_path, constants(one), bytes(data))
+            assert "layer 0, neuron" in difference(tmp_path, constants(one)), (held, one)
+
+
+@pytest.mark.parametrize("name", ["rows0", "rows1"])
+def test_an_input_counts_once_and_exists(tmp_path, name):
+    """Rows that are sums over their inputs all the same."""
+    model = random_model((9, 4, 2), np.random.default_rng(3), extremes=False)
+    data = written(tmp_path, model)
+    structure = structure_of([model], bits=True)
+    where = layout(structure)
+    start = where.offset(name)
+    size = next(m.bytes for m in where.members if m.name == name)
+    kind, lanes = ("u1", 8) if name == "rows0" else ("<u2", 4)
+    rows = np.frombuffer(data[start : start + size], kind).reshape(-1, lanes)
+    layer = model.layers[int(name[-1])]
+    nibble = (0, 1, 2, 3) if name == "rows0" else structure.layers[0].fired[0]
+    exists = [bit < layer.n_inputs for bit in nibble]
+    for place, bit in enumerate(nibble):
+        lit = np.arange(16) >> place & 1
+        weight = layer.weights[0, bit] if exists[place] else True
+        changed = rows.copy()
+        changed[:16, 0] += (lit if weight else 1 - lit).astype(kind)
+        damaged = data[:start] + changed.tobytes() + data[start + size :]
+        written(tmp_path, model, damaged)
+        said = "are not sums over them" if exists[place] else "an input that does not exist"
+        assert said in difference(tmp_path, model)
+    assert all(exists) == (name == "rows0")
 
 
 @pytest.mark.parametrize("density", [None, 0.6])

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +20,15 @@ from n3ic.errors import MissingDependencyError, N3icWarning, UsageError, VerifyE
 from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
 from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_number
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.tables import sequential
-from n3ic.exporters.netfpga.tables.decode import _score
+from n3ic.exporters.netfpga.tables import decode, sequential
+from n3ic.exporters.netfpga.tables.decode import _decisions, _polynomial, _score
 from n3ic.exporters.netfpga.tables.exporter import EXPORTER
 from n3ic.exporters.netfpga.tables.network import design
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled.cells import ADD7
 from n3ic.exporters.netfpga.unrolled.decode import LinearForm
 from n3ic.exporters.netfpga.unrolled.size import count
+from n3ic.exporters.netfpga.unrolled.syntax import ParsedCore
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_vectors
@@ -262,6 +264,51 @@ def test_a_score_is_a_constant_and_whole_counts_of_bits() -> None:
     ):
         with pytest.raises(VerifyError, match="the score of class 1 is not shown to be a sum"):
             read(wrong)
+
+
+def test_the_lead_of_two_classes_is_inside_the_bits_of_the_margin(monkeypatch) -> None:
+    """A margin of four bits, -8 to 7: one constant alone gives that of those modulo 16."""
+
+    class Wires:
+        def bit(self, literal: tuple[str, int]) -> tuple[str, int]:
+            return literal
+
+    checked: list[Any] = []
+    monkeypatch.setattr(decode, "check_class", lambda *given: checked.append(given))
+    core = ParsedCore(1, (), {"out_margin": tuple(("m", k) for k in range(4))})
+    plain = ParsedCore(1, (), {})
+    system: Any = Wires()
+    for terms in ({4: 3, 6: -5}, {4: -7}, {4: 2, 6: 5}, {}):
+        for constant in range(-20, 20):
+            assert _decisions(system, core, plain, [(0, {}), (constant, terms)], 0) is None
+            given_system, read, given_core, lead = checked.pop()
+            assert (given_system, given_core) == (system, core)
+            assert read == [(variable, 0) for variable in terms]
+            assert lead.row.tolist() == [*terms.values()]
+            assert (lead.constant - constant) % 16 == 0
+            assert -8 <= lead.constant + sum(t for t in terms.values() if t < 0) < 8
+    shunting = [(0, {}), (1, {4: 3})]
+    with pytest.raises(VerifyError, match="no shunting threshold, the model's is 2"):
+        _decisions(system, core, plain, shunting, 2)
+    # The class of three, and of scores, is left to vectors: nothing is compared.
+    checked.clear()
+    assert _decisions(system, core, plain, [(0, {})] * 3, 0) is None
+    scores = ParsedCore(1, (), {"out_scores": ()})
+    assert _decisions(system, core, scores, shunting, 0) is None
+    assert not checked
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_polynomial_has_the_values_of_its_function(size: int) -> None:
+    rng = np.random.default_rng(size)
+    bits = rng.permutation(9)[:size].tolist()
+    for _ in range(9):
+        values = rng.integers(-3, 4, 1 << size)
+        terms = _polynomial(values, bits)
+        assert 0 not in terms.values()
+        for row, value in enumerate(values.tolist()):
+            lit = {bit for k, bit in enumerate(bits) if row >> k & 1}
+            assert sum(t for product, t in terms.items() if product <= lit) == value
 
 
 def test_a_flipped_bit_of_an_entry_is_found_for_inputs_that_no_vector_has(tmp_path: Path) -> None:

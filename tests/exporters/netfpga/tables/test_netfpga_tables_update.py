@@ -112,6 +112,9 @@ def test_a_bias_of_all_bits_of_a_score_is_read_back(tmp_path: Path) -> None:
         ),
         (r"wr_kind = wr_addr", "wr_kin = wr_addr", "the fields of a write's address"),
         (r"index0;", "index;", "no index"),
+        (r"(?s)case \(turn\).*endcase", "", "no index"),
+        (r"out_margin,", "out_margins,", "no margin"),
+        (r"(?<=\{)1'b0, (?=x\[)", "1'b0, 1'b1, ", "an index of lane 0 is not wired to inputs"),
         (r"(?<=1'b0, )x(?=\[)", "y", "an index of lane 0 is not wired to inputs"),
         (r"1'd0: index0", "1'd1: index0", "the turns of lane 0 are not in order"),
         (r"default: index0", "1'd1: index0", "the turns of lane 0 are not in order"),
@@ -159,6 +162,14 @@ def test_a_memory_of_half_its_rows_has_half_a_bank(tmp_path: Path, name: str, ro
     path.write_text("\n".join(lines[: len(lines) // 2]))
     with pytest.raises(VerifyError, match=f"mem/{name}: no row {row} in bank 0"):
         EXPORTER.decode(tmp_path, model, options)
+
+
+def test_an_update_is_of_the_model(tmp_path: Path) -> None:
+    model, options = model_of(CASES[0]), options_of(CASES[0])
+    EXPORTER.write(model, options, tmp_path)
+    other = replace(model, classes=("another", "class"))
+    with pytest.raises(VerifyError, match=f"of model {model.digest}, the model is {other.digest}"):
+        EXPORTER.decode(tmp_path, other, options)
 
 
 def test_new_entries_are_an_update_of_a_running_core(tmp_path: Path) -> None:
