@@ -258,7 +258,7 @@ def test_columns_toml_overrides_and_is_written_alike(tmp_path):
     [
         ("[table]\nlabel = 3", "'label' of \\[table\\] must be str or list"),
         ("[column.x]\nuse = true", "unknown entry 'column'"),
-        ("[columns.dur]\nscale = -1", "scale: expected a positive number"),
+        ("[columns.dur]\nscale = -1", "scale: expected 1e-18 to 1e\\+18"),
         ("[columns.dur]\nscale = true", "'scale' of \\[columns.dur\\] must be"),
         ("[columns.dur]\nbits = 64", "bits: expected an integer from 1 to 32"),
         ("[columns.dur]\nkind = 'real'", "kind: expected number or address or category"),
