@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import gc
@@ -19,11 +20,13 @@ import pytest
 import typer.main
 
 from n3ic.datasets.ns3_tomography import report as tomography_report
+from n3ic.errors import MissingDependencyError
 from n3ic.exporters.host import compilation, runner
 from n3ic.exporters.nfp import runner as nfp_runner
 from n3ic.exporters.xdp import clang
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
+from n3ic.meter import capture
 from n3ic.runs.pictures import writing
 from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.util import pictures
@@ -62,6 +65,34 @@ def pytest_make_collect_report(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All processes have the tests in one order, files of long ones first."""
     items.sort(key=lambda item: (item.path.name not in LONG, item.path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """Fixtures read captures, too."""
+    with skipped_without_libpcap():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Most tests that read captures do so far below what they are about."""
+    with skipped_without_libpcap():
+        return (yield)
+
+
+@contextlib.contextmanager
+def skipped_without_libpcap() -> Iterator[None]:
+    """Turn a failure for the missing library into a skip with its message."""
+    try:
+        yield
+    except Exception as error:
+        try:
+            capture.libpcap()
+        except MissingDependencyError as missing:
+            if str(missing) in str(error):
+                pytest.skip(str(missing))
+        raise
 
 
 def pytest_collection_finish() -> None:
@@ -181,6 +212,12 @@ def compiler() -> build.CCompiler:
         return build.find_compiler()
     except build.NoCompilerError:
         pytest.skip("needs a C compiler (gcc or clang)")
+
+
+@pytest.fixture(scope="session")
+def libpcap() -> None:
+    """For tests that would take its absence for a result."""
+    capture.libpcap()
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ def exported(tmp_path_factory):
     return export(network(SPEC, shunt=2), "xdp", place, verify=False).path
 
 
+@pytest.mark.usefixtures("libpcap")
 def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, exported):
     result = verify_directory(exported, vectors=300, record=False)
     assert result.ok, str(result)
@@ -79,6 +80,7 @@ def test_a_layer_has_room_to_the_end_of_its_last_word():
         value_bytes(structure, random_model((64, 17, 2), np.random.default_rng(1)))
 
 
+@pytest.mark.usefixtures("libpcap")
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
     """Even where the specification's flow cache is too small: there is room for all flows."""
@@ -144,6 +146,7 @@ def test_thresholds_are_read_back_from_sums_of_every_size(clang, kernel, tmp_pat
     assert result.ok, str(result)
 
 
+@pytest.mark.usefixtures("libpcap")
 def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp_path):
     def refused(*_):
         raise MissingDependencyError("no clang")

@@ -161,6 +161,7 @@ def test_clocks_that_jump_make_no_difference_to_where_a_stream_was_stopped(path)
     assert lines(path.parent / "out.jsonl") == predicted(model, path)
 
 
+@pytest.mark.usefixtures("libpcap")
 def test_a_damaged_capture_counts_up_to_the_damage(path):
     model = MODELS["binary"]()
     whole = path.read_bytes()
