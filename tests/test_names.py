@@ -4,13 +4,14 @@
 import ast
 from collections import defaultdict
 
-TOPS = ("n3ic", "exporters", "systems", "datasets")
+TOPS = ("n3ic", "exporters", "families", "systems", "datasets")
 # Words of this project's own making, with what the field calls the thing.
 PRIVATE_WORDS = {
     "around": "shell",
     "asking": "client",
     "custody": "integrity",
     "described": "catalogue_dataset",
+    "entries": "what they are",
     "existing": "export_index",
     "exporting": "export",
     "form": "parameters",
@@ -27,6 +28,7 @@ PRIVATE_WORDS = {
     "placed": "placed_model",
     "plain": "plain_data",
     "reading": "parser",
+    "rooms": "packages",
     "running": "runner",
     "seen": "trace",
     "starting": "launch",

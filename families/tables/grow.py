@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.families.tables.gains import CellGains, cells_of
-from n3ic.families.tables.loss import Floats, Rows
+from n3ic.families.tables.loss import Floats, WeightedRows
 
 PRIOR = 3.0
 """Curvature that is added to each cell where none is given: few rows move an entry little."""
@@ -110,7 +110,7 @@ class Grower:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: WeightedRows,
         size: Size,
         done: Callable[[], object] = lambda: None,
         prior: float = PRIOR,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.families.tables.grow import Grown
-from n3ic.families.tables.loss import Floats, Rows
+from n3ic.families.tables.loss import Floats, WeightedRows
 
 _QUANTILE = 0.97  # of the entries' sizes: the largest integer; the few above are clipped
 _LEAST_GAIN = 0.3  # of the loss, for which an entry leaves its integer: less is chance
@@ -42,7 +42,7 @@ class Rounded:
 
 
 def rounded(
-    rows: Rows,
+    rows: WeightedRows,
     tables: Sequence[Grown],
     bias: Floats,
     widths: Sequence[int],
@@ -102,7 +102,7 @@ def _sum(entries: Sequence[Floats], tables: Sequence[Grown]) -> Floats:
 
 
 def _fitted(
-    rows: Rows, integers: Floats, step: float, offset: Floats
+    rows: WeightedRows, integers: Floats, step: float, offset: Floats
 ) -> tuple[float, Floats, Floats]:
     """Fit the biases by Newton steps, then the step by trial."""
     total = offset + step * integers

@@ -14,7 +14,7 @@ from n3ic.families.tables.coarse import coarse_cut, with_coarse_cuts
 from n3ic.families.tables.gains import CellGains, cells_of
 from n3ic.families.tables.grow import PRIOR, Grower, Size
 from n3ic.families.tables.learner import LEARNER, TablesTraining
-from n3ic.families.tables.loss import Rows, merged
+from n3ic.families.tables.loss import WeightedRows, merged
 from n3ic.families.tables.rounding import rounded
 from n3ic.families.tables.train import fit_tables
 from n3ic.model.bits import pack
@@ -25,7 +25,7 @@ from n3ic.training.recipe import Recipe
 def some_rows(classes=2, n=60, bits=7, q=0.0, seed=0):
     rng = np.random.default_rng(seed)
     x = np.unique(rng.random((n, bits)) < 0.5, axis=0)
-    return Rows(x, rng.random((len(x), classes)) + 0.1, q)
+    return WeightedRows(x, rng.random((len(x), classes)) + 0.1, q)
 
 
 @pytest.mark.parametrize("q", [0.0, 0.4, 1.0])
