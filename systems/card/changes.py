@@ -136,5 +136,5 @@ def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: boo
         raise UsageError(
             f"{name}: packets hold the input bits, so the network must be trained on the same cuts "
             "and clamps: train with n3ic train --input-of the card's network, or export the "
-            "card anew"
+            "card again"
         )
