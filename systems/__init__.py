@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several models or several machines: systems built from exported models."""
+"""Systems: several models or machines, or programs on live interfaces, built from exported models.
+
+A system may import ``n3ic/``, ``families/`` and ``exporters/``.
+"""

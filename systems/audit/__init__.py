@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a table that are an address, a TTL or a time by another name."""
+"""The leak audit: finds columns that are an address, a TTL or a time in disguise.
+
+It imports only the core.
+"""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leak audit: which columns, and pairs of columns, tell the marks of a table.
+"""The leak audit: which columns, and which pairs of columns, reveal the marks of a table.
 
-A column leaks that tells a value of a mark among rows of one class, protocol, state and service,
-where that value tells the class. It is asked of all rows and of parts of them, such as one protocol
-or the rows in which the column has a value, because a leak may show in some flows alone.
+A column leaks if it reveals a value of a mark among rows of one class, protocol, state and service,
+and that value reveals the class. The audit looks at all rows and at parts of them, such as one
+protocol or the rows in which the column has a value, because a leak may show in some flows only.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ ALL_ROWS = "all rows"
 _MOST_STRATA = 12
 _LEAST_STRATUM = 200  # rows
 _PAIR_BINS = 16
-_MORE = 0.05  # of balanced accuracy that a pair must tell more than each of its columns
-_TABLE_MORE = 0.02  # of J that bins must tell more than one cut to be said instead
+_MORE = 0.05  # balanced accuracy that a pair must gain over each of its columns
+_TABLE_MORE = 0.02  # J that bins must gain over one cut to be reported instead of it
 _STATES = Row("state", "how a conversation went, by its flags", "=state conn_state =flow_state")
 
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """What is asked of a table.
+    """The settings of an audit.
 
     Attributes:
-        marks: marked columns; empty for those that are known.
-        columns: the audited columns; empty for those that are used by default and those that are
-            known to leak and are no marks.
-        within: columns whose values divide the rows; empty for the protocol, the state and the
-            frequent values of ports. They are not asked themselves.
-        pairs: number of columns of which all pairs are tried; the most telling ones.
-        bar: balanced accuracy from which on a column tells a mark.
-        gap: difference of a value's share in a class and in the others from which on it tells the
-            class.
-        permutations: of the marks, for the null.
-        rows: at most that many are read.
-        seed: of the sample, the folds and the permutations.
+        marks: marked columns; empty for all known ones.
+        columns: columns to audit; empty for those that are used by default and those that are
+            known to leak but are not marks.
+        within: columns whose values divide the rows into groups; empty for the protocol, the state
+            and the frequent values of ports. These columns are not audited.
+        pairs: all pairs of this many columns are tried, the most revealing ones.
+        bar: balanced accuracy at or above which a column reveals a mark.
+        gap: smallest difference between a value's share in one class and in the others at which
+            the value reveals the class.
+        permutations: number of permutations of the marks for the null distribution.
+        rows: largest number of rows to read.
+        seed: seed of the sample, the folds and the permutations.
     """
 
     marks: tuple[str, ...] = ()
@@ -74,36 +74,37 @@ class AuditRequest:
 
     def __post_init__(self) -> None:
         if not 0.5 < self.bar <= 1 or not 0 <= self.gap <= 1:
-            raise UsageError(f"a bar above 0.5 and a gap up to 1, got {self.bar} and {self.gap}")
+            raise UsageError(
+                f"expected a bar above 0.5 and a gap up to 1, got {self.bar} and {self.gap}"
+            )
         if self.permutations < 19:  # fewer cannot fall below 5 %
-            raise UsageError(f"19 permutations or more, got {self.permutations}")
+            raise UsageError(f"expected 19 permutations or more, got {self.permutations}")
         if self.rows < _LEAST_STRATUM or self.pairs < 0:
-            raise UsageError(f"{_LEAST_STRATUM} rows or more, got {self.rows}")
+            raise UsageError(f"expected {_LEAST_STRATUM} rows or more, got {self.rows}")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """How well one or two columns tell a value of a mark.
+    """How well one or two columns reveal a value of a mark.
 
     Attributes:
-        columns: one or two names.
+        columns: one or two column names.
         how: ``cut``, ``bins``, ``pair``, ``difference`` or ``quotient``.
         mark: the marked column.
-        value: its value.
-        where: the part of the rows.
-        rows: number of rows of that part.
-        share: share of these with the value.
-        told: balanced accuracy on rows of the left-out folds.
+        value: the value of the mark.
+        where: the part of the rows, in words.
+        rows: number of rows in that part.
+        share: share of these rows that have the value.
+        told: balanced accuracy on held-out folds.
         within: the same within the groups of one class, protocol, state and service (the ports);
-            None if no group has rows with and without the value.
-        label_class: class that the value tells best.
-        label_gap: share of that class's rows with the value less that of the others' rows.
-        chance: share of the permutations of the mark that some column tells as well; None if it
-            was not asked.
-        cut: the best cut in words, with the share of the rows where it equals the value; empty for
-            other rules.
-        agree: that share; None for other rules.
-        leaks: whether it raises the alarm.
+            None if no group has enough rows with and without the value.
+        label_class: the class that the value reveals best.
+        label_gap: absolute difference between the value's share in that class and in the others.
+        chance: share of the permuted marks that some column reveals as well; None if no
+            permutation was tried.
+        cut: the best cut of a single column, in words; empty for pairs.
+        agree: share of the rows in which that cut agrees with the value; None for pairs.
+        leaks: whether the finding raises the alarm.
     """
 
     columns: tuple[str, ...]
@@ -124,12 +125,12 @@ class Finding:
 
     @property
     def sure(self) -> float:
-        """The lesser of the two balanced accuracies; 0.5 if there is no second."""
+        """The smaller of the two balanced accuracies; 0.5 if ``within`` is None."""
         return 0.5 if self.within is None else min(self.told, self.within)
 
     @property
     def rule(self) -> str:
-        """What tells the value, in words."""
+        """The rule that reveals the value, in words."""
         if self.how == "cut":
             return self.cut
         both = {"pair": "{} with {}", "difference": "{} less {}", "quotient": "{} over {}"}
@@ -144,9 +145,9 @@ class MarkFacts:
 
     Attributes:
         name: the column.
-        kind: what it names.
-        values: its values that are told apart.
-        label: largest J with which its values tell a class; 1 for a mark that says a class.
+        kind: the kind of mark, such as ``address``.
+        values: the values that the audit distinguishes.
+        label: largest J at which the values reveal a class; 1 for a mark that determines a class.
     """
 
     name: str
@@ -167,10 +168,10 @@ class Audit:
         marks: the marks.
         columns: the audited columns.
         strata: parts of the rows, with their numbers.
-        singles: the best finding of each column and mark, the most telling first.
-        pairs: findings of pairs that tell more than each column by itself, the most telling first.
-        paired: columns of which all pairs were tried.
-        losses: what is lost without columns; see :mod:`n3ic.systems.audit.loss`.
+        singles: the best finding for each column and mark, the most revealing first.
+        pairs: pairs that reveal more than each of their columns, the most revealing first.
+        paired: columns whose pairs were all tried.
+        losses: accuracy lost without columns; see :mod:`n3ic.systems.audit.loss`.
     """
 
     name: str
@@ -187,30 +188,30 @@ class Audit:
 
     @property
     def leaking(self) -> tuple[str, ...]:
-        """Columns that raise the alarm by themselves, the most telling first."""
+        """Columns that raise the alarm by themselves, the most revealing first."""
         return tuple(dict.fromkeys(f.columns[0] for f in self.singles if f.leaks))
 
     @property
     def leaking_pairs(self) -> tuple[Finding, ...]:
-        """Pairs that raise the alarm, and of which no column does."""
+        """Pairs that raise the alarm although neither column does."""
         return tuple(f for f in self.pairs if f.leaks)
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """The leaking columns, and those of leaking pairs."""
+        """The leaking columns, and the columns of leaking pairs."""
         return tuple(
             dict.fromkeys([*self.leaking, *(c for f in self.leaking_pairs for c in f.columns)])
         )
 
     def best(self) -> tuple[Finding, ...]:
-        """The finding of each column that says most: leaks first, then the most telling."""
+        """The strongest finding for each column: leaks first, then the most revealing."""
         found: dict[str, Finding] = {}
         for one in sorted(self.singles, key=lambda f: (not f.leaks, -f.sure)):
             found.setdefault(one.columns[0], one)
         return tuple(found.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             **asdict(self),
             "strata": dict(self.strata),
@@ -225,27 +226,29 @@ def audit(
     request: AuditRequest = AuditRequest(),
     tell: Callable[[str], object] = lambda _: None,
 ) -> Audit:
-    """Find which columns tell the marks of a table.
+    """Find the columns that reveal the marks of a table.
 
     Args:
         table: labelled flows.
         source: their data set.
-        request: what is asked.
+        request: the settings.
         tell: called with a line about each step.
 
     Raises:
-        UsageError: the table has no such column.
-        DataError: it has no mark, or too few rows.
+        UsageError: the table lacks a named column, or no column is left to audit.
+        DataError: the table has no mark, only ports as marks, or too few rows.
     """
     marks = marks_of(table, source, request.marks)
     if not marks:
         raise DataError(
-            f"{table.name}: no column is known as an address, a port, a TTL, a time or a capture, "
-            "or it is the same in every row; name marked columns with --mark"
+            f"{table.name}: no column that varies is known to be an address, a port, a TTL, a time "
+            "or a capture; name marked columns with --mark"
         )
     dividing = _dividing(table, request.within)
     if not any(mark.counts for mark in marks):
-        raise DataError(f"{table.name}: ports alone are marked, which divide the rows; use --mark")
+        raise DataError(
+            f"{table.name}: ports alone are marked, and they only divide the rows; use --mark"
+        )
     columns = _audited(table, request, [*(mark.name for mark in marks), *dividing])
     kept = _sample(len(table), request)
     table = table.rows(kept)
@@ -268,7 +271,7 @@ def audit(
                 key = (one.columns[0], one.mark)
                 if key not in singles or _better(one, singles[key]):
                     singles[key] = _with_cut(one, part, rows, mark)
-    # A pair with a column that leaks by itself says nothing new.
+    # A pair that contains a leaking column reveals nothing new.
     alone = {f.columns[0] for f in singles.values() if f.leaks}
     paired = _most_telling(singles, [c for c in columns if c not in alone], request.pairs)
     for where, mask, own in strata if len(paired) > 1 else ():
@@ -299,7 +302,7 @@ def audit(
 
 
 def _audited(table: FlowTable, request: AuditRequest, marks: Sequence[str]) -> tuple[str, ...]:
-    """The columns to ask, without the marks.
+    """Return the columns to audit, without the marks.
 
     Raises:
         UsageError: the table has no such column, or none is left.
@@ -310,7 +313,9 @@ def _audited(table: FlowTable, request: AuditRequest, marks: Sequence[str]) -> t
     elif not asked:
         asked = tuple(f.name for f in table.catalogue if f.usable or (f.nic and f.leaks))
     if unknown := [c for c in asked if c not in table.features]:
-        raise UsageError(f"{table.name} has no column {unknown[0]!r}: {', '.join(table.features)}")
+        raise UsageError(
+            f"{table.name} has no column {unknown[0]!r}; it has {', '.join(table.features)}"
+        )
     left = tuple(c for c in asked if c not in marks)
     if not left:
         raise UsageError(f"{table.name}: no column is left beside the marks {', '.join(marks)}")
@@ -319,13 +324,13 @@ def _audited(table: FlowTable, request: AuditRequest, marks: Sequence[str]) -> t
 
 def _sample(rows: int, request: AuditRequest) -> NDArray[np.intp]:
     if rows < _LEAST_STRATUM:
-        raise DataError(f"{rows} rows are too few to audit; {_LEAST_STRATUM} needed")
+        raise DataError(f"{rows} rows are too few to audit; at least {_LEAST_STRATUM} are needed")
     rng = np.random.default_rng((request.seed, 0))
     return np.sort(rng.permutation(rows)[: request.rows])
 
 
 def _dividing(table: FlowTable, within: Sequence[str]) -> tuple[str, ...]:
-    """The columns whose values divide the rows: those named, or the protocol and the state.
+    """Return the columns whose values divide the rows: the named ones, or protocol and state.
 
     Raises:
         UsageError: the table has no such column.
@@ -341,10 +346,10 @@ def _dividing(table: FlowTable, within: Sequence[str]) -> tuple[str, ...]:
 def _strata(
     table: FlowTable, columns: Sequence[str], dividing: Sequence[str]
 ) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
-    """Parts of the rows: a name, a mask, and the one column that is asked there, or empty.
+    """Yield parts of the rows: a name, a mask, and the only column to audit there (empty for all).
 
-    Those are all rows, each combination of the dividing columns' values, and the rows in which a
-    column is not 0.
+    The parts are all rows, each frequent combination of the dividing columns' values, and the rows
+    in which a column is above 0.
     """
     least = max(_LEAST_STRATUM, len(table) // 100)
     every = np.ones(len(table), dtype=np.bool_)
@@ -365,7 +370,7 @@ def _strata(
 
 
 def _varied(part: FlowTable, columns: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """The columns that are not the same in all of these rows."""
+    """Return the columns that are not constant in these rows."""
     return {c: v for c in columns if len(np.unique(v := part.features[c])) > 1}
 
 
@@ -384,7 +389,7 @@ def _singles(coded: Mapping[str, Codes], rows: Rows) -> Iterator[tuple[tuple[str
 def _made_pairs(
     columns: Mapping[str, NDArray[np.int64]],
 ) -> list[tuple[tuple[str, ...], str, Codes]]:
-    """What is made of each two columns: their bins together, their difference, their quotient."""
+    """Combine each two columns: their joint bins, their difference and their quotient."""
     few = {name: bins(values, _PAIR_BINS) for name, values in columns.items()}
     out: list[tuple[tuple[str, ...], str, Codes]] = []
     for a, b in combinations(columns, 2):
@@ -410,12 +415,12 @@ def _findings(
     where: str,
     request: AuditRequest,
 ) -> list[Finding]:
-    """The best value and way of each column or pair."""
+    """Return the best value and rule for each column or pair."""
     gaps, of_class = _gaps(rows)
     shares = np.bincount(rows.mark, minlength=rows.values) / len(rows.mark)
     out: dict[tuple[str, ...], Finding] = {}
     for names, how, figures in told:
-        # The last value stands for all rare ones. A value that says a class comes before others.
+        # The last value stands for all rare ones. Values that reveal a class come first.
         alarms = (figures.sure >= 2 * request.bar - 1) & (gaps >= request.gap)
         order = np.where(alarms, 2.0, 0.0)[:-1] + figures.sure[:-1]
         i = int(order.argmax())
@@ -440,9 +445,12 @@ def _findings(
 
 
 def _gaps(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Of each value: the largest difference of its shares in a class and in the rest; the class.
+    """Return each value's largest gap between its share in a class and in the rest, and the class.
 
-    Where one class has nearly all rows, no value is of use to tell it.
+    A class counts only if it and the rest both have enough rows.
+
+    Returns:
+        The gaps, float64 of shape ``(values,)``, and the class indices, int64 of the same shape.
     """
     counts = np.zeros((rows.values, int(rows.label.max()) + 1))
     np.add.at(counts, (rows.mark, rows.label), 1)
@@ -456,7 +464,7 @@ def _gaps(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def _better(one: Finding, other: Finding) -> bool:
-    """Whether a finding says more than another: to a per cent, and then of more rows."""
+    """Whether a finding ranks above another: leaks first, then accuracy to 1 %, then rows."""
     return (one.leaks, round(one.sure, 2), one.rows) > (
         other.leaks,
         round(other.sure, 2),
@@ -470,10 +478,10 @@ def _tested(
     rows: Rows,
     request: AuditRequest,
 ) -> list[Finding]:
-    """The findings with their chance under the null; what permuted marks give is no leak.
+    """Return the findings with their chance under the null; those within chance are no leaks.
 
     The marks are permuted within the groups. Each finding is compared with the best of all columns
-    and values, so that many columns raise no more alarms than one.
+    and values, so that many columns raise no more false alarms than one.
     """
     if not any(f.leaks for f in found):
         return found
@@ -488,7 +496,7 @@ def _tested(
 
 
 def _with_cut(one: Finding, part: FlowTable, rows: Rows, mark: Mark) -> Finding:
-    """The finding with its best cut in words."""
+    """Return the finding with its best cut in words."""
     positive = rows.mark == mark.values.index(one.value)
     if not positive.any() or positive.all():
         return one
@@ -500,7 +508,7 @@ def _with_cut(one: Finding, part: FlowTable, rows: Rows, mark: Mark) -> Finding:
 
 
 def _adds(pair: Finding, singles: Mapping[tuple[str, str], Finding]) -> bool:
-    """Whether a pair tells clearly more than each of its columns does anywhere."""
+    """Whether a pair reveals clearly more than either of its columns does anywhere."""
     return all(
         pair.sure - one.sure >= _MORE
         for c in pair.columns
@@ -517,7 +525,7 @@ def _most_telling(
 
 
 def _facts(mark: Mark, table: FlowTable) -> MarkFacts:
-    """What a mark is, and how well a table of its values tells the class best told."""
+    """Describe a mark, with the largest J at which its values reveal a class."""
     fold = np.random.default_rng(0).permutation(len(table)) % FOLDS
     every = np.zeros_like(table.label)
     rows = Rows(table.label, len(table.classes), every, every, fold)

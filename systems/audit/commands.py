@@ -31,11 +31,11 @@ def audit(
     label: TableLabel = "",
     mark: Annotated[
         list[str] | None,
-        typer.Option(help="Marked column, many times; default: addresses, TTL, ports, times."),
+        typer.Option(help="Marked column, repeatable; default: addresses, TTLs, ports, times."),
     ] = None,
     columns: Annotated[
         str,
-        typer.Option(help="Columns to audit, with commas; 'all'; default: those that are used."),
+        typer.Option(help="Columns to audit, comma-separated, or 'all'; default: those in use."),
     ] = "",
     within: Annotated[
         str,
@@ -44,17 +44,17 @@ def audit(
         ),
     ] = "",
     pairs: Annotated[
-        int, typer.Option(help="Try all pairs of the N most telling columns.", min=0, max=64)
+        int, typer.Option(help="Try all pairs of the N most revealing columns.", min=0, max=64)
     ] = 16,
     bar: Annotated[
-        float, typer.Option(help="Balanced accuracy from which on a column leaks.", max=1.0)
+        float, typer.Option(help="Balanced accuracy at which a column leaks.", max=1.0)
     ] = 0.95,
-    rows: Annotated[int, typer.Option(help="Read at most that many rows.", min=200)] = 30_000,
+    rows: Annotated[int, typer.Option(help="Read at most this many rows.", min=200)] = 30_000,
     losses: Annotated[
-        int, typer.Option(help="Measure what is lost without the N most telling columns.", min=0)
+        int, typer.Option(help="Measure the loss without the N most revealing columns.", min=0)
     ] = _LOSSES,
     network: Annotated[
-        str, typer.Option(help="Measure it on networks of this recipe, not on boosted trees.")
+        str, typer.Option(help="Measure the loss on networks of this recipe, not boosted trees.")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of all random choices.", min=0)] = 0,
     out: Annotated[
@@ -66,7 +66,7 @@ def audit(
 ) -> None:
     """Find columns that are an address, a TTL, a time or a capture in disguise.
 
-    A column leaks that tells a marked column's value within one class, protocol, state and port.
+    A column leaks if it reveals a marked column's value within one class, protocol, state and port.
     """
     from n3ic.systems.audit.audit import AuditRequest
     from n3ic.systems.audit.audit import audit as audit_table
@@ -114,7 +114,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _table(path: str, name: str | None, label: str) -> tuple[FlowTable, DataSet]:
-    """The flows, and the data set that read them.
+    """Return the flows and the data set that read them.
 
     Raises:
         UsageError: no data set knows the files, or the label of a table is unknown.
@@ -129,7 +129,7 @@ def _table(path: str, name: str | None, label: str) -> tuple[FlowTable, DataSet]
         source = data_set(path)
         return source.load(), source
     if name == OWN or label or (name is None and description_beside(path)):
-        if label:  # what a network of this table would read, such as a layout's derived columns
+        if label:  # as training on this table reads it, with a layout's derived columns
             said = {"label": label, "positive": "", "description": ""}
             table = use_case(OWN).load(path, name, said, lambda line: None)
             if table.rules is None:
@@ -151,7 +151,7 @@ def _with_losses(
     seed: int,
     tell: Callable[[str], object],
 ) -> Audit:
-    """The audit with what is lost without each of the most telling columns, and all that leak."""
+    """Return the audit with the loss for each revealing column, and for all that leak together."""
     from n3ic.systems.audit.loss import boosted, losses, network
 
     used = [c for c in found.columns if c in {*table.usable, *found.suspects}]
@@ -170,10 +170,10 @@ def _with_losses(
 
 
 def _recipe(name: str, source: DataSet) -> Recipe:
-    """The recipe of the use case that trains on a data set, or on any table.
+    """Return a recipe of the use case that trains on a data set, or on any table.
 
     Raises:
-        UsageError: it has no such recipe.
+        UsageError: the use case has no such recipe.
     """
     from n3ic import plugins
     from n3ic.data.user_table import OWN

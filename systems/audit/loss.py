@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What boosted trees, or a network, lose without columns."""
+"""The accuracy that boosted trees, or a network, lose without columns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Right = Callable[[tuple[str, ...]], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Loss:
-    """Accuracy with and without columns, on the same rows that were not learned from.
+    """Accuracy with and without columns, on the same held-out rows.
 
     Attributes:
-        columns: those left out.
+        columns: the columns left out.
         kind: ``boosted trees`` or ``network``.
         rows: number of rows.
         before: accuracy with all audited columns.
-        lost: how much less it is without; negative if it is more.
+        lost: drop in accuracy without the columns; negative for a gain.
         error: standard error of that difference over the rows.
     """
 
@@ -41,20 +41,21 @@ class Loss:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is lost beyond two standard errors."""
+        """Whether the loss is within two standard errors."""
         return self.lost <= 2 * self.error
 
 
 def losses(
     right: Right, kind: str, columns: Sequence[str], left_out: Sequence[tuple[str, ...]]
 ) -> tuple[Loss, ...]:
-    """Compare the answers with all columns and without some.
+    """Compare a classifier with all columns and one without some of them.
 
     Args:
-        right: function from columns to whether each held-out row is told right.
-        kind: what answers.
+        right: function from columns to whether each held-out row is classified correctly, bool of
+            shape ``(rows,)``.
+        kind: the kind of classifier.
         columns: all columns.
-        left_out: columns to leave out at a time.
+        left_out: groups of columns to leave out, one group at a time.
     """
     asked = [one for one in left_out if set(columns) - set(one)]
     if not asked:
@@ -70,7 +71,7 @@ def losses(
 
 
 def boosted(table: FlowTable, seed: int) -> Right:
-    """Boosted trees of 60 rounds on two of three folds of at most 20,000 rows, told on the third.
+    """Return a function that tests boosted trees: 60 rounds, three folds, at most 20,000 rows.
 
     Raises:
         MissingDependencyError: scikit-learn is not installed.
@@ -93,7 +94,7 @@ def boosted(table: FlowTable, seed: int) -> Right:
 
 
 def network(table: FlowTable, recipe: Recipe, seed: int, tell: Callable[[str], object]) -> Right:
-    """A network by a recipe, told on validation rows; test rows are not looked at.
+    """Return a function that trains a network and tests it on validation rows, never on test rows.
 
     Raises:
         MissingDependencyError: PyTorch is not installed.

@@ -32,15 +32,16 @@ _TIME_OF_DAY = re.compile(r"[ T]")
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """A column that may not be learned.
+    """A column that a model must not learn.
 
     Attributes:
-        name: its name.
+        name: the column's name.
         kind: ``address``, ``network``, ``link``, ``ttl``, ``time``, ``port``, ``capture``, or
             ``named`` by the user.
-        codes: value of each row, as an index of ``values``; int64 of shape ``(rows,)``.
-        values: the values that are told apart, in words; the last stands for all others.
-        whole: each row's value before the rare ones were put together, as a number.
+        codes: value of each row, as an index into ``values``; int64 of shape ``(rows,)``.
+        values: the distinguished values, in words; the last stands for all others.
+        whole: rank of each row's value among all values, before rare ones are merged; int64 of
+            shape ``(rows,)``.
     """
 
     name: str
@@ -51,19 +52,19 @@ class Mark:
 
     @property
     def counts(self) -> bool:
-        """Whether a column that tells it may be left out for that.
+        """Whether a column that reveals the mark counts as a leak.
 
-        A port names a service, which honest features tell, too; it divides the rows instead.
+        A port names a service, which honest features reveal, too. It divides the rows instead.
         """
         return self.kind != "port"
 
 
 def kind_of(name: str, reason: str = "") -> str:
-    """The kind of a mark by its name, and by why a table's inference leaves it out; empty if none.
+    """Return the kind of a mark, from its name or the reason for its exclusion; empty if none.
 
     Args:
         name: the column.
-        reason: what the table says of it.
+        reason: why the table's inference excludes the column.
     """
     if first_row((_CAPTURE,), name):
         return "capture"
@@ -74,16 +75,16 @@ def kind_of(name: str, reason: str = "") -> str:
 
 
 def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tuple[Mark, ...]:
-    """The marks of a table: those named, or all that its columns' names and notes say.
+    """Return the marks of a table: the named columns, or all whose name or note says so.
 
     Args:
         table: the flows.
-        source: their data set, whose files may have columns that are no features.
-        named: columns; empty for all known.
+        source: their data set; its files may have columns that are not features.
+        named: columns to use as marks; empty for all known ones.
 
     Raises:
         UsageError: the table has no such column.
-        DataError: a file has changed meanwhile.
+        DataError: a file has changed since it was read.
     """
     kinds = {f.name: kind_of(f.name, f.nic_reason) for f in table.catalogue if not f.usable}
     texts = _of_text(table, source, named)
@@ -105,7 +106,7 @@ def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tu
 def _of_text(
     table: FlowTable, source: DataSet, named: Sequence[str]
 ) -> dict[str, NDArray[np.str_]]:
-    """Columns of text that are marks or named; features have no words, but numbers."""
+    """Return text columns that are marks or named, read again as features hold only numbers."""
     if not isinstance(source, CatalogueDataSet):
         return {}
     rules = table.rules.columns if table.rules else {}
@@ -128,7 +129,7 @@ def _of_text(
 
 
 def _of_texts(name: str, kind: str, column: NDArray[np.str_]) -> Mark:
-    if kind == "time":  # of a day and its time the day
+    if kind == "time":  # keeps the day of a date with a time
         days = np.array([_TIME_OF_DAY.split(text)[0] for text in column.tolist()])
         column = days if len(np.unique(days)) > 1 else column
     texts, whole = np.unique(column, return_inverse=True)
@@ -141,10 +142,10 @@ def _of_numbers(name: str, kind: str, column: NDArray[np.int64], shift: int = 0)
     if kind in ("address", "network"):
         return _most_frequent(name, kind, whole, [_dotted(int(v) << shift) for v in distinct])
     mark = _most_frequent(name, kind, whole, [str(v) for v in distinct])
-    if kind in ("time", "named") and len(mark.values) <= 2:  # few repeat: parts of equal size
+    if kind in ("time", "named") and len(mark.values) <= 2:  # few values repeat: use quantiles
         ranks = np.argsort(np.argsort(column, kind="stable"), kind="stable")
         parts = ranks * MOST_VALUES // max(len(column), 1)
-        codes = parts[np.searchsorted(np.sort(column), column)]  # equal values together
+        codes = parts[np.searchsorted(np.sort(column), column)]  # keeps equal values together
         used, codes = np.unique(codes, return_inverse=True)
         values = [f"part {p + 1} of {MOST_VALUES}" for p in used]
         return Mark(name, kind, codes.reshape(-1).astype(np.int64), (*values, "other"), whole)
@@ -156,7 +157,7 @@ def _dotted(address: int) -> str:
 
 
 def _most_frequent(name: str, kind: str, whole: NDArray[np.int64], texts: Sequence[str]) -> Mark:
-    """The most frequent values by themselves, and all others together."""
+    """Return a mark with a code for each of the most frequent values and one for all others."""
     counts = np.bincount(whole, minlength=len(texts))
     least = max(LEAST_ROWS, LEAST_SHARE * len(whole))
     order = np.argsort(-counts, kind="stable")[:MOST_VALUES]

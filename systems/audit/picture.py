@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of an audit: which column tells which mark, and what is lost without it."""
+"""The picture of an audit: which column reveals which mark, and what is lost without it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST = 16
 
 @styled
 def audit_figure(found: Audit) -> Figure:
-    """Balanced accuracy of each column on each mark, and the accuracy lost without the column.
+    """Draw each column's balanced accuracy on each mark, and the accuracy lost without the column.
 
     Args:
-        found: the audit; its 16 most telling columns are drawn.
+        found: the audit; its 16 most revealing columns are drawn.
     """
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 

@@ -21,7 +21,7 @@ _CSV = (
 
 
 def tables(found: Audit) -> tuple[TextTable, ...]:
-    """The marks, the columns, the pairs and the losses."""
+    """Return the tables of marks, columns, pairs and losses."""
     marks = [(m.name, m.kind, ", ".join(m.values), percent((1 + m.label) / 2)) for m in found.marks]
     head = (
         "column",
@@ -82,7 +82,7 @@ def _lost(one: Loss) -> tuple[str, ...]:
 
 
 def verdict(found: Audit) -> list[str]:
-    """What the audit says, in sentences."""
+    """Return the conclusions of the audit, one line each."""
     kind = "synthetic rows" if found.synthetic else "rows"
     marks = ", ".join(mark.name for mark in found.marks)
     lines = [f"{found.name}: {found.rows:,} {kind}, {len(found.columns)} columns, marks {marks}"]
@@ -107,11 +107,11 @@ def verdict(found: Audit) -> list[str]:
 
 
 def markdown(found: Audit, picture: str = "") -> str:
-    """The whole as a page.
+    """Format the audit as a Markdown page.
 
     Args:
         found: the audit.
-        picture: name of the picture beside it; empty for none.
+        picture: file name of the picture beside the page; empty for none.
     """
     lines = [f"# Leak audit of {found.name}", "", *(f"- {line}" for line in verdict(found)), ""]
     for one in tables(found):
@@ -124,7 +124,7 @@ def markdown(found: Audit, picture: str = "") -> str:
 
 
 def csv_text(found: Audit) -> str:
-    """Every finding as a line of CSV, the columns' before the pairs'."""
+    """Format every finding as a line of CSV, single columns before pairs."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_CSV)

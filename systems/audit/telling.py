@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well columns tell the values of a mark apart, from tables of counts.
+"""How well columns reveal the values of a mark, computed from tables of counts.
 
-A column is cut into bins. From the rows of all folds but one, a rule says which bins have more than
-their share of a value; the rows of that fold are told by it. The figure is Youden's J (1950): the
-share of the value's rows that the rule finds, less the share of the other rows that it finds, too.
-It is 0 for a rule that knows nothing and 1 for one that knows all, however rare the value is.
+A column is cut into bins. A rule from all folds but one says which bins have more than their share
+of a value, and is tested on the rows of the remaining fold. The figure is Youden's J (1950): the
+share of the value's rows that the rule finds minus the share of the other rows that it finds.
+J is 0 for a rule that knows nothing and 1 for a perfect one, however rare the value is.
 
-It is also taken within groups of rows: of one class, protocol and state. Whoever tells the
-class seems to tell every mark that depends on the class, too; within a class that help is gone.
+J is also computed within groups of one class, protocol and state. A column that reveals the class
+seems to reveal every mark that depends on the class; within one class this help is gone.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ FOLDS = 5
 MOST_BINS = 256
 _FEWEST_BINS = 16
 LEAST = 30
-"""Rows with a value, and without it, from which on a group counts."""
+"""Fewest rows with a value, and fewest without it, for a group to count."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of one stratum.
+    """The rows of one stratum; the arrays are int64 of shape ``(rows,)``.
 
     Attributes:
-        mark: value of the mark of each row, as a number below ``values``.
+        mark: value of the mark in each row, as an index below ``values``.
         values: number of values of the mark.
-        label: class of each row.
+        label: class index of each row.
         group: group of each row, as a number from 0.
         fold: fold of each row, below :data:`FOLDS`.
     """
@@ -46,7 +46,7 @@ class Rows:
     fold: Codes
 
     def permuted(self, rng: np.random.Generator) -> Rows:
-        """The rows with the mark permuted within each group."""
+        """Return the rows with the mark permuted within each group."""
         order = np.argsort(self.group, kind="stable")
         shuffled = np.lexsort((rng.random(len(order)), self.group))
         mark = np.empty_like(self.mark)
@@ -55,7 +55,10 @@ class Rows:
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """Weight of each group for each value; 0 where a group has too few rows of either kind."""
+        """Weight of each group for each value; 0 where a group has too few rows with or without it.
+
+        The array is float64 of shape ``(groups, values)``.
+        """
         there = np.zeros((int(self.group.max()) + 1, self.values))
         np.add.at(there, (self.group, self.mark), 1)
         others = there.sum(axis=1, keepdims=True) - there
@@ -65,23 +68,23 @@ class Rows:
 
     @cached_property
     def _numbers(self) -> Codes:
-        """Number of each group among those that count; all others have the number after these."""
+        """Number of each group among those that count; all others share the next number."""
         counts = self.weights.any(axis=1)
         return np.where(counts, np.cumsum(counts) - 1, counts.sum())
 
     @cached_property
     def place(self) -> Codes:
-        """Number of the group and the fold of each row, for :func:`told_by`."""
+        """Group and fold of each row as one number, for :func:`told_by`."""
         return self._numbers[self.group] * FOLDS + self.fold
 
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """How well the values of a mark are told.
+    """How well the values of a mark are revealed.
 
     Attributes:
         overall: J of each value against all others, float64 of shape ``(values,)``.
-        within: the same within the groups; NaN where no group has both.
+        within: the same within the groups; NaN where no group has enough rows of both.
     """
 
     overall: NDArray[np.float64]
@@ -89,23 +92,26 @@ class Told:
 
     @property
     def sure(self) -> NDArray[np.float64]:
-        """The lesser of the two; 0 where no group has rows with the value and others."""
+        """The smaller of the two J; 0 where ``within`` is NaN."""
         return np.where(np.isnan(self.within), 0.0, np.minimum(self.overall, self.within))
 
 
 def bins(values: NDArray[np.int64] | NDArray[np.float64], most: int = MOST_BINS) -> Codes:
-    """Numbers of bins of about equal size; equal values share one, and frequent ones have one.
+    """Assign values to bins of about equal size; equal values share a bin.
 
     Args:
         values: a column, of shape ``(rows,)``.
-        most: at most that many bins; fewer where a bin would have less than 32 rows.
+        most: largest number of bins; there are fewer where a bin would have less than 32 rows.
+
+    Returns:
+        The bin of each row, int64 of shape ``(rows,)``.
     """
     most = min(most, max(_FEWEST_BINS, len(values) // 32))
     distinct, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     places = places.reshape(-1).astype(np.int64)
     if len(distinct) <= most:
         return places
-    half = most // 2  # a frequent value takes a bin, and begins another
+    half = most // 2  # a frequent value has a bin of its own, so it ends one and begins another
     below = np.cumsum(counts) - counts
     frequent = counts * half >= len(values)
     steps = below * half // len(values)
@@ -114,15 +120,15 @@ def bins(values: NDArray[np.int64] | NDArray[np.float64], most: int = MOST_BINS)
 
 
 def told_by(codes: Codes, rows: Rows) -> tuple[Told, Told]:
-    """How well a column tells each value: by one threshold, and by a table of bins.
+    """Measure how well a column reveals each value by one threshold and by a table of bins.
 
     Args:
-        codes: bin of each row.
+        codes: bin of each row, int64 of shape ``(rows,)``.
         rows: the rows.
 
     Returns:
-        The figures of the threshold on the bins' numbers, and of the bins that have more than
-        their share of the value.
+        The figures of one threshold on the bin numbers, and those of the set of bins that have
+        more than their share of the value.
     """
     n, weights = int(codes.max()) + 1, rows.weights[rows.weights.any(axis=1)]
     shape = (len(weights) + 1, FOLDS, n, rows.values)
@@ -140,10 +146,13 @@ def told_by(codes: Codes, rows: Rows) -> tuple[Told, Told]:
 
 
 def _j(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """J of each value by one threshold and by bins, each fold told by the others.
+    """Compute J of each value by one threshold and by bins, testing each fold on the others' rule.
 
     Args:
-        counts: rows by fold, bin and value.
+        counts: number of rows, float64 of shape ``(FOLDS, bins, values)``.
+
+    Returns:
+        Two arrays, float64 of shape ``(values,)``.
     """
     others = counts.sum(axis=2, keepdims=True) - counts
     own = counts.sum(axis=0) - counts
@@ -159,19 +168,19 @@ def _j(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.flo
     )
     every, left = counts.sum(axis=(0, 1)), others.sum(axis=(0, 1))
     found, false = counts / np.maximum(every, 1), others / np.maximum(left, 1)
-    # A bin of which nothing is known is half a guess.
+    # A bin without training rows has rule 0 and counts half, like a coin toss.
     a, b = (((found - false) * (1 + rule) / 2).sum(axis=(0, 1)) for rule in rules)
     return a, b
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The threshold on a column that tells a value best on given rows.
+    """The threshold on a column that reveals a value best on given rows.
 
     Attributes:
         at: the threshold.
-        below: whether the value's rows lie below it; otherwise they are at least as large.
-        agree: share of the rows that it tells right.
+        below: whether the value's rows lie below the threshold rather than at or above it.
+        agree: share of the rows that the threshold classifies correctly.
     """
 
     at: int
@@ -180,11 +189,11 @@ class Cut:
 
 
 def best_cut(values: NDArray[np.int64], positive: NDArray[np.bool_]) -> Cut:
-    """The cut of largest J.
+    """Return the cut with the largest absolute J.
 
     Args:
-        values: a column of at least two different values, of shape ``(rows,)``.
-        positive: whether a row has the mark's value; some rows have it, and some do not.
+        values: a column of at least two different values, int64 of shape ``(rows,)``.
+        positive: whether each row has the mark's value, bool of shape ``(rows,)``; both must occur.
     """
     distinct, places = np.unique(values, return_inverse=True)
     own = np.bincount(places.reshape(-1), weights=positive, minlength=len(distinct))

@@ -39,7 +39,8 @@ class ChainPlacement:
     Attributes:
         instances: bool array of shape ``(tasks, regions)``.
         exclusive: whether each region has a single tenant.
-        served: share of each graph's wanted packets that the instances serve, shape ``(graphs,)``.
+        served: share of each graph's wanted packets that the instances serve, float64 of shape
+            ``(graphs,)``.
     """
 
     instances: NDArray[np.bool_]
@@ -49,7 +50,7 @@ class ChainPlacement:
 
 @dataclass(frozen=True, eq=False)
 class PacketShares:
-    """Shares of each graph's wanted packets, by task and region.
+    """Shares of each graph's wanted packets, by task and region; float64 arrays.
 
     Attributes:
         served: shape ``(graphs,)``.

@@ -121,8 +121,8 @@ def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: boo
     """
     if new.classes != old.classes:
         raise UsageError(
-            f"{name}: expected the classes {', '.join(old.classes)}, which rules and answers "
-            f"number, got {', '.join(new.classes)}"
+            f"{name}: expected the classes {', '.join(old.classes)}, because rules and answers "
+            f"identify classes by number; got {', '.join(new.classes)}"
         )
     if (new.input.features, new.input.n_bits) != (old.input.features, old.input.n_bits):
         raise UsageError(
@@ -134,7 +134,7 @@ def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: boo
     # network.
     if new.input != old.input and not own_input:
         raise UsageError(
-            f"{name}: packets hold the input bits, expected a network that was trained on the same "
-            "cuts and clamps: train with n3ic train --input-of the card's network, or export the "
-            "card anew"
+            f"{name}: packets hold the input bits, so the network must be trained on the same cuts "
+            "and clamps: train with n3ic train --input-of the card's network, or export the "
+            "card again"
         )

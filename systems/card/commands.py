@@ -122,7 +122,7 @@ def plan(
 
 def simulate(
     card: CardFile = Path("card.toml"),
-    seconds: Annotated[float, typer.Option(help="How long.", min=1e-6, max=1000.0)] = 0.01,
+    seconds: Annotated[float, typer.Option(help="Simulated seconds.", min=1e-6, max=1000.0)] = 0.01,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)] = 0,
     load: Annotated[
         list[str] | None,
@@ -158,7 +158,7 @@ def simulate(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
-    """Simulate a card under load, beside static partitions and scheduling per task."""
+    """Simulate a card under load, beside static partitions and per-task scheduling."""
     from n3ic.util.files import free_path
 
     if plot is not None:
@@ -219,7 +219,7 @@ def _experiment(name: str, seed: int, json: bool, plot: Path | None) -> None:
     with progress_bar(f"simulating {name}") as reached:
         found = EXPERIMENTS[name](seed, lambda share: reached(share, ""))
     if plot is not None and not found.figures:
-        raise UsageError(f"--plot: the experiment {name} has nothing over time to draw")
+        raise UsageError(f"--plot: the experiment {name} has no figures over time to draw")
     if json:
         print_json({"kind": "simulated", "claim": found.claim, "seed": seed} | dict(found.data))
     else:
@@ -255,7 +255,7 @@ def export(
     card: CardFile = Path("card.toml"),
     out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("card"),
     target: Annotated[
-        str | None, typer.Option("--target", "-t", help="The card's target, to be sure of it.")
+        str | None, typer.Option("--target", "-t", help="Target that the card must be for.")
     ] = None,
     packets: Annotated[int, typer.Option(min=1, help="Packets of each graph to verify with.")] = 6,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the verification.")] = False,
@@ -277,7 +277,7 @@ def export(
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(help="What n3ic card export wrote.")] = Path("card"),
+    directory: Annotated[Path, typer.Argument(help="The exported card.")] = Path("card"),
     card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
     packets: Annotated[int, typer.Option(min=1, help="Packets of each graph.")] = 24,
 ) -> None:
@@ -308,12 +308,12 @@ def load(
     to: Running,
     model: Annotated[
         Path | None,
-        typer.Argument(help="A model file or a run; the card's networks without."),
+        typer.Argument(help="A model file or a run; default: the card's own networks."),
     ] = None,
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),
 ) -> None:
-    """Load a tenant's graphs and networks onto a running card; other tenants go on."""
+    """Load a tenant's graphs and networks onto a running card; other tenants keep running."""
     _change("load", who, model, to, directory, card)
 
 
@@ -324,7 +324,7 @@ def replace_networks(
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),
 ) -> None:
-    """Replace a tenant's networks on a running card; other tenants go on."""
+    """Replace a tenant's networks on a running card; other tenants keep running."""
     _change("replace", who, model, to, directory, card)
 
 
@@ -334,7 +334,7 @@ def remove(
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),
 ) -> None:
-    """Remove a tenant's graphs from a running card; other tenants go on."""
+    """Remove a tenant's graphs from a running card; other tenants keep running."""
     _change("remove", who, None, to, directory, card)
 
 

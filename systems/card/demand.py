@@ -16,12 +16,12 @@ from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
 
 @dataclass(frozen=True, eq=False)
 class CardDemand:
-    """Demand of a card's graphs and tasks, in numbers.
+    """Demand of a card's graphs and tasks, in numbers; arrays are float64 unless stated otherwise.
 
     Attributes:
         tenants: tenants in the card's order.
         graphs: graphs of all tenants, in the card's order.
-        owner: index of each graph's tenant, shape ``(graphs,)``.
+        owner: index of each graph's tenant, integer array of shape ``(graphs,)``.
         tasks: names of the tasks, in the card's order.
         regions: number of regions, without spare ones.
         wanted: wanted packets per second, shape ``(graphs,)``.

@@ -132,7 +132,7 @@ class CardTarget(ABC):
             UsageError: the image does not support the change, or no such card is running.
             N3icError: the running card refuses the change.
         """
-        raise UsageError(f"{plan.card.device.target}: {self.fixed}; export the card anew")
+        raise UsageError(f"{plan.card.device.target}: {self.fixed}; export the card again")
 
 
 @dataclass(frozen=True)

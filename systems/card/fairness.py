@@ -24,7 +24,7 @@ class FairRates:
     """Rates of the graphs, and what limits them.
 
     Attributes:
-        rates: packets per second, shape ``(graphs,)``.
+        rates: packets per second, float64 array of shape ``(graphs,)``.
         scarce: for each graph, the resources that limit it. They are exhausted, so the graph could
             get more only if a graph at no higher level got less, or they have no capacity. Empty
             for a graph whose whole load is served.

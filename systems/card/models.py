@@ -40,7 +40,7 @@ def open_network(model: Path, network: str) -> BinaryModel:
         return BinaryModel.load(next(iter(found.values())))
     if network not in found:
         names = ", ".join(n for n in found if n) or "a single one"
-        raise UsageError(f"{model}: no network {network!r}, it holds {names}")
+        raise UsageError(f"{model}: no network {network!r}; it holds {names}")
     return BinaryModel.load(found[network])
 
 
@@ -123,7 +123,7 @@ def _check_joins(card: Card, graph: Graph) -> None:
                 why = "compares" if step.join == "vote" else "has rules about"
                 raise CardError(
                     f"{card.source}:{graph.line}: graph {graph.name!r}: join {step.join!r} {why} "
-                    f"classes, expected the same ones of all branches: {first!r} has "
+                    f"classes, expected the same ones in all branches: {first!r} has "
                     f"{', '.join(lists[first])}, {other!r} has {', '.join(lists[other])}"
                 )
 

@@ -52,7 +52,7 @@ def read_card(path: str | Path) -> Card:
     except OSError as error:
         raise CardError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > _MAX_BYTES:
-        raise CardError(f"{path}: not a description of a card, larger than {_MAX_BYTES >> 10} KiB")
+        raise CardError(f"{path}: not a description of a card: larger than {_MAX_BYTES >> 10} KiB")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -204,9 +204,9 @@ def _rule(entry: TomlTable) -> Rule:
     port = entry.optional_integer("port", 0, 255)
     mark = entry.optional_integer("mark", 0, 63)
     if action == "mirror" and port is None:
-        raise entry.error("expected 'port' that is mirrored to; it is missing")
+        raise entry.error("expected 'port', the destination of the mirror; it is missing")
     if action == "mark" and mark is None:
-        raise entry.error("expected 'mark', the DSCP that is written; it is missing")
+        raise entry.error("expected 'mark', the DSCP to write; it is missing")
     if action in ("drop", "mark") and port is not None:
         raise entry.error(f"action {action!r} takes no 'port'", "port")
     if action != "mark" and mark is not None:
@@ -412,6 +412,6 @@ def _all_used(root: TomlTable, card: Card) -> None:
     for name, task in card.tasks.items():
         if name not in used:
             raise CardError(
-                f"{root.source}:{task.line}: no graph's flow names task {name!r}, remove it or "
+                f"{root.source}:{task.line}: no graph's flow names task {name!r}; remove it or "
                 "add it to a flow"
             )

@@ -209,7 +209,7 @@ def _too_small(demand: CardDemand, instances: NDArray[np.bool_], scarce: Scarce)
     else:
         s = demand.time.index(scarce)
         asked, there = demand.work[:, :, s].sum(), demand.time_capacity[s] * demand.regions
-    return f"{scarce.name} ({asked:.3g} {scarce.unit} are wanted, {there:.3g} there are)"
+    return f"{scarce.name} ({asked:.3g} {scarce.unit} are wanted, {there:.3g} are available)"
 
 
 def _notes(
@@ -221,8 +221,8 @@ def _notes(
         yield f"Counted as taking nothing, because no figure is known: {', '.join(none)}."
     if not placement.exclusive and budget.regions > 1:
         yield (
-            "Regions hold tasks of several tenants, who would be served less otherwise: "
-            "reconfiguring such a region interrupts all of them."
+            "Some regions hold tasks of several tenants, because regions of their own would serve "
+            "less; reconfiguring such a region interrupts all its tenants."
         )
 
 

@@ -154,7 +154,7 @@ def costs_of(
     out = {}
     tool = exporter(card.device.target) if card.device.target else None
     for name, task in card.tasks.items():
-        say(f"what {name} takes")
+        say(f"computing the cost of {name}")
         reported = None
         if isinstance(task, NetworkTask) and (task.needs is None or task.rate is None):
             reported = _reported(card, task, tool, budget)

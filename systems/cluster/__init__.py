@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model over many cards: a ring of nodes that each compute on the data they hold."""
+"""One model over many cards: a ring of nodes that each compute on the data they hold.
+
+It imports only the core and ``systems/outputs.py``; its folder ``netfpga`` also imports that
+exporter.
+"""

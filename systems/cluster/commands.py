@@ -26,7 +26,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
 Nodes = Annotated[int, typer.Option("--nodes", "-n", help="Equal nodes.", min=1, max=254)]
 Target = Annotated[str, typer.Option("--target", "-t", help="Target of the nodes.")]
-Link = Annotated[str, typer.Option(help="Speed of their links, such as 10G.")]
+Link = Annotated[str, typer.Option(help="Speed of the nodes' links, such as 10G.")]
 Described = Annotated[
     Path | None, typer.Option("--cluster", help="A nodes.toml, instead of equal nodes.")
 ]
@@ -52,11 +52,11 @@ def plan(
     cluster: Described = None,
     split: Annotated[
         str | None,
-        typer.Option(help="output, input or replicated, one for all layers or one each: a,b,c."),
+        typer.Option(help="output, input or replicated: one for all layers, or a,b,c for each."),
     ] = None,
     goal: Annotated[
         PlanObjective,
-        typer.Option("--for", help="Many rows in flight, or one row alone."),
+        typer.Option("--for", help="Optimise for many rows in flight, or for one row alone."),
     ] = PlanObjective.THROUGHPUT,
     json: JsonFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
@@ -90,14 +90,14 @@ def plan(
 def run(
     model: Annotated[
         Path,
-        typer.Argument(help="Model file or run; the networks of a run of several, side by side."),
+        typer.Argument(help="Model file or run; several networks of a run run side by side."),
     ],
     nodes: Annotated[
         int | None, typer.Option(help="Nodes of the ring [4, or the plan's].", min=1, max=254)
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Plan of n3ic cluster plan; even parts without one."),
+        typer.Option(help="A plan from n3ic cluster plan; default: even parts."),
     ] = None,
     split: Annotated[
         str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
@@ -201,7 +201,7 @@ def run(
 
 def simulate(
     plan: Annotated[
-        Path | None, typer.Argument(help="A plan of n3ic cluster plan; kernels without one.")
+        Path | None, typer.Argument(help="A plan from n3ic cluster plan; default: kernels.")
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows of a plan's model.", min=1, max=10_000)] = 64,
     cores: Annotated[
@@ -210,8 +210,8 @@ def simulate(
     kernel: Annotated[
         list[str] | None,
         typer.Option(
-            help="binary, gemm, spmv, spgemm, aggregation, conv2d, mlp or gnn; repeat for several. "
-            "All without."
+            help="binary, gemm, spmv, spgemm, aggregation, conv2d, mlp or gnn. Repeatable; "
+            "default: all."
         ),
     ] = None,
     nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "1,4,16,64",
@@ -225,7 +225,7 @@ def simulate(
         int, typer.Option(help="Rows of matrices, edge of an image.", min=64, max=1 << 16)
     ] = 2048,
     graph: Annotated[
-        str, typer.Option(help="Graph of that size: cora, corafull, pubmed, physics or reddit.")
+        str, typer.Option(help="Graph with the size of cora, corafull, pubmed, physics or reddit.")
     ] = "cora",
     weak: Annotated[
         bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")

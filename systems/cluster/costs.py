@@ -107,8 +107,6 @@ def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> Cos
     A single row waits in each layer for the busiest link or handler, for the way round the ring,
     and for the slowest kernel. With many rows the layers overlap, so the busiest part sets the
     pace.
-    and for the slowest kernel. With many rows the layers overlap, and the busiest part sets the
-    pace.
     """
     nodes = (cluster.home, *cluster.nodes)
     # Replicas take rows in turn, so the mean over one period is the mean over all rows.

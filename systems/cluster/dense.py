@@ -53,7 +53,7 @@ class MatrixColumns(HeldArray):
         if largest * _VALUE_BOUND >= 1 << 63:
             raise ClusterError(
                 f"array {array}: the absolute values of a column add up to {largest:,}; expected "
-                "less than 2^32, so that products with 32-bit numbers sum up within 64 bits"
+                "less than 2^32, so that sums of products with 32-bit numbers fit 64 bits"
             )
         self._matrix = matrix.astype(np.int64)
         self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}

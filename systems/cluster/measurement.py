@@ -78,7 +78,7 @@ def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasureme
     if len(wrong):
         row, column = wrong[0]
         raise VerifyError(
-            f"the ring computes another score than the model: row {row}, "
+            f"the ring's scores differ from the model's: row {row}, "
             f"class {model.classes[column]!r}; {len(wrong):,} scores differ"
         )
     p50, p99 = np.percentile(alone, [50, 99])
@@ -93,5 +93,5 @@ def _one_process(model: BinaryModel, words: Words) -> tuple[NDArray[np.int32], f
     alone = prediction.scores(model, words)
     took = time.perf_counter() - began
     if (alone != wanted).any():
-        raise VerifyError("the compiled kernel computes another score than the model")
+        raise VerifyError("the compiled kernel's scores differ from the model's")
     return wanted, len(words) / took

@@ -109,7 +109,7 @@ def read_nodes(path: str | Path) -> ClusterDescription:
         with Path(path).open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
-            raise ClusterError(f"{path}: not a list of nodes, larger than {_MAX_BYTES >> 10} KiB")
+            raise ClusterError(f"{path}: not a list of nodes: larger than {_MAX_BYTES >> 10} KiB")
         found = tomllib.loads(data.decode())
     except OSError as error:
         raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error

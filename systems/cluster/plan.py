@@ -204,7 +204,7 @@ def _plan_data(path: str | Path) -> dict[str, Any]:
             # One byte more than allowed tells a file that is too large.
             text = stream.read(_MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
-            raise ClusterError(f"{path}: not a plan, larger than {_MAX_BYTES >> 20} MiB")
+            raise ClusterError(f"{path}: not a plan: larger than {_MAX_BYTES >> 20} MiB")
         data = json.loads(text)
     except OSError as error:
         raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error

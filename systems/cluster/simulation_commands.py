@@ -127,7 +127,7 @@ def planned(path: Path, rows: int, cores: int, json: bool) -> None:
         ],
     )  # fmt: skip
     table(
-        "busy, with many rows on their way",
+        "busy, with many rows in flight",
         ["node", "packets", "kernel", "link"],
         [
             [n.name, f"{h:.0%}", f"{k:.0%}", f"{li:.0%}"]

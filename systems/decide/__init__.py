@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When to decide: networks for several decision points, trained on the same flows and compared."""
+"""When to decide: networks for several decision points, trained on the same flows and compared.
+
+It imports only the core.
+"""

@@ -32,7 +32,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
     Args:
         app: the command line.
-        words: what was typed; it says whether the options of recipes are needed, too.
+        words: typed words, which say whether the options of recipes are needed, too.
     """
     owners = [("the recipe", recipe_options())] if "decide" in words[:1] else []
     hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners]

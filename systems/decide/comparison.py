@@ -56,7 +56,7 @@ class DecisionRequest:
         captures: pcap and pcapng files, and folders of them.
         labels: labels of the flows.
         spec: the meter; ``packets`` replaces its decision.
-        packets: the numbers of packets to compare, :data:`AT_END` for the flow's end.
+        packets: the numbers of packets to compare; :data:`AT_END` stands for the flow's end.
         recipe: how each network is trained.
         out: the folder to write.
         positive: a class to tell from all others; empty to tell all classes apart.
@@ -84,13 +84,13 @@ class DecisionRequest:
 
     def __post_init__(self) -> None:
         if not self.packets or min(self.packets) < 0 or len({*self.packets}) < len(self.packets):
-            raise UsageError(f"expected different numbers of packets from 1, got {self.packets}")
+            raise UsageError(f"expected distinct numbers of packets from 1, got {self.packets}")
         if self.seeds < 1 or self.least < 1:
-            raise UsageError("at least one seed, and classes of at least one flow")
+            raise UsageError("expected at least one seed, and classes of at least one flow")
         self.decision(ALL)  # checks the numbers
 
     def decision(self, n: int) -> Decision:
-        """When a flow is decided: at a packet, or for :data:`ALL` at each and at the end."""
+        """Return when a flow is decided: at packet ``n``; for :data:`ALL`, at each and the end."""
         early = tuple(sorted({*self.packets} - {AT_END})) if n == ALL else ()
         return replace(self.spec.decision, packets=max(n, 0), schedule=early)
 
@@ -103,9 +103,9 @@ class DecisionPoint:
         packets: the packet; :data:`AT_END` for the flow's end.
         reached: share of flows that have that packet; the others were decided at their end.
         wait_us: median time from the first packet of those flows to their decision.
-        test: figures of the network of each seed on its test flows.
-        baselines: figures of each baseline, by name, of each seed.
-        one: figures of the network for all points, of each seed; empty if no point is early.
+        test: figures of each seed's network on its test flows.
+        baselines: figures of each baseline by name, one for each seed.
+        one: figures of each seed's network for all points; empty if no point is early.
     """
 
     packets: int
@@ -194,11 +194,11 @@ class Decisions:
 def compare_decisions(
     request: DecisionRequest, progress: TrainingProgress | None = None
 ) -> Decisions:
-    """Meter, train and evaluate for each number of packets; write a folder, whole or not at all.
+    """Meter, train and evaluate for each number of packets, and write the results atomically.
 
     Args:
         request: captures, labels, packets and recipe.
-        progress: receives messages on the way.
+        progress: receives progress messages.
 
     Raises:
         DataError: a capture cannot be read, or too few flows are labelled.
@@ -234,7 +234,12 @@ def compare_decisions(
 def _metered(
     request: DecisionRequest, scratch: Path, progress: TrainingProgress
 ) -> tuple[dict[int, tuple[FlowTable, float, float]], dict[str, int]]:
-    """A table for each N, of the same flows in the same order, and the number of other flows."""
+    """Return a table of the same flows in the same order for each N, and the number of others.
+
+    Returns:
+        For each N the table, the share of flows that reach packet N, and their median wait in
+        microseconds. Then the number of flows left out, by reason.
+    """
     import pyarrow.parquet as pq
 
     read: dict[int, pa.Table] = {}
@@ -263,7 +268,7 @@ def _metered(
 def _same_flows(
     tables: Mapping[int, pa.Table], least: int
 ) -> tuple[dict[int, pa.Table], dict[str, int]]:
-    """The labelled flows that are in every table, in one order; number of others, by reason.
+    """Return the labelled flows that are in every table, in one order, and why others are left out.
 
     Raises:
         DataError: fewer than two classes remain.
@@ -309,9 +314,9 @@ def _with_one(
     table: FlowTable,
     results: Sequence[TrainingResult],
 ) -> DecisionPoint:
-    """The point with the figures of networks for all, on the decisions of all test flows.
+    """Return the point with the figures of the networks for all points.
 
-    A flow that does not reach the point counts with the decision at its end.
+    Every test flow counts; one that does not reach the point counts with the decision at its end.
     """
     one = []
     for seed, result in enumerate(results, request.seed):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Early exit: flows that are decided at the first packet of a schedule whose margin suffices.
+"""Early exit: each flow is decided at the first packet of a schedule whose margin suffices.
 
-A data plane does so with a network of a schedule that shunts below a margin: it acts on a flow's
-first verdict that is not to shunt.
+A data plane does the same if its network has a schedule and shunts below a margin: it acts on a
+flow's first verdict other than "shunt".
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)  # quantiles of the margins that become th
 
 @dataclass(frozen=True)
 class EarlyExit:
-    """Flows that are decided at the first packet whose margin reaches a threshold.
+    """Figures of one threshold: flows are decided at the first packet whose margin reaches it.
 
     Attributes:
         margin: the threshold; 0 decides all flows at the first packet of the schedule.
         flows: number of flows.
-        accuracy: share that is right. A flow that never reaches the margin counts as at its end.
+        accuracy: share decided correctly. A flow that never reaches the margin counts with the
+            verdict at its end.
         early: share of the flows that are decided before their end.
-        packets: median packet of the flows that are decided before their end; 0 without one.
+        packets: median packet of the flows that are decided before their end; 0 if there is none.
     """
 
     margin: int
@@ -42,10 +43,10 @@ class EarlyExit:
 
 
 def early_exits(held: HeldOut) -> list[EarlyExit]:
-    """Figures of some thresholds between the least and the largest margin.
+    """Evaluate thresholds at 0 and at quantiles of the margins.
 
     Returns:
-        An empty list for flows that are decided once.
+        One entry per threshold, in increasing order; none for flows that are decided only once.
     """
     table = held.table
     if table.point is None or table.flow is None or not len(held.rows):
@@ -59,7 +60,7 @@ def early_exits(held: HeldOut) -> list[EarlyExit]:
     last = np.append(first[1:], len(flow)) - 1
     found = []
     for threshold in sorted({0, *(int(np.quantile(margin, share)) for share in _SHARES)}):
-        # The last row of a flow is its end, where it is decided in any case.
+        # The last row of a flow is its end, where it is always decided.
         sure = margin >= threshold
         sure[last] = True
         places = np.flatnonzero(sure)
@@ -78,15 +79,15 @@ def early_exits(held: HeldOut) -> list[EarlyExit]:
 
 
 class EarlyExitEvaluation(FurtherEvaluation):
-    """Accuracy by the margin that suffices to decide early, in every run of a schedule."""
+    """Accuracy by the margin required to decide early, in every run with a schedule."""
 
     def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:
-        """The thresholds; nothing for flows that are decided once."""
+        """Return the thresholds; empty for flows that are decided only once."""
         exits = early_exits(held)
         return {"exits": [asdict(one) for one in exits]} if exits else {}
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
-        """One table, a row for each threshold."""
+        """Return one table with a row for each threshold."""
         exits = [from_plain(EarlyExit, one) for one in figures.get("exits", ())]
         rows = tuple(
             (str(e.margin), percent(e.accuracy), percent(e.early), str(e.packets or "-"))

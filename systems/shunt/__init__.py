@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shunting: which margin sends which share of the flows to the host, and what that is worth."""
+"""Shunting: which margin sends which share of the flows to the host, and how accuracy changes.
+
+It imports only the core.
+"""

@@ -34,7 +34,7 @@ def shunt(
         Path | None, typer.Option(help="Labelled flows; default: the embedded sample.")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Data set that reads the flows; default: the network's.")
+        str | None, typer.Option(help="Data set that reads the flows; default: the network's own.")
     ] = None,
     task: Annotated[str, typer.Option(help="Network of a run of several; default: all.")] = "",
     accuracy: Annotated[
@@ -45,11 +45,11 @@ def shunt(
     ] = None,
     host_load: Annotated[
         float | None,
-        typer.Option(help="Choose the threshold by load: largest share of flows for the host."),
+        typer.Option(help="Choose the threshold by load: largest share of flows sent to the host."),
     ] = None,
     margin: Annotated[
         int | None,
-        typer.Option(help="Set the threshold: smallest margin that the card decides.", min=0),
+        typer.Option(help="Set the threshold: smallest margin decided on the card.", min=0),
     ] = None,
     confidence: Annotated[
         float, typer.Option(help="Probability that the accuracy or the load is kept.")
@@ -60,8 +60,8 @@ def shunt(
     write: Annotated[
         Path | None,
         typer.Option(
-            help="Write the model with the threshold: a new file, or with --replace one that is "
-            "there; several networks into a new folder."
+            help="Write the model with the threshold to a new file, or to an existing one with "
+            "--replace; several networks go to a new folder."
         ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every threshold as CSV.")] = None,
@@ -71,8 +71,8 @@ def shunt(
 ) -> None:
     """Show which flows the card decides and which the host gets, and choose the threshold.
 
-    The threshold is chosen on validation rows, by an exact bound, and reported on test rows. An
-    accuracy is promised for flows that duplicate no training row.
+    The threshold is chosen on validation rows by an exact bound, and reported on test rows. A
+    promised accuracy holds for flows that duplicate no training row.
     """
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.systems.shunt.files import check_place, points_csv, write_figure
@@ -125,7 +125,7 @@ def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None
 
 
 def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
-    """Print the thresholds of a network and what the chosen one gives; of several, a line each."""
+    """Print a network's thresholds and the results of the chosen one; a line each for several."""
     if len(studies) == 1 or any(study.chosen is None for study in studies.values()):
         for name, study in studies.items():
             _show(study, f"{where}{f' ({name})' if name else ''}")

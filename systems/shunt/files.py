@@ -18,7 +18,7 @@ _COLUMNS = [f.name for f in fields(ShuntPoint)]
 
 
 def points_csv(studies: Mapping[str, ShuntStudy]) -> bytes:
-    """Every point of every network as CSV: validation rows, then test rows."""
+    """Format every point of every network as CSV: validation rows, then test rows."""
     return b"".join(line + b"\n" for line in _lines(studies))
 
 
@@ -33,7 +33,7 @@ def _lines(studies: Mapping[str, ShuntStudy]) -> Iterator[bytes]:
 
 
 def write_figure(study: ShuntStudy, title: str, path: str | Path) -> None:
-    """Write the picture of a study's test rows as a PNG file, whole or not at all.
+    """Write the picture of a study's test rows as a PNG file, atomically.
 
     Args:
         study: the study of one network.
@@ -55,7 +55,7 @@ def check_place(path: str | Path, count: int, *, replace: bool) -> None:
     """Refuse a path for models before the work starts.
 
     Raises:
-        UsageError: the path exists and may not be replaced; several models need a new folder.
+        UsageError: the path exists and may not be replaced. Several models need a new folder.
     """
     if count == 1:
         free_path(path, replace)
@@ -73,7 +73,7 @@ def write_models(studies: Mapping[str, ShuntStudy], path: str | Path, *, replace
 
     Raises:
         UsageError: the path exists and may not be replaced.
-        N3icError: the file cannot be written; a former one is unchanged.
+        N3icError: the file cannot be written; an existing one is unchanged.
     """
     check_place(path, len(studies), replace=replace)
     if len(studies) == 1:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thresholds that keep a promise with a stated confidence.
 
-A threshold that looks best on some rows flatters itself, as it was chosen among many. Learn then
-Test (Angelopoulos et al., 2021) by a fixed sequence is exact for any number of rows: thresholds are
-tested in an order that does not depend on the rows, each by the exact bound of Clopper and Pearson,
-and the first that fails ends it. A false promise then needs the first threshold in that order that
-breaks it to pass its test, so no correction for the number of tests is needed.
+A threshold chosen as the best of many on some rows looks better than it is. Learn then Test with a
+fixed sequence (Angelopoulos et al., 2021) is exact for any number of rows. Thresholds are tested in
+an order that does not depend on the rows, each by the exact Clopper-Pearson bound, until one fails.
+A false promise requires that the first threshold in that order that breaks the promise passes its
+test, so no correction for the number of tests is needed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.evaluation.interval import share_interval
 
-_POWER = 0.9  # that half of the allowed errors shall pass the first test
+_POWER = 0.9  # probability that a network with half of the allowed errors passes the first test
 _ROWS = np.unique(np.geomspace(10, 1e7, 400).astype(np.int64))
 
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """What the card decides of some rows at the chosen threshold.
+    """The card's decisions on some rows at the chosen threshold.
 
     Attributes:
         rows: which rows, in words.
         flows: number of rows.
         decided: number of rows that the card decides.
-        right: number of these that it gets right.
+        right: number of these that it decides correctly.
     """
 
     rows: str
@@ -40,7 +40,7 @@ class ClaimRow:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The exact 95 % interval of the share that is right."""
+        """The exact 95 % interval of the share of correct decisions."""
         low, high = share_interval(self.right, self.decided)
         return float(low), float(high)
 
@@ -52,7 +52,7 @@ class ClaimRow:
 def claim_row(
     rows: str, right: NDArray[np.bool_], margins: NDArray[np.int32], threshold: int
 ) -> ClaimRow:
-    """Count what the card decides of rows, and what of it is right."""
+    """Count the rows that the card decides, and its correct decisions."""
     decided = margins >= threshold
     return ClaimRow(rows, len(right), int(decided.sum()), int((decided & right).sum()))
 
@@ -63,20 +63,21 @@ def at_least(hits: ArrayLike, rows: ArrayLike, confidence: float) -> NDArray[np.
 
 
 def first_threshold(margins: NDArray[np.int32], rows: int, wanted: float, confidence: float) -> int:
-    """The threshold that is tested first: the highest with enough rows to pass.
+    """Return the threshold that is tested first: the highest with enough rows to pass.
 
-    Enough are as many that a network of half of the allowed errors passes nine times in ten, or
-    half of all rows. Higher thresholds decide fewer rows, and would end the tests for want of rows.
+    The rows are enough if a network with half of the allowed errors passes nine times in ten; half
+    of all rows are always enough. Higher thresholds decide fewer rows, and too few would end the
+    tests at once.
 
     Args:
-        margins: margins of other rows than those of the tests, shape ``(others,)``, at least one.
-        rows: number of rows of the tests.
+        margins: margins of rows that the tests do not use, int32 of shape ``(others,)``, not empty.
+        rows: number of rows in the tests.
         wanted: the promised accuracy.
         confidence: probability that the promise holds.
     """
     from scipy.stats import binom
 
-    errors = binom.ppf(1 - confidence, _ROWS, 1 - wanted) - 1  # the most that pass
+    errors = binom.ppf(1 - confidence, _ROWS, 1 - wanted) - 1  # the most errors that pass
     able = _ROWS[binom.cdf(errors, _ROWS, (1 - wanted) / 2) >= _POWER]
     share = min(able[0] / max(rows, 1) if len(able) else 1.0, 0.5)
     return int(np.sort(margins)[::-1][int(np.ceil(share * len(margins))) - 1])
@@ -89,19 +90,20 @@ def threshold_for_accuracy(
     confidence: float,
     first: int,
 ) -> int | None:
-    """The lowest threshold whose decisions are right often enough, or None.
+    """Return the lowest threshold whose decisions are right often enough, or None.
 
-    With a probability of at least ``confidence`` the true accuracy of what it decides is at least
-    ``wanted``, on rows drawn like these that neither trained the network nor chose ``first``.
+    With a probability of at least ``confidence``, the true accuracy of the card's decisions is at
+    least ``wanted``. This holds if the rows are drawn like later ones, and neither trained the
+    network nor chose ``first``.
 
     Args:
-        right: whether the network is right on each row, shape ``(rows,)``.
-        margins: the network's margins, shape ``(rows,)``.
-        wanted: least accuracy of what the card decides.
+        right: whether the network is right on each row, bool of shape ``(rows,)``.
+        margins: the network's margins, int32 of shape ``(rows,)``.
+        wanted: least accuracy of the card's decisions.
         confidence: probability that the promise holds, from 0.5 to 1.
         first: the threshold that is tested first; lower ones follow.
     """
-    # Between two margins that occur, a threshold decides the same rows.
+    # All thresholds between two adjacent margins decide the same rows.
     order = np.unique(np.append(margins[margins <= first], [0, first]))[::-1]
     decided, correct = (_at_or_above(m, order) for m in (margins, margins[right]))
     passed = (at_least(correct, decided, confidence) >= wanted) & (decided > 0)
@@ -110,14 +112,14 @@ def threshold_for_accuracy(
 
 
 def threshold_for_load(margins: NDArray[np.int32], allowed: float, confidence: float) -> int:
-    """The highest threshold that shunts few enough rows.
+    """Return the highest threshold that shunts few enough rows.
 
-    With a probability of at least ``confidence`` the true share of shunted rows is at most
-    ``allowed``. The load grows with the threshold, so the order of the tests is its own.
+    With a probability of at least ``confidence``, the true share of shunted rows is at most
+    ``allowed``. The load grows with the threshold, so the tests run in increasing order.
 
     Args:
-        margins: the network's margins, shape ``(rows,)``.
-        allowed: largest share of the rows for the host.
+        margins: the network's margins, int32 of shape ``(rows,)``.
+        allowed: largest share of the rows sent to the host.
         confidence: probability that the promise holds, from 0.5 to 1.
     """
     highest = int(margins.max(initial=0)) + 1

@@ -26,12 +26,12 @@ _SHOWN = (
 
 @styled
 def shunting_figure(points: Sequence[ShuntPoint], rows: str, chosen: int | None = None) -> Figure:
-    """Accuracy over the share of rows that the card decides.
+    """Draw accuracy against the share of rows that the card decides.
 
     Args:
         points: points of the thresholds on held-out rows: ``study.test`` of
-            :func:`~n3ic.systems.shunt.study.study_shunting`. Validation rows, on which a threshold
-            is chosen, would flatter it.
+            :func:`~n3ic.systems.shunt.study.study_shunting`. Validation rows would flatter the
+            threshold, which is chosen on them.
         rows: description of the rows.
         chosen: the threshold to mark.
     """
@@ -61,7 +61,7 @@ def shunting_figure(points: Sequence[ShuntPoint], rows: str, chosen: int | None 
             f" threshold {point.threshold} ", (100 * point.share, 0.02), ha=side,
             xycoords=("data", "axes fraction"),
         )  # fmt: skip
-    if least:  # the interval of a few rows would hide the curves
+    if least:  # the wide interval of a few rows would squash the curves
         span = 101 - min(least)
         axes.set_ylim(max(0, min(least) - 0.15 * span), 101)
     axes.set_xlim(-1, 101)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shunting: the card decides flows with large margins, a second stage on the host the others.
+"""Shunting: the card decides flows with large margins, and a second stage on the host the others.
 
-A flow whose margin (best score less second best) reaches the threshold is decided on the card, all
-others are shunted to the host (paper, Section 2).
+A flow whose margin (best score minus second-best score) reaches the threshold is decided on the
+card. All others are shunted to the host (paper, Section 2).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from n3ic.evaluation.metrics import Evaluation, evaluate
 
 @dataclass(frozen=True, eq=False)
 class TwoStageRows:
-    """Labelled rows and the answers of the two stages.
+    """Labelled rows and the predictions of the two stages.
 
     Attributes:
-        label: true class indices, shape ``(rows,)``.
-        card: class indices by the network, shape ``(rows,)``.
-        margins: the network's margins, shape ``(rows,)``.
-        host: class indices by the second stage, shape ``(rows,)``.
+        label: true class indices, int64 of shape ``(rows,)``.
+        card: class indices from the network, int64 of shape ``(rows,)``.
+        margins: the network's margins, int32 of shape ``(rows,)``.
+        host: class indices from the second stage, int64 of shape ``(rows,)``.
         unseen: rows without a duplicate among the training rows, bool of shape ``(rows,)``.
     """
 
@@ -37,18 +37,18 @@ class TwoStageRows:
 
 @dataclass(frozen=True)
 class ShuntPoint:
-    """Results of one threshold on some rows; the accuracy of zero rows is None.
+    """Results of one threshold on some rows; an accuracy over zero rows is None.
 
     Attributes:
         threshold: smallest margin that is decided on the card.
         decided: number of rows decided on the card.
         share: their share of all rows.
-        accuracy: share of correct decisions of the card.
-        accuracy_unseen: that accuracy on rows without a duplicate among the training rows.
+        accuracy: share of the card's decisions that are correct.
+        accuracy_unseen: the same accuracy on rows without a duplicate among the training rows.
         share_unseen: share of rows without a duplicate that are decided on the card.
         shunted_accuracy: share of the shunted rows that the second stage gets right.
         end_to_end: share of all rows that are decided correctly, by either stage.
-        end_to_end_unseen: that share on rows without a duplicate.
+        end_to_end_unseen: the same share on rows without a duplicate.
         decided_unseen: number of rows without a duplicate that are decided on the card.
     """
 
@@ -70,20 +70,20 @@ class ShuntPoint:
 
 
 def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
-    """The thresholds that distinguish rows with these margins.
+    """Return the thresholds that distinguish rows with these margins.
 
-    They are 0, which decides every row; each margin that occurs, except for the smallest; and the
+    They are 0, which decides every row; each margin that occurs, except the smallest; and the
     largest plus one, which decides no row.
     """
-    # The smallest margin decides every row, as 0 does.
+    # A threshold at the smallest margin would decide every row, as 0 does.
     return [0, *np.unique(margins).tolist()[1:], int(margins.max(initial=0)) + 1]
 
 
 def shunt_points(stages: TwoStageRows, thresholds: Sequence[int]) -> tuple[ShuntPoint, ...]:
-    """Results of each threshold on some rows.
+    """Compute the results of each threshold on some rows.
 
     Args:
-        stages: the rows, at least one.
+        stages: the rows; at least one.
         thresholds: thresholds, such as those of :func:`thresholds_of`.
     """
     return tuple(_point(stages, threshold) for threshold in thresholds)
@@ -113,7 +113,7 @@ def _point(stages: TwoStageRows, threshold: int) -> ShuntPoint:
 def stage_figures(
     stages: TwoStageRows, threshold: int, n_classes: int, positive: int | None = None
 ) -> dict[str, Evaluation]:
-    """Figures of each stage, alone and together, at one threshold.
+    """Evaluate each stage, alone and together, at one threshold.
 
     Returns:
         Figures by name: ``card`` and ``host`` (each alone, on all rows), ``decided`` (the card on

@@ -33,11 +33,11 @@ _STAGES = {
 
 @dataclass(frozen=True)
 class ThresholdObjective:
-    """The aim of choosing a threshold; at most one of the first three is given.
+    """The aim that a threshold must meet; at most one of the first three attributes is given.
 
     Attributes:
-        accuracy: least accuracy of the flows that the card decides.
-        host_load: largest share of the flows for the host.
+        accuracy: least accuracy on the flows that the card decides.
+        host_load: largest share of the flows sent to the host.
         margin: the threshold itself.
         confidence: probability that the accuracy or the load is kept; see
             :mod:`n3ic.systems.shunt.guarantee`.
@@ -54,12 +54,12 @@ class ThresholdObjective:
     def __post_init__(self) -> None:
         given = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
         if len(given) > 1:
-            raise UsageError("an accuracy, a host load or a margin: only one of them")
+            raise UsageError("give an accuracy, a host load or a margin, but only one of them")
         for name, value in (("accuracy", self.accuracy), ("host load", self.host_load)):
             if value is not None and not 0 <= value <= 1:
-                raise UsageError(f"the {name} is a share from 0 to 1, not {value}")
+                raise UsageError(f"the {name} must be a share from 0 to 1, not {value}")
         if not 0.5 <= self.confidence < 1:
-            raise UsageError(f"the confidence is from 0.5 to below 1, not {self.confidence}")
+            raise UsageError(f"the confidence must be from 0.5 to below 1, not {self.confidence}")
 
     def __str__(self) -> str:
         sure = f"with {percent(self.confidence)} confidence"
@@ -80,7 +80,7 @@ class ShuntStudy(Displayed):
         protocol: how the rows were split.
         seed: seed of the split and of the second stage.
         trained_rows: whether the split is that of the network's training. If not, the network has
-            seen none of the rows, but the second stage its training rows.
+            seen none of the rows; the second stage has seen its training rows.
         host_features: features of the second stage.
         rows: number of training, validation and test rows.
         validation: points on the validation rows, by threshold.
@@ -88,7 +88,7 @@ class ShuntStudy(Displayed):
         chosen: the chosen threshold; None without an aim and without a threshold of the model.
         figures: figures of the stages on the test rows at that threshold; see
             :func:`~n3ic.systems.shunt.points.stage_figures`.
-        claims: what the card decides at that threshold, on the rows that chose it and on others.
+        claims: the card's decisions at that threshold, on the rows that chose it and on others.
     """
 
     model: Classifier
@@ -105,7 +105,7 @@ class ShuntStudy(Displayed):
     claims: tuple[ClaimRow, ...] = ()
 
     def view(self) -> View:
-        """The title and the tables that are displayed."""
+        """The title and the tables to display."""
         point = next((p for p in self.test if p.threshold == self.chosen), None)
         said = "no threshold chosen"
         if point is not None:
@@ -189,10 +189,10 @@ def _claims(claims: Sequence[ClaimRow]) -> tuple[TextTable, ...]:
 def point_cells(
     validation: ShuntPoint, test: ShuntPoint, confidence: float, *, chosen: bool
 ) -> tuple[str, ...]:
-    """A row of :data:`POINT_COLUMNS`; the chosen threshold has a star.
+    """Format a row of :data:`POINT_COLUMNS`; the chosen threshold has a star.
 
-    What is right at least is the one-sided bound of one threshold, on validation rows without a
-    duplicate among the training rows.
+    The column ``right at least`` is the one-sided bound for this threshold alone, on validation
+    rows without a duplicate among the training rows.
     """
     rows = validation.decided_unseen
     right = round((validation.accuracy_unseen or 0.0) * rows)
@@ -212,7 +212,7 @@ def point_cells(
 def _thinned(
     pairs: Sequence[tuple[ShuntPoint, ShuntPoint]], chosen: int | None
 ) -> list[tuple[ShuntPoint, ShuntPoint]]:
-    """As many points as a screen shows, the chosen one among them."""
+    """Keep about as many points as fit on a screen, always including the chosen one."""
     step = -(-len(pairs) // _SHOWN)
     return [
         pair

@@ -49,8 +49,8 @@ def study_shunting(
 ) -> dict[str, ShuntStudy]:
     """Study the shunting of each network of a run, or of a model file.
 
-    The second stage is gradient-boosted trees on a host's features of a flow, fitted to the
-    training rows. The data of a network's training are split as in that training.
+    The second stage is gradient-boosted trees, fitted to the training rows on the flow features
+    that a host has. If the network was trained on these flows, they are split as in that training.
 
     Args:
         model: a run folder or a model file.
@@ -58,17 +58,17 @@ def study_shunting(
         dataset: name of the data set that reads them; None for the network's own.
         task: name of one network of a run of several; empty for all.
         aim: the aim of the threshold; None reports on the model's own threshold.
-        other_rows: files of further labelled flows, which the threshold is shown on.
+        other_rows: files of further labelled flows on which to show the threshold.
 
     Returns:
-        Studies by task; under an empty name for a single network.
+        Studies by task; a single network has the empty name.
 
     Raises:
         UsageError: no data set reads the flows, or no threshold reaches the aim.
         DataError: the flows cannot be read, or their classes are not the network's.
-        ModelError: the network cannot have that threshold.
+        ModelError: the network does not allow that threshold.
         MissingDependencyError: scikit-learn is missing.
-        N3icWarning: boosting of the second stage has a fault.
+        N3icWarning: the boosting library of the second stage is faulty.
     """
     flows = labelled_flows(model, data, dataset)
     if task:
@@ -156,7 +156,7 @@ def _study(
 
 
 def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, ClaimRow]:
-    """What the card decides of rows, and of those that duplicate no training row."""
+    """Count the card's decisions on all rows, and on those that duplicate no training row."""
     right, unseen = rows.card == rows.label, rows.unseen
     new = f"{name}, deduplicated"
     return (
@@ -168,7 +168,7 @@ def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, Cl
 def _other_rows(
     flows: LabelledFlows, train: NDArray[np.int64], others: LabelledFlows
 ) -> TwoStageRows:
-    """Rows of other files; the host's second stage is not asked about them."""
+    """Return rows of other files; the second stage is not run, and the card's classes stand in."""
     table = others.table
     found = predict(others.model, others.model.encode(table.features))
     index = np.arange(len(table), dtype=np.int64)
@@ -180,7 +180,7 @@ def _other_rows(
 
 
 def _joined(one: FlowTable, other: FlowTable) -> FlowTable:
-    """The features that two tables share, one after the other, to look for duplicates."""
+    """Concatenate two tables' rows over their shared features, to look for duplicates."""
     shared = [f for f in one.catalogue if f.name in one.features and f.name in other.features]
     features = {
         f.name: np.concatenate([one.features[f.name], other.features[f.name]]) for f in shared
@@ -194,7 +194,7 @@ def _joined(one: FlowTable, other: FlowTable) -> FlowTable:
 def _with_threshold(
     model: Classifier, threshold: int, aim: ThresholdObjective, rows: int
 ) -> Classifier:
-    """The network with a threshold, and the threshold's aim in its provenance."""
+    """Return the network with a threshold, and with the threshold's aim in its provenance."""
     known = {k: v for k, v in model.provenance.items() if k != "shunting"}
     if threshold:
         where = "" if aim.margin is not None else f", by {rows:,} validation rows"
@@ -211,7 +211,7 @@ def _chosen(
         return threshold_for_load(held.margins, aim.host_load, aim.confidence)
     if aim.accuracy is None:
         return None
-    # Rows that duplicate a training row would vouch for what the network learned by heart.
+    # Rows that duplicate a training row would only test what the network memorized.
     right, margins = (held.card == held.label)[held.unseen], held.margins[held.unseen]
     first = first_threshold(
         _other_margins(flows, parts.train), len(margins), aim.accuracy, aim.confidence
@@ -222,17 +222,17 @@ def _chosen(
         bound = float(at_least(tested.right, tested.decided, aim.confidence))
         raise UsageError(
             f"{f'{task}: ' if task else ''}no threshold gives {aim}: where the test begins, at a "
-            f"margin of {first}, it is {percent(bound)} at least, by {tested.decided:,} decided "
-            "validation rows that duplicate no training row; ask for less, or give more flows"
+            f"margin of {first}, {tested.decided:,} decided validation rows that duplicate no "
+            f"training row show {percent(bound)} at least; ask for less, or give more flows"
         )
     return found
 
 
 def _other_margins(flows: LabelledFlows, train: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Margins of training rows, which order the tests and are none of the tested rows.
+    """Return margins of training rows, which choose where the tests begin and are never tested.
 
-    They are the rows of one half that duplicate none of the other, as the tested rows duplicate no
-    training row.
+    Only rows of one half that duplicate no row of the other half count, because the tested rows
+    duplicate no training row either.
     """
     half = train[1::2]
     new = half[~seen_in_training(flows.table, train[::2], half)]

@@ -25,28 +25,28 @@ def shunt(
     confidence: float = 0.95,
     other_rows: str | Path | None = None,
 ) -> dict[str, ShuntStudy]:
-    """What the card decides by itself, what the host gets, and the threshold for a wanted figure.
+    """Study which flows the card decides and which the host gets, and choose the threshold.
 
-    The threshold is chosen on validation rows and reported on test rows; the model of each study
-    has it, and :meth:`~n3ic.BinaryModel.save` keeps it.
+    The threshold is chosen on validation rows and reported on test rows. The model of each study
+    contains it, and :meth:`~n3ic.BinaryModel.save` keeps it.
 
     Args:
         model: a run folder or a model file.
-        flows: files of labelled flows; the data set's embedded sample where None.
-        dataset: the data set that reads them; the one that the network was trained on where None.
-        task: which network of a run of several; all where empty.
-        accuracy: share that the card shall get right of what it decides, at least.
-        host_load: share of the flows that the host may get, at most.
-        margin: the threshold itself. One of the three, or none for the curve alone.
+        flows: files of labelled flows; None for the data set's embedded sample.
+        dataset: the data set that reads them; None for the one the network was trained on.
+        task: name of one network of a run of several; empty for all.
+        accuracy: smallest share of correct decisions on the card.
+        host_load: largest share of the flows sent to the host.
+        margin: the threshold itself. Give at most one of these three; none shows only the curve.
         confidence: probability that the wanted accuracy or load is kept on flows drawn like the
-            validation rows; of an accuracy, on flows that duplicate no training row.
-        other_rows: files of further labelled flows, which the threshold is shown on.
+            validation rows. An accuracy holds for flows that duplicate no training row.
+        other_rows: files of further labelled flows on which to show the threshold.
 
     Returns:
-        Studies by network; under an empty name for a single one.
+        Studies by network; a single one has the empty name.
 
     Raises:
-        UsageError: no data set reads the flows, or no threshold gives what is wanted.
+        UsageError: no data set reads the flows, or no threshold reaches the aim.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
     from n3ic.systems.shunt.result import ThresholdObjective

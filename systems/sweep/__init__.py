@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps: networks of many sizes, trained in parallel, and those that are worth their cost."""
+"""Sweeps: networks of many sizes, trained in parallel, and those that are worth their cost.
+
+It imports only the core.
+"""

@@ -50,8 +50,8 @@ def sweep(
     budget_bytes: Annotated[
         str | None,
         typer.Option(
-            help="Most bytes in total: choose family, bits and layers. Where nothing is named, "
-            "100 to 3200."
+            help="Most bytes in total; family, bits and layers are chosen. Default where no other "
+            "value is named: 100 to 3200."
         ),
     ] = None,
     protocol: ProtocolOption = None,

@@ -56,7 +56,7 @@ class SweepRequest:
     def __post_init__(self) -> None:
         if self.base.input_of is not None:
             raise UsageError(
-                "a sweep varies inputs and shapes, --input-of keeps both: use n3ic train"
+                "a sweep varies inputs and shapes, and --input-of keeps both: use n3ic train"
             )
         # Counted before any data is read, because products of axes grow fast by mistake.
         count = 1
@@ -153,7 +153,7 @@ def sweep_networks(
             refused.append(f"left out {places_text(values)}: {error}")
             continue
         if any((recipe, one.budget_bytes) == (other.recipe, other.budget) for other in found):
-            continue  # training it twice would tell nothing new
+            continue  # training it twice would give the same figures
         words = command_words(
             one, given.case, recipe, given.options, given.protocols[0], given.n_classes
         )

@@ -35,8 +35,8 @@ class SeedFigures:
         latency_ns: estimated latency in nanoseconds; None without an estimate.
         validation: accuracy on the validation rows.
         test: accuracy on the test rows, on which nothing is chosen.
-        beside: bytes and accuracy on the validation rows of what else was tried within the same
-            budget, by name; without a budget empty.
+        beside: bytes and accuracy on the validation rows of the other families tried within the
+            same budget, by name; empty without a budget.
     """
 
     shape: tuple[int, ...]
@@ -106,7 +106,7 @@ class SweepPoint:
 
     @property
     def beside(self) -> dict[str, SizePoint]:
-        """What else was tried within the same budget, over the seeds; of a single network only."""
+        """Other families tried within the same budget, over all seeds; for single networks only."""
         if len(self.runs) != 1:
             return {}
         (runs,) = self.runs.values()
@@ -149,7 +149,7 @@ class Sweep(Displayed):
 
     @property
     def beside(self) -> TextTable | None:
-        """What else was tried within each budget of bytes; None without budgets."""
+        """Other families tried within each budget of bytes; None without budgets."""
         names = list(dict.fromkeys(name for p in self.points for name in p.beside))
         rows = []
         for i, point in enumerate(self.points, 1):
@@ -202,9 +202,9 @@ class Sweep(Displayed):
     def legend(self) -> str:
         """The meaning of the table's signs."""
         return (
-            "* on the Pareto front of the accuracy on validation rows against this cost; test "
-            "rows, on which nothing is chosen, of these alone. Bytes of all parts, cuts included. "
-            f"Sites are those of LUTs, latency is in ns, both estimated (e): {self.source}."
+            "* on the Pareto front of the accuracy on validation rows against this cost. Test "
+            "rows, on which nothing is chosen, are shown for these only. Bytes count all parts, "
+            f"cuts included. LUT sites and latency in ns are estimated (e): {self.source}."
         )
 
     def view(self) -> View:

@@ -40,9 +40,7 @@ def change_running(card: SoftwareCard, change: CardChange, fifo: Path) -> str:
         folder = Path(name)
         commands = list(_commands(card, change, folder))
         if not commands:
-            raise UsageError(
-                f"{', '.join(change.graphs)}: has no network of its own to {change.verb}"
-            )
+            raise UsageError(f"{', '.join(change.graphs)}: no networks of its own to {change.verb}")
         answers = _ask(fifo, commands, folder / "answer")
     failed = [line for line in answers if not line.endswith(": done")]
     if failed or len(answers) != len(commands):
@@ -74,8 +72,8 @@ def _leaving(card: SoftwareCard, graphs: Sequence[str]) -> list[str]:
         own = [b.task for b in graph.branches if b.task not in staying]
         if not own:
             raise UsageError(
-                f"{graph.name}: other graphs use all of its networks, which stay; expected one of "
-                "its own: export the card without it"
+                f"{graph.name}: other graphs use all of its networks, so none can be removed; "
+                "export the card without it"
             )
         out += [task for task in own if task not in out]
     return out

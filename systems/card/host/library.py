@@ -37,7 +37,7 @@ class CallStatus(IntEnum):
 
 @dataclass(frozen=True)
 class CardLimits:
-    """Sizes in ``card_plan.h``: branches of a graph, and scores of its branches, at most."""
+    """Maximum sizes in ``card_plan.h``: branches of a graph, and scores of all its branches."""
 
     branches: int
     scores: int
@@ -114,7 +114,7 @@ class CardLibrary:
         except build.BuildError as error:
             raise VerifyError(f"the card does not compile: {str(error)[:2000]}") from error
         except OSError as error:
-            raise VerifyError(f"the card gives no working library: {error}") from error
+            raise VerifyError(f"the card's library does not load: {error}") from error
         c32, c64 = ctypes.c_uint32, ctypes.c_uint64
         card, size = ctypes.c_void_p, ctypes.c_size_t
         # ctypes would pass a pointer as a 32-bit int where no types are declared.

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One card of several tenants in one image: their networks behind a credit scheduler."""
+"""A card of several tenants in one NetFPGA image: their networks behind a credit scheduler.
+
+It imports the core, ``systems/card/`` and the exporter ``netfpga``.
+"""

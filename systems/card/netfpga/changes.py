@@ -118,7 +118,7 @@ def _check(image: NetfpgaCardImage, name: str, leg: Leg, model: BinaryModel) -> 
         raise UsageError(
             f"{name}: the card keeps its input stage, expected a network that was trained on "
             "the same cuts and clamps: train with n3ic train --input-of the card's network, or "
-            "export the card anew"
+            "export the card again"
         )
     try:
         control.load_network(image, leg, model)

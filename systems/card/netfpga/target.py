@@ -27,7 +27,9 @@ class NetfpgaCards(CardTarget):
     fixed: ClassVar[str] = ""
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:
-        """Return the card of a plan, as it is written and as :mod:`.card.control` changes it.
+        """Return the card of a plan; see :mod:`~n3ic.systems.card.netfpga.control` for changes.
+
+        The image is what :meth:`write_card` writes and what a change starts from.
 
         Raises:
             CardError: The target does not support a task or a flow.

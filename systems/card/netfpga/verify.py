@@ -235,7 +235,7 @@ def compare_inferences(
         list
     )
     for seen in log.inferred:
-        # Packets with one number are told apart by their order: a tenant's packets stay in order.
+        # A tenant's packets stay in order, so order tells apart packets with the same number.
         place = replace(seen, region=0, model=0, scores=0, hidden=0)
         same = admitted[seen.queue, seen.seq, seen.graph]
         if rounds[place] >= len(same):

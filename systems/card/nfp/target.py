@@ -20,7 +20,7 @@ class NfpCards(CardTarget):
 
     name: ClassVar[str] = "nfp"
     fixed: ClassVar[str] = (
-        "contexts read a firmware's networks with every question, and CLS has no second copy to "
+        "contexts read a firmware's networks for every request, and CLS has no second copy to "
         "swap to"
     )
 

@@ -47,7 +47,7 @@ def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
         count = switch.load(text)  # no file has a command that simple_switch_CLI refuses
         write_atomic(path, text)
         return (
-            f"{to}: {count} commands, given to no switch yet, next: {CLI} < {to}; "
+            f"{to}: {count} commands, not yet given to a switch; next: {CLI} < {to}. "
             "--to thrift:9090 gives them to the switch there and reads its entries back"
         )
     try:

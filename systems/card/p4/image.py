@@ -196,13 +196,13 @@ def with_network(image: P4CardImage, task: str, model: BinaryModel) -> P4CardIma
     if _shape(model) != _shape(old):
         raise CardError(
             f"{task}: the program has stages for {old.shape_text}, got {model.shape_text}, or "
-            "layers with and without masks: another shape costs stages, export the card anew"
+            "layers with and without masks: another shape costs stages, export the card again"
         )
     shunts = group.network.shunts
     if model.shunt and not shunts:
         raise CardError(
             f"{task}: the program has no shunting threshold for its shape, the network has one: "
-            "export the card anew"
+            "export the card again"
         )
     pipelines = list(group.pipelines)
     first = group.network.layers[0].index

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card under load: tenants, bursts and failures, and who gets what under which policy."""
+"""Simulation of a card under load: tenants, bursts and failures, and each policy's shares.
+
+It imports the core and ``systems/card/``.
+"""

@@ -115,8 +115,8 @@ def scheduling(seed: int, progress: Progress) -> ExperimentResult:
         (("What scheduling adds to a packet (simulated)",
           ("tasks", "as a chain", "task by task"), tuple(rows)),),
         {"added_ns": data},
-        ("The 16 cycles of a pass are put in, as the text measured them on its board; what is "
-         "shown is that a chain takes one pass, and per-task scheduling one for each task.",),
+        ("The 16 cycles of a pass are an input, measured by the paper on its board. The result is "
+         "that a chain takes one pass, and per-task scheduling one for each task.",),
     )  # fmt: skip
 
 
@@ -160,10 +160,10 @@ def chaining(seed: int, progress: Progress) -> ExperimentResult:
           tuple(rows)),),
         {"latency": data, "most_saved": most},
         (f"Up to {most:.0%} less here. n tasks of c cycles save 16 (n - 1) of 49 + 16 (n - 1) + "
-         "n c cycles, so that the figure is one of how long tasks run: with 10 cycles a task "
-         "the chain saves more than the text's 40 %, with 50 less. The text's 40 % are of its "
-         "real graphs, whose tasks' cycles it does not give.",
-         "Every task is scheduled by itself here, as the text's figure has it for PANIC. PANIC "
+         "n c cycles, so the saving depends on how long tasks run: with 10 cycles per task the "
+         "chain saves more than the paper's 40 %, with 50 it saves less. The paper's 40 % is for "
+         "its real graphs, and it does not state the cycles of their tasks.",
+         "Every task is scheduled by itself here, as in the paper's figure for PANIC. PANIC "
          "itself may pass packets from unit to unit while there are credits.",),
     )  # fmt: skip
 
@@ -191,8 +191,8 @@ def parallel(seed: int, progress: Progress) -> ExperimentResult:
         (("Latency in the card (simulated)",
           ("cycles a task", "S1: one chain", "S2: branches", "saved"), tuple(rows)),),
         {"latency": data},
-        ("Branches save one task's cycles and cost one pass of the scheduler, 16 cycles: worth it "
-         "from 17 cycles a task on. The text says the same of its board.",),
+        ("Branches save one task's cycles and cost one pass of the scheduler, 16 cycles, so they "
+         "pay off from 17 cycles per task. The paper says the same about its board.",),
     )  # fmt: skip
 
 
@@ -240,18 +240,18 @@ def sharing(seed: int, progress: Progress) -> ExperimentResult:
     most = max(float(d["gain"]) for d in data.values())
     return ExperimentResult(
         "sharing",
-        "up to 2.81 times the throughput an area by sharing tasks with a graph that runs",
+        "up to 2.81 times the throughput per area by sharing tasks with a graph that runs",
         (("A graph beside DAG-D at 15 Gb/s (simulated)",
           ("DAG", "offers Gb/s", "shared Gb/s", "own Gb/s", "shared area", "own area",
-           "DAG-D Gb/s", "throughput an area"), tuple(rows)),),
+           "DAG-D Gb/s", "throughput per area"), tuple(rows)),),
         {"sharing": data, "most_gain": most},
-        ("DAG-A stays at 15 Gb/s and DAG-C goes on to 60, as in the text: encryption does 30 "
-         "Gb/s, of which DAG-D has 15.",
-         f"Up to {most:.2f} times here. Of a shared task a graph is charged the part of its "
-         "packets' time in all time that the task was busy, of its own tasks all of the area. "
-         "The text does not say how it divides shared area, and its tasks' areas are in a picture "
-         "that our copy lacks, so that the factor is not comparable; that sharing gains most "
-         "while the load is low, and for DAG-A nothing is lost at saturation, is.",),
+        ("DAG-A stays at 15 Gb/s and DAG-C rises to 60, as in the paper: encryption does 30 "
+         "Gb/s, of which DAG-D takes 15.",
+         f"Up to {most:.2f} times here. A graph is charged all the area of its own tasks. For a "
+         "shared task it is charged the share of the busy time that its packets took. The paper "
+         "does not say how it divides shared area, and its tasks' areas are in a picture that our "
+         "copy lacks, so the factor is not comparable. Two findings are: sharing gains most while "
+         "the load is low, and DAG-A loses nothing at saturation.",),
     )  # fmt: skip
 
 
@@ -311,11 +311,11 @@ def fairness(seed: int, progress: Progress) -> ExperimentResult:
           ("policy", "time", "user 1 Gb/s", "user 2 Gb/s", "both Gb/s", "Jain"), tuple(rows)),),
         {"fairness": data},
         ("User 1 offers 8 and then 14 Gb/s, user 2 24 Gb/s; regions hold four tasks of 10 Gb/s. "
-         "The text gives neither its loads nor the number of its regions; these show what it "
-         "describes. Ours gives what user 1 leaves to user 2, and takes it back when user 1's load "
-         "rises; DRF leaves user 2 one region's 10 Gb/s however little user 1 sends, and static "
-         "partitions leave a region empty.",
-         "Packets are simulated in trains of 6.25 MB, 5 ms of a task, so that queues and "
+         "The paper states neither its loads nor the number of its regions; these show what it "
+         "describes. Our policy gives user 2 what user 1 leaves, and takes it back when user 1's "
+         "load rises. DRF leaves user 2 one region's 10 Gb/s however little user 1 sends, and "
+         "static partitions leave a region empty.",
+         "Packets are simulated in trains of 6.25 MB, which take 5 ms of a task, so queues and "
          "latencies of this experiment mean nothing.",),
         tuple(found),
         scenario.seconds,
@@ -345,7 +345,7 @@ def victims(seed: int, progress: Progress) -> ExperimentResult:
         (("2,000 times a chain of 8 is used and de-scheduled (simulated)",
           ("regions", "victim cache", "mean wait", "reconfigured", "no region"), tuple(rows)),),
         {"victims": data},
-        ("Reconfiguration takes 5 ms, the text's figure for its default region. At most two "
+        ("Reconfiguration takes 5 ms, the paper's figure for its default region. At most two "
          "chains are in use at once.",),
     )  # fmt: skip
 

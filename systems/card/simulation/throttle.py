@@ -2,7 +2,7 @@
 """Compute fair ingress rates of graphs from their share of the tasks' time and their load.
 
 SuperNIC, section IV-E, step 2: graphs get dominant shares of time as in DRFQ, for the load offered
-to each task. The shares are enforced at ingress alone.
+to each task. Shares are enforced only at ingress.
 """
 
 from __future__ import annotations

@@ -16,7 +16,15 @@ from n3ic.systems.card.simulation.scenario import Scenario
 
 @dataclass
 class DepartedPackets:
-    """Packets of a graph that left, in the order of departure; times are in clock cycles."""
+    """Packets of a graph that left, in the order of departure.
+
+    Attributes:
+        arrived: clock cycle of each packet's arrival.
+        admitted: clock cycle at which its bucket admitted it.
+        left: clock cycle of its departure.
+        bytes: length of its frame in bytes.
+        number: its number within the graph, in the order of arrival.
+    """
 
     arrived: list[int] = field(default_factory=list)
     admitted: list[int] = field(default_factory=list)

@@ -34,7 +34,7 @@ def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> 
         except ExportError as error:
             raise UsageError(
                 f"{name}: {error}: train with n3ic train --input-of the card's network, or export "
-                "the card anew"
+                "the card again"
             ) from error
     # All values exist before the first write, so a network that does not fit changes nothing.
     with ExitStack() as stack:

@@ -368,9 +368,9 @@ def test_a_graph_that_meets_no_full_task_is_served():
 def test_what_is_scarce_is_named_though_it_is_no_task():
     """Ports and a core's cycles, which packets take."""
     ports = Case(1, 2.0, 100.0, 15.0, ((1.0, None, 0.0),), (1.0,), ((0, 20.0, (0,)),))
-    assert "ingress (20 Gb/s are wanted, 15 there are)" in ports.planned().problems[0]
+    assert "ingress (20 Gb/s are wanted, 15 are available)" in ports.planned().problems[0]
     cycles = replace(ports, ingress=1e6, tasks=((1.0, None, 10.0),))
-    assert "cycles (200 cycle/s are wanted, 100 there are)" in cycles.planned().problems[0]
+    assert "cycles (200 cycle/s are wanted, 100 are available)" in cycles.planned().problems[0]
 
 
 @pytest.mark.parametrize("wanted", [1e-3, 1e3, 1e6])

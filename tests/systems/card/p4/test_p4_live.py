@@ -163,7 +163,7 @@ def test_a_tenant_is_removed_loaded_and_replaced_on_a_switch_that_runs(
 def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> None:
     """What the export and the command line write, by the switch's own program."""
     said = card.change(verb, "b", str(tmp_path / "change.txt"))
-    assert "given to no switch yet" in said
+    assert "not yet given to a switch" in said
     name = "4-remove.txt" if verb == "remove" else "4.txt"
     text = (card.directory / "graphs" / name).read_text()
     assert (tmp_path / "change.txt").read_text() == text
