@@ -47,15 +47,13 @@ from n3ic.systems.card.netfpga.image import (
     NetfpgaCardImage,
     UserTask,
 )
+from n3ic.systems.card.netfpga.user_verilog import UserVerilogError, modules_of
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 
 _LONGEST = 48  # beats of the longest frame, which every bucket must let pass
 _MAX_SOURCE_BYTES = 1 << 20
 _LIMIT_CLOCKS = 4096  # clocks of a user's task before it is cut off
 _NAME = re.compile(r"[A-Za-z0-9_]+\.s?vh?")
-_MODULE = re.compile(r"^\s*module\s+(\w+)", re.MULTILINE)
-# Constructs with which a simulator or synthesiser would reach files or programs of its machine.
-_SYSTEM = re.compile(r"\$(?!clog2\b|signed\b|unsigned\b|bits\b)\w+|`include\b")
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,7 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
         CardError: A file cannot be read, or uses a refused construct.
     """
     where = f"{card.source}:{task.line}: task {task.name!r}"
-    sources = []
+    sources, modules = [], set[str]()
     for path in task.sources:
         try:
             with Path(path).open("rb") as stream:
@@ -229,15 +227,12 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
                 f"{where}: expected Verilog files of at most {_MAX_SOURCE_BYTES >> 20} MiB with "
                 f"names such as filter.v, got {path.name[:80]!r}"
             )
-        # The design is simulated on this machine when the card is verified.
-        refused = _SYSTEM.search(text)
-        if refused:
-            raise CardError(
-                f"{where}: {path.name}: expected a design that runs by itself, got "
-                f"{refused.group()}: system tasks and `include are refused"
-            )
+        try:
+            modules |= {*modules_of(path.name, text)}
+        except UserVerilogError as error:
+            raise CardError(f"{where}: {path.name}: {error}") from error
         sources.append((path.name, text))
-    if task.top not in {m for _, text in sources for m in _MODULE.findall(text)}:
+    if task.top not in modules:
         raise CardError(f"{where}: expected a module {task.top} in its sources, found none")
     return UserTask(task.top, tuple(sources), task.data_bits, _LIMIT_CLOCKS)
 
@@ -249,7 +244,7 @@ def _check_names(regions: Sequence[CardRegion]) -> None:
         for task in region.tasks:
             if not isinstance(task, UserTask):
                 continue
-            for name in {m for _, text in task.sources for m in _MODULE.findall(text)}:
+            for name in {m for file in task.sources for m in modules_of(*file)}:
                 if name.startswith("n3ic_") or seen.get(name, task.sources) != task.sources:
                     raise CardError(
                         f"module {name} of a user's task: expected a name that no other task has "
