@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target ``dpdk``: meter, network and verdict as an application of DPDK.
+"""Target ``dpdk``: meter, network and verdict as a DPDK application.
 
-Nothing is imported here, so that ``n3ic --help`` stays fast.
+It may import ``n3ic``, ``n3ic.families`` and the target ``host``. This file imports nothing, so
+that ``n3ic --help`` stays fast.
 """

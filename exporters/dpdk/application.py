@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an export's ``n3ic-dpdk``, runs it on captures and reads what it writes."""
+"""Builds an export's ``n3ic-dpdk``, runs it on captures and reads its output."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from n3ic.util.files import read_regular
 from n3ic.util.process import run_tool
 
 PROGRAM = "n3ic-dpdk"
-WORKERS = 2  # of the run whose packets are distributed by software
+WORKERS = 2  # in the run where an lcore distributes the packets in software
 _BUILD_S, _RUN_S = 300, 600
 _MAX_BYTES = 64 << 20
 _WORDS = ("--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "--log-level=4")
 
 
 def meter_capture(directory: Path, model: Classifier, capture: Path) -> MeteredCapture:
-    """Return the flows and counters of a capture, which the application gets by ``net_pcap``.
+    """Return the flows and counters of a capture, which the application reads by ``net_pcap``.
 
-    One worker gives the rows. Where flows do not depend on other flows, two workers behind an
-    lcore that distributes must give the same ones, in any order.
+    The flows are those of a run with one worker. If flows do not depend on each other, a second
+    run, with two workers behind a distributing lcore, must give the same flows in any order.
 
     Raises:
         MissingDependencyError: DPDK, make or a C compiler is not installed.
-        VerifyError: the program does not compile, fails, or gives other flows to two workers.
+        VerifyError: the program does not compile, fails, or finds other flows with two workers.
     """
     with built(directory) as program:
         found = _run(program, model, capture, 1)
@@ -60,7 +60,7 @@ def meter_capture(directory: Path, model: Classifier, capture: Path) -> MeteredC
 
 
 def _apart(model: Classifier, counters: Mapping[str, int]) -> bool:
-    """Whether a flow's record is the same whatever other flows its worker sees."""
+    """Return whether a flow's record is independent of the other flows that its worker sees."""
     shared = model.meter is None or model.meter.windows
     order = ("evicted", "flow cache full", *STAMPS)
     return not shared and not any(counters.get(name, 0) for name in order)
@@ -69,7 +69,7 @@ def _apart(model: Classifier, counters: Mapping[str, int]) -> bool:
 def _run(program: Path, model: Classifier, capture: Path, workers: int) -> MeteredCapture:
     with tempfile.TemporaryDirectory(prefix="n3ic-dpdk-") as name:
         decisions, said = Path(name, "decisions.csv"), Path(name, "said.json")
-        # DPDK separates the parts of a device's name by commas, so the capture gets a plain one.
+        # DPDK splits device arguments at commas, so link to the capture by a name without any.
         plain = Path(name, "capture.pcap")
         plain.symlink_to(capture.resolve())
         command = [
@@ -93,10 +93,10 @@ def _run(program: Path, model: Classifier, capture: Path, workers: int) -> Meter
 
 
 def _counters(statistics: Mapping[str, Any]) -> dict[str, int]:
-    """Counters of the meter; one that is missing is an error.
+    """Return the counters of the meter, after a check that no packet was lost.
 
     Raises:
-        VerifyError: packets were lost on the way, or the actions do not add up.
+        VerifyError: packets were lost on the way, or the actions do not add up to the packets.
     """
     received, losses = statistics["received"], 0
     for part in (*statistics["lcores"], *(p["losses"] for p in statistics["ports"])):
@@ -112,9 +112,9 @@ _LOSSES = ("port_full", "ring_full", "worker_full", "decision_not_written", "imi
 
 
 def eal_words(workers: int) -> tuple[str, ...]:
-    """EAL's words for so many workers without huge pages, on this process's processors."""
+    """Return EAL arguments for ``workers`` workers on this process's CPUs, without huge pages."""
     cpus = sorted(os.sched_getaffinity(0))
-    lcores = workers + 1 + (workers > 1)  # the one that controls, the one that distributes
+    lcores = workers + 1 + (workers > 1)  # one controls; with several workers, one distributes
     placed = ",".join(f"{i}@{cpus[i % len(cpus)]}" for i in range(lcores))
     return (f"--lcores={placed}", *_WORDS)
 
@@ -138,10 +138,10 @@ def built(directory: Path) -> Iterator[Path]:
 
 
 def require_dpdk(tools: Sequence[str] = ("make", "pkg-config")) -> None:
-    """Check that DPDK and what builds its programs are installed.
+    """Check that DPDK and the tools that build its programs are installed.
 
     Raises:
-        MissingDependencyError: something is not; the text names it.
+        MissingDependencyError: something is missing; the text names it.
     """
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if not missing:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures packets a second of one core, beside DPDK's own testpmd on the same packets.
+"""Measures packets per second of one core, beside DPDK's own testpmd on the same packets.
 
-Both replay a capture that ``net_pcap`` holds in memory and send what they receive to nowhere, by
-turns in one run. A second is one of a core's time, whoever else uses the machine.
+Both programs replay a capture that ``net_pcap`` holds in memory, and discard the packets. They take
+turns in one run. Seconds are CPU time of the core, so other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from n3ic.targets.figures import Bench
 if TYPE_CHECKING:
     from n3ic.exporters.dpdk.exporter import DpdkExporter
 
-FLOWS, PACKETS, BYTES = 2048, 16, 64  # at one time; of each; of a packet
+FLOWS, PACKETS, BYTES = 2048, 16, 64  # concurrent flows; packets per flow; bytes per packet
 ROUNDS, SECONDS = 3, 4
-_MBUFS = 65_535  # the capture lies in a part of them
-_WORKERS = ("rte-worker-1\n", "lcore-worker-1\n")  # names of a thread, by DPDK's version
+_MBUFS = 65_535  # some of them hold the capture
+_WORKERS = ("rte-worker-1\n", "lcore-worker-1\n")  # name of the worker thread, by DPDK version
 _TIMEOUT_S = 120
 _RECEIVED = re.compile(rb"RX-packets: (\d+)")
 
@@ -47,7 +47,7 @@ def bench_dpdk(tool: DpdkExporter, model: Classifier) -> Bench:
     Raises:
         UsageError: the model has no meter.
         MissingDependencyError: DPDK, testpmd, make or a C compiler is not installed.
-        VerifyError: the program does not build or run, or finds other flows than flow-exec.
+        VerifyError: a program does not build or run, or n3ic-dpdk finds other flows than flow-exec.
     """
     if model.meter is None:
         raise UsageError("the model has no meter: there is no application to measure")
@@ -74,11 +74,11 @@ def bench_dpdk(tool: DpdkExporter, model: Classifier) -> Bench:
         ("n3ic-dpdk, decisions included", f"{full / 1e6:.2f}", f"{ratio:.2f}"),
     )
     notes = (
-        f"{FLOWS:,} connections of {PACKETS} packets of {BYTES} bytes, again and again, by "
-        f"net_pcap from memory without huge pages; {decided:.3f} decisions a packet",
+        f"{FLOWS:,} connections of {PACKETS} packets of {BYTES} bytes, repeated by net_pcap from "
+        f"memory without huge pages; {decided:.3f} decisions per packet",
         f"medians of {ROUNDS} rounds of {SECONDS} s each; load of the machine before: {load:.1f}",
     )
-    title = "packets a second of a core"
+    title = "packets per second of one core"
     data = {"testpmd": plain, "n3ic-dpdk": full, "ratio": ratio, "decisions": decided, "load": load}
     return Bench(((title, ("program", "Mpps", "ratio"), rows),), notes, data)
 
@@ -110,12 +110,12 @@ def _octets(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
 
 
 def _words(capture: Path) -> list[str]:
-    """EAL's words of both programs."""
+    """Return the EAL arguments of both programs."""
     return [*eal_words(1), f"--vdev=net_pcap0,rx_pcap={capture},infinite_rx=1", "--"]
 
 
 def _testpmd(words: Sequence[str]) -> float:
-    """Packets a second of the time of testpmd's lcore that forwards, between its reports."""
+    """Return packets per second of CPU time of testpmd's forwarding lcore, between its reports."""
     command = ["dpdk-testpmd", *words, f"--total-num-mbufs={_MBUFS}", "--forward-mode=io"]
     samples = []
     with subprocess.Popen(
@@ -143,14 +143,14 @@ def _testpmd(words: Sequence[str]) -> float:
 
 
 def _worker_ns(pid: int) -> int:
-    """Nanoseconds of a processor that the one lcore that works has had."""
+    """Return the nanoseconds of CPU time that the one worker lcore has used."""
     threads = Path("/proc", str(pid), "task").iterdir()
     (found,) = (t for t in threads if (t / "comm").read_text() in _WORKERS)
     return int((found / "schedstat").read_text().split()[0])
 
 
 def _application(program: Path, words: Sequence[str], said: Path) -> tuple[float, float]:
-    """Packets a second of the worker's time, and decisions a packet."""
+    """Return packets per second of the worker's CPU time, and decisions per packet."""
     options = ("--seconds", str(SECONDS), "--stats-json", str(said), "--mbufs", str(_MBUFS))
     command = [str(program), *words, *options]
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)

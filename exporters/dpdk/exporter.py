@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target ``dpdk``: meter, network and verdict as an application of DPDK.
+"""The target ``dpdk``: meter, network and verdict as a DPDK application.
 
-The network and the meter are those of the target ``host``, whose export lies in ``host/``.
+Network and meter come from the target ``host``, whose export is in the subfolder ``host/``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from n3ic.targets.figures import Bench, Report
 from n3ic.util.templates import render
 
 NETWORK = "host"
-"""Folder of the network and the meter in an export."""
+"""Subfolder of an export that holds the network and the meter."""
 _STAMP_NS = 1000  # net_pcap stamps packets with microseconds
 
 
@@ -53,7 +53,7 @@ class DpdkExporter(Exporter[Any]):
 
     @cached_property
     def host(self) -> Exporter[Any]:
-        """The host target of this one's family."""
+        """The host target for the same family of models."""
         return HOST.for_family(self.family)
 
     @cached_property
@@ -100,11 +100,11 @@ class DpdkExporter(Exporter[Any]):
     def encode(
         self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
     ) -> Words | None:
-        """Pack inputs by the network's ``bnn_encode``, by every kernel."""
+        """Pack inputs by the network's ``bnn_encode`` with every kernel."""
         return self.host.encode(directory / NETWORK, model, options, features)
 
     def received(self, frames: Iterable[Frame], spec: MeterSpec) -> Iterator[Frame]:
-        """Frames of a capture as ``net_pcap`` gives them: what was cut off is not known of."""
+        """Yield frames as ``net_pcap`` gives them: in microseconds, and without the full length."""
         for data, _, time in frames:
             yield data, len(data), time * spec.tick_ns // _STAMP_NS * _STAMP_NS // spec.tick_ns
 
@@ -115,7 +115,7 @@ class DpdkExporter(Exporter[Any]):
         return None if model.meter is None else meter_capture(directory, model, capture)
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
-        """Report the network's figures of the host, and how to measure the application."""
+        """Report the host target's figures of the network, and how to measure the application."""
         found = self.host.report(model, options, directory / NETWORK)
         note = (
             "Each worker has a network's memory in common with the others and a flow cache of its "

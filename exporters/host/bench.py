@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic bench host``: compares the kernels with common ways to run a classifier, in one run.
+"""``n3ic bench host``: times the kernels beside common ways to run a classifier, in one run.
 
 Every kernel must give the reference's scores before it is timed. All programs run on one thread and
 on the same inputs. The fastest of several passes counts.
@@ -51,7 +51,8 @@ class ProgramTiming:
         name: the program.
         ours: whether the program is one of n3ic's kernels.
         batches: nanoseconds per inference, by batch size.
-        dependent: nanoseconds if each inference waits for the one before; None if not measured.
+        dependent: nanoseconds per inference if each one waits for the previous one; None if not
+            measured.
     """
 
     name: str
@@ -70,7 +71,7 @@ class HostBench:
         compiler: compiler of the kernels.
         timings: one entry for each program.
         missing: programs that were left out, and why.
-        packets: packets per second and core by program, if the model carries a meter.
+        packets: packets per second and core by program; empty if the model has no meter.
     """
 
     shape: str
@@ -93,7 +94,7 @@ def bench_host(
     Args:
         model: the network.
         passes: timed passes over all rows; the fastest counts.
-        rows: number of inputs; batches with more rows are not measured.
+        rows: number of inputs; larger batches are not measured.
         alternatives: whether to measure other libraries as well.
 
     Raises:
@@ -148,7 +149,7 @@ def render(result: HostBench) -> Bench:
         ratio = t.batches[largest] / result.best(largest)
         cells = (f"{t.batches[b]:,.1f}" for b in batches)
         rows.append((t.name, *cells, dependent, f"{ratio:,.1f}"))
-    title = f"{result.shape} on {result.cpu}: ns an inference, measured, one thread"
+    title = f"{result.shape} on {result.cpu}: ns per inference, measured, one thread"
     notes = (
         f"Kernels compiled by {result.compiler} with {' '.join(build.FLAGS)}; each gave the "
         "reference's scores before it was timed.",
@@ -169,7 +170,7 @@ def _packets_table(result: HostBench) -> Iterator[Table]:
         rows = tuple(
             (name, f"{rate:,.0f}", f"{rate / first:.2f}") for name, rate in result.packets.items()
         )
-        title = "packets of a pcap file to verdicts, measured, a second of a core"
+        title = "from packets of a pcap file to verdicts: packets per second of one core, measured"
         yield title, ("program", "packets/s", "of flow-exec"), rows
 
 
@@ -235,7 +236,7 @@ def _call(name: str, call: Call, rows: NDArray[Any]) -> ProgramTiming:
     for batch in _batches(len(rows)):
         n = min(len(rows), _SINGLE_CALLS) if batch == 1 else len(rows) - len(rows) % batch
         parts = [rows[i : i + batch] for i in range(0, n, batch)]
-        call(parts[0])  # a first call may allocate or compile: not timed
+        call(parts[0])  # not timed, because the first call may allocate or compile
         best = float("inf")
         for _ in range(3):
             start = time.perf_counter_ns()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles an export's C: the network once, for both its library and ``flow-exec``."""
+"""Compiles an export's C. The network is compiled once, for both its library and ``flow-exec``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find_compiler() -> build.CCompiler:
         ) from error
 
 
-@lru_cache(maxsize=4)  # encoding and running one export need the same library: compile it once
+@lru_cache(maxsize=4)  # encoding and running one export use the same library
 def network_library(
     network: Sources, compiler: build.CCompiler, flags: tuple[str, ...]
 ) -> KernelLibrary:
@@ -68,7 +68,7 @@ def flow_program(
 
 @lru_cache(maxsize=4)
 def _network_object(network: Sources, compiler: build.CCompiler, flags: tuple[str, ...]) -> bytes:
-    # Returns bytes, because the cached result outlives the folder.
+    # Returned as bytes, because the cached result outlives the folder.
     with _folder(dict(network)) as scratch:
         build.compile_object(compiler, scratch / "bnn.c", scratch / "bnn.o")
         return (scratch / "bnn.o").read_bytes()

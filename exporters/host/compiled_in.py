@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters share whose C has the network compiled in: its build, its run, its calls.
+"""The base class of exporters that compile the network into the C: how they write and run it.
 
 All families share the interface ``bnn.h``, so ``bnn-exec``, ``flow-exec`` and a user's own programs
 work with each of them.
@@ -27,11 +27,11 @@ from n3ic.targets.base import Execution, Exporter, MeteredCapture, ModelT
 from n3ic.targets.device import Device, Fit, Placement, Problem
 from n3ic.targets.figures import Figure
 
-ALONE = 16  # rows that run one by one, too
+ALONE = 16  # rows that also run one at a time
 
 
 class CompiledInExporter(Exporter[ModelT]):
-    """Self-contained C11 that has a network compiled in, with ``bnn-exec``."""
+    """Self-contained C11 with a network compiled in, and ``bnn-exec``."""
 
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, portable), with bnn-exec"
@@ -93,7 +93,7 @@ class CompiledInExporter(Exporter[ModelT]):
 
         def compute(kernel: str) -> Inference:
             found = net.classify(words)
-            # The C has two loops, for full blocks and for one row: both must agree.
+            # The C has one loop for full blocks and one for a single row: both must agree.
             for row in range(min(len(words), ALONE)):
                 part = slice(row, row + 1)
                 alone = net.classify(words[part])

@@ -111,7 +111,7 @@ class _Words:
         return [int(word) for word in self.rows(1, count)[0]]
 
     def name(self) -> bytes:
-        """Read a name: its length in bytes, its bytes, zeros up to the next word."""
+        """Read a name: its length in bytes, its bytes, and zeros up to the next word."""
         size = self.take(1)[0]
         octets = self.rows(1, -(-size // 4)).tobytes()
         if any(octets[size:]):

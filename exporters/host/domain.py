@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model knows of its training rows, by axis: a feature's bits by rising cut."""
+"""What a model knows of its training rows, for the domain report of ``flow-exec``.
+
+The report tells whether live flows resemble the training rows: by the shares of rows that set each
+input bit, and by the range of each feature's values.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,23 @@ from typing import Any
 from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, InputSpec
 
 FALSE_ALARMS = 0.01
-"""Share of samples like the training rows that may be called another traffic."""
+"""Share of samples like the training rows that may be reported as other traffic (false alarms)."""
 OUTSIDE = 4 * SPAN_LEFT
-"""At most this share of flows like the training rows is outside of one feature's span: twice the
-share of the training rows, which are a sample."""
+"""Largest share of flows like the training rows that lies outside one feature's span. It is twice
+the share of the training rows outside it, because those rows are only a sample."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The input bits that say in which interval between its cuts a value of a feature lies.
+    """The input bits that tell which interval between its cuts a feature's value lies in.
 
     Attributes:
         feature: index of the feature among those of the input.
-        bits: indices of the bits, by rising cut and each cut once; for a binary field one bit.
-        rates: share of the training rows of each class that set each of them, over ``RATE_UNIT``;
-            of all rows together where the model knows no classes.
+        bits: indices of the bits in ascending order of their cuts, one per cut; a single bit for
+            a bit of a binary field.
+        rates: for each class, the share of its training rows that set each bit, in units of
+            ``1 / RATE_UNIT``; a single row for all classes together if the model has no rates by
+            class.
     """
 
     feature: int
@@ -34,11 +40,11 @@ class Axis:
 
 
 def axes(spec: InputSpec) -> Iterator[Axis]:
-    """Axes of the features whose training rows the model knows, in the order of the features."""
-    # A file may say rates of more classes for some fields than for others: of those, of none.
+    """Yield the axes of all fields with rates of training rows, in the order of the features."""
+    # Rates by class are used only if every field has them for the same number of classes.
     alike = len({len(f.class_rates) for f in spec.fields if f.rates}) == 1
     for number, feature in enumerate(spec.features):
-        cuts: dict[int, tuple[int, tuple[int, ...]]] = {}  # bit, and its rates, by cut
+        cuts: dict[int, tuple[int, tuple[int, ...]]] = {}  # by cut: a bit and its rates
         for start, field in zip(spec.offsets, spec.fields, strict=True):
             if field.feature != feature or not field.rates:
                 continue
@@ -57,19 +63,19 @@ def axes(spec: InputSpec) -> Iterator[Axis]:
 def spans(spec: InputSpec) -> tuple[tuple[int, int] | None, ...]:
     """The range of each feature's training values, in the order of the features; None if unknown.
 
-    Some rows lie outside of it, see :data:`n3ic.model.inputs.SPAN_LEFT`.
+    A few rows lie outside the range, see :data:`n3ic.model.inputs.SPAN_LEFT`.
     """
     known = {f.feature: f.span for f in spec.fields if f.span}
     return tuple((known[n][0], known[n][1]) if n in known else None for n in spec.features)
 
 
 def alarm_of(known: list[Axis]) -> float:
-    """The chance of a false alarm of each question: of each feature, and of the spans."""
+    """Probability of a false alarm for each test: one test per feature, and one for all spans."""
     return FALSE_ALARMS / (len({axis.feature for axis in known}) + 1)
 
 
 def domain_values(spec: InputSpec) -> dict[str, Any]:
-    """What the program's table of the training rows is rendered from."""
+    """Template values for ``domain_rows.h``, the program's table of the training rows."""
     known = list(axes(spec))
     ranges = [(i, *span) for i, span in enumerate(spans(spec)) if span is not None]
     alarm = alarm_of(known)

@@ -17,9 +17,9 @@ LANES = 16  # neurons in a 512-bit register
 _LAYER_CLOCKS = 21
 _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
 _KEY_BYTES = 40  # bytes of a flow's key in meter.c
-_LINK_BYTES = 15  # its hash, its neighbour in a chain, and its marks
-_AGE_BYTES = 8  # its neighbours in age, which lie apart
-_TIME_WORDS = 6  # its number, times and counts
+_LINK_BYTES = 15  # a flow's hash, its link in a chain, and its flags
+_AGE_BYTES = 8  # a flow's links in order of age, which are in an array of their own
+_TIME_WORDS = 6  # a flow's number, times and counts, 8 bytes each
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class KernelEstimate:
     """Estimated operations and time of one inference by the AVX-512 kernel.
 
     Attributes:
-        operations: number of vector operations.
+        operations: number of vector operations per inference.
         interval_ns: nanoseconds between inferences in a loop.
         interval_formula: the interval's formula with its numbers, as text.
         latency_ns: nanoseconds of one inference when the next one depends on it.
@@ -42,7 +42,7 @@ class KernelEstimate:
 
 
 def memory_of(model: BinaryModel) -> dict[str, int]:
-    """Bytes of the weights file, by what they hold."""
+    """Bytes of the weights file, by content."""
     return {
         "weights": sum(4 * layer.weight_words.size for layer in model.layers),
         "masks": sum(4 * x.weight_words.size for x in model.layers if x.mask is not None),
@@ -87,7 +87,7 @@ def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
         state += member.bytes * max(1, member.length)
     flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
     flow = -(-flow // 8) * 8 + _AGE_BYTES
-    # meter.c takes a power of two of heads, so that it masks a hash instead of dividing it.
+    # The number of heads in meter.c is a power of two, so that it masks a hash and need not divide.
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
     held = flow * spec.cache_flows + 4 * heads
     told = f"count of the bytes of {spec.cache_flows:,} flows in meter.c"

@@ -49,7 +49,7 @@ class HostExporter(Exporter):
         "sum-product-network": "n3ic.exporters.host.spn:EXPORTER",
         "look-up-tables": "n3ic.exporters.host.tables:EXPORTER",
     }
-    # All that the Makefile builds: a user may build in the directory without damaging the export.
+    # All files that the Makefile builds: they may appear in an export without counting as damage.
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "domain")),
@@ -208,7 +208,7 @@ class HostExporter(Exporter):
 
 
 def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> Inference:
-    # Checked first: the arrays of the trace take their sizes from the model.
+    # Check the sizes first: the model determines the sizes of the arrays that the C fills.
     layers = (model.input.n_words, model.output.n_outputs)
     if (net.n_words, net.n_classes) != layers:
         raise VerifyError(f"{where}: the network's shape is not {model.shape_text}")

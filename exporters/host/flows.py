@@ -26,7 +26,7 @@ _FLOW = (
     *("meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
-_CLASS = 10  # index of the column with the class
+_CLASS = 10  # index of the column that holds the class
 _COUNTERS = {
     r"(\d+) packets, \d+ flows decided": "packets",
     r"after the end of their flow: (\d+) packets": "late",
@@ -60,7 +60,7 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> MeteredC
 
 
 def flow_rows(model: Classifier, lines: bytes) -> tuple[tuple[str, ...], ...]:
-    """Flows as ``lines.c`` writes them, as :class:`~n3ic.targets.base.MeteredCapture` has them."""
+    """Convert the flows that ``lines.c`` prints to rows of a ``MeteredCapture``."""
     # newline="": a quoted name may hold line ends, which StringIO would translate.
     table = csv.reader(io.StringIO(lines.decode(errors="replace"), newline=""))
     next(table, None)
@@ -72,7 +72,7 @@ def flow_rows(model: Classifier, lines: bytes) -> tuple[tuple[str, ...], ...]:
 
 
 def _cell(name: str) -> str:
-    """A class's name as the program writes it: no zero byte, no formula of a spreadsheet."""
+    """A class's name as the program prints it: no zero byte, and no spreadsheet formula."""
     text = name.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
 

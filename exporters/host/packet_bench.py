@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how many packets a second ``flow-exec`` turns into verdicts, compared with n3ic."""
+"""Measures how many packets per second ``flow-exec`` turns into verdicts, compared with n3ic."""
 
 from __future__ import annotations
 

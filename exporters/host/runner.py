@@ -25,7 +25,7 @@ REPEATS = 5  # timed passes over the vectors; the fastest counts
 
 
 def compiled(directory: Path) -> tuple[KernelLibrary, str]:
-    """Compile and load the directory's ``bnn.c``; return the library and the compiler's version.
+    """Compile and load an export's ``bnn.c``; return the library and the compiler's version.
 
     Raises:
         MissingDependencyError: no C compiler is installed.
@@ -58,6 +58,14 @@ def load(library: KernelLibrary, path: Path | None, directory: Path) -> KernelNe
 
 def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:
     """Pack inputs by ``bnn_encode``; every kernel must give the same words.
+
+    Args:
+        directory: the export.
+        model: the model, which names the features.
+        features: integer values by feature, arrays of shape ``(rows,)``.
+
+    Returns:
+        Packed inputs, uint32 array of shape ``(rows, n_words)``.
 
     Raises:
         MissingDependencyError: no C compiler is installed.
@@ -96,14 +104,14 @@ def run_kernels(
 
     Args:
         library: the compiled C.
-        compiler: name of its compiler.
-        net: the network; the kernel is chosen on it.
+        compiler: version text of the compiler.
+        net: the network, whose kernel this function selects.
         wanted: name of a kernel, or ``all`` for those that this CPU supports.
-        words: packed inputs to time.
-        compute: returns the results of the chosen kernel; it receives the kernel's name.
+        words: packed inputs to time, uint32 array of shape ``(rows, n_words)``.
+        compute: returns the results of the selected kernel, given the kernel's name.
 
     Returns:
-        The results, which all kernels share, and the time of each.
+        The results, which all kernels share, and the time of each kernel in nanoseconds per row.
 
     Raises:
         VerifyError: the kernel does not run here, or two kernels differ.

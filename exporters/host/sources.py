@@ -25,12 +25,12 @@ _NUMBERS_A_LINE = 12
 
 
 def kernel_source() -> str:
-    """The kernel's C file, without weights."""
+    """Return the text of the kernel's C file, without weights."""
     return build.SOURCE.read_text(encoding="utf-8")
 
 
 def weights_section(model: BinaryModel, weights: bytes) -> str:
-    """C that holds the blob's bytes and defines ``bnn_init``."""
+    """Return the C that holds the blob's bytes and defines ``bnn_init``."""
     rows = [
         ", ".join(f"0x{byte:02x}" for byte in weights[i : i + _BYTES_A_LINE])
         for i in range(0, len(weights), _BYTES_A_LINE)
@@ -45,13 +45,13 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
 
 
 def compiled_in(templates: Path, constants: str, values: Mapping[str, Any], *code: str) -> str:
-    """C of a network that is compiled in: its constants, then the code that reads them.
+    """Return the C of a compiled-in network: its constants, then the code that reads them.
 
     Args:
-        templates: folder of both files.
-        constants: name of the template.
-        values: what it renders; its filter ``lines`` writes numbers as lines of C.
-        code: names of the C files.
+        templates: folder of the template and the C files.
+        constants: file name of the template for the constants.
+        values: values for the template, whose filter ``lines`` writes numbers as lines of C.
+        code: file names of the C that reads the constants.
     """
     text = render(templates, constants, values, {"lines": _lines})
     shared = (TEMPLATES / "compiled_in.c").read_text("utf-8")
@@ -59,7 +59,7 @@ def compiled_in(templates: Path, constants: str, values: Mapping[str, Any], *cod
 
 
 def _lines(numbers: Sequence[Any]) -> str:
-    """Numbers as lines of C."""
+    """Write numbers as lines of C."""
     rows = (numbers[i : i + _NUMBERS_A_LINE] for i in range(0, len(numbers), _NUMBERS_A_LINE))
     return "\n".join(f"    {', '.join(map(str, row))}," for row in rows)
 
@@ -80,7 +80,7 @@ def flow_sources(spec: MeterSpec, own: InputSpec) -> dict[str, str]:
 
     Args:
         spec: the meter.
-        own: the network's input, which knows its training rows.
+        own: the network's input spec, with its rates and ranges of the training rows.
     """
     names = {
         "registers": [c_string(register.name) for register in spec.registers],

@@ -8,7 +8,7 @@ Layout, in words (``weights.bin`` holds them little-endian):
 - 16.., four words per layer: input bits, neurons, index of the first row's word, 1 if masked.
 - rows, by layer and neuron: the threshold, then ``ceil(inputs / 32)`` words of weights padded
   with 1. A row of a masked layer ends with as many words of mask, padded with 0. In the last layer
-  the class's bias takes the place of the threshold, in two's complement.
+  the class's bias, in two's complement, takes the place of the threshold.
 - fields, five words each: index of the feature, kind (0 binary, 1 thermometer), width in bits,
   clamp, index of the first cut's word (0 for a binary field); then the cuts, one word each.
 - in layout version 2, for a network that shunts flows: the smallest margin that is not shunted.
@@ -42,8 +42,8 @@ class Blob:
         words: uint32 array of shape ``(words,)``.
         rows: index of the first word of each layer's rows.
         strides: words per row of each layer.
-        sections: bytes by part: ``header``, ``weights``, ``thresholds``, ``masks``, ``input``, and
-            ``shunt`` for a network with a shunting threshold.
+        sections: bytes of each part: ``header``, ``weights``, ``thresholds``, ``masks``, ``input``,
+            and ``shunt`` for a network with a shunting threshold.
     """
 
     words: Words
@@ -94,7 +94,7 @@ def build(model: BinaryModel) -> Blob:
     descriptions, blocks, rows = [], [], []
     for layer in layers:
         first = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
-        # A bias may be negative: the view keeps its two's complement.
+        # A bias may be negative, so view it as uint32 to keep its two's complement.
         parts = [first.astype(np.int32).view(np.uint32)[:, None], layer.weight_words]
         if layer.mask is not None:
             parts.append(layer.mask_words)
@@ -137,7 +137,7 @@ def build(model: BinaryModel) -> Blob:
 
 
 def word_counts(shape: tuple[int, ...], masked: tuple[bool, ...]) -> tuple[int, ...]:
-    """Words of the rows of each layer, including thresholds."""
+    """Number of words in the rows of each layer, including thresholds."""
     return tuple(
         outputs * (1 + -(-inputs // 32) * (2 if mask else 1))
         for inputs, outputs, mask in zip(shape[:-1], shape[1:], masked, strict=True)

@@ -30,7 +30,7 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
 
 
 def read_words(directory: Path) -> dict[str, Words]:
-    """Read the words of ``weights.bin`` and of ``n3ic_weights.h``, by the name of the file.
+    """Read the words of ``weights.bin`` and ``n3ic_weights.h``, uint32 arrays by file name.
 
     Raises:
         VerifyError: a file cannot be read or holds no words.
@@ -77,7 +77,7 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
         rows = at(first, outputs * width).reshape(outputs, width)
         weights = unpack_bitwise(rows[:, 1 : 1 + span], inputs, 1, where)
         mask = unpack_bitwise(rows[:, 1 + span :], inputs, 0, where) if masked else None
-        # The view needs the machine's byte order, the words are little-endian.
+        # The words are little-endian, but the view needs the machine's byte order.
         limits = rows[:, 0].astype(np.uint32).view(np.int32).astype(np.int64)
         layers.append(DecodedLayer(weights, limits, mask))
     fields, cuts = [], []

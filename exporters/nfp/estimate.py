@@ -3,23 +3,24 @@
 
 Data-parallel mode: an inference reads ``W`` words of weights and thresholds. ``T`` threads run on
 ``T / 8`` micro-engines with clock ``f`` and ``c`` cycles per word. ``t`` is the middle of the
-memory's access times (Table 3), and ``s`` that of the memory of the layer's bits. The latency is
-the largest of three terms:
+weight memory's access times (Table 3), and ``s`` that of the memory that holds the layer's bits.
+The latency is the largest of three terms:
 
 - one thread alone takes ``W (t + s + c / f)``: it waits for each word and then counts it;
 - the 8 threads of a micro-engine share it: ``8 W c / f``;
 - IMEM and EMEM serve ``B`` words per microsecond to all threads: ``T W / B``.
 
 The throughput is the smallest of ``M f / (W c + p)`` (``M`` micro-engines, ``p`` cycles to forward
-a packet) and, for IMEM and EMEM, ``B / W``.
+a packet), of ``T`` divided by the first term and, for IMEM and EMEM, of ``B / W``.
 
 Three constants are fitted to the paper, whose 256-32-16-2 reads 274 words (it has no thresholds):
-``c`` = 15.3 makes 8 W c / f its 42 us, ``p`` = 2560 its 7.1 Mpps, ``B`` = 384 its 1.4 Mpps.
+``c`` = 15.3 makes ``8 W c / f`` equal its 42 us, ``p`` = 2560 gives its 7.1 Mpps, and ``B`` = 384
+gives its 1.4 Mpps.
 
-Model-parallel mode takes ``words / C + 2 E h`` per layer. ``C`` words a microsecond stream from
-EMEM to the whole chain. One notification between two of the ``E`` executors takes ``h``. Both are
-fitted to the two ends of Figure 25 (4096 inputs; 2048 and 16384 neurons take 400 and 2700 us) with
-256 executors.
+Model-parallel mode takes ``words / C + 2 E h`` per layer. ``C`` words per microsecond stream from
+EMEM to the whole chain. A notification from one of the ``E`` executors to the next takes ``h``.
+Both constants are fitted to the two ends of Figure 25 (4096 inputs; 2048 and 16384 neurons take 400
+and 2700 us) with 256 executors.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def estimate(
     layers = word_counts(shape, masked)
     if mode == "model":
         return _chain(device, layers, threads)
-    # A layer's bits wait in the thread's state: one access for each word of weights.
+    # A layer's bits are in the thread's state, which is accessed once for each word of weights.
     return threads_estimate(device, sum(layers), 1.0, memory, state, threads)
 
 
@@ -84,7 +85,7 @@ def threads_estimate(
     Args:
         device: the device.
         words: words that one inference reads from the memory of the weights.
-        accesses: accesses to the thread's state for each of these words.
+        accesses: mean number of accesses to the thread's state per word of weights.
         memory: memory of the weights.
         state: memory of a thread's state, ``cls`` or ``lmem``.
         threads: threads that run networks.
@@ -95,7 +96,7 @@ def threads_estimate(
     per_me = limits["threads_per_me"]
     mes = min(-(-threads // per_me), limits["islands"] * limits["mes_per_island"])
     here = min(per_me, threads)
-    # State in local memory costs no wait: it is the micro-engine's own.
+    # State in local memory costs no wait, because each micro-engine has its own.
     wait = _access_us(device, memory)
     if state == "cls":
         wait += accesses * _access_us(device, "cls")
@@ -143,7 +144,7 @@ def _access_us(device: Device, memory: str) -> float:
 
 
 def paper_key(kind: str, shape: tuple[int, ...], mode: str, memory: str, threads: int) -> str:
-    """Name of the paper's figure for a layout, as in ``device.toml``."""
+    """Return the name by which ``device.toml`` lists the paper's figure for a layout."""
     return f"{kind}.{shape_text(shape)}.{mode}.{memory}.{threads}"
 
 

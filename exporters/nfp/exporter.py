@@ -91,7 +91,7 @@ class NfpExporter(Exporter):
         return placement.check(model, self._plan(model, options), self.device)
 
     def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
-        """Co-locate models: threads side by side, spread over the islands; chains take turns."""
+        """Co-locate models: threads run side by side over the islands, chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
         sizes = [blob.build(m.model).size for m in members]
         return side_by_side(members, sizes, plans, self.device)
@@ -236,7 +236,7 @@ class NfpExporter(Exporter):
             **shared_values(model, plan, built.words),
             "layers": len(model.layers),
             "max_words": max(layer.n_words for layer in model.layers),
-            # Size of the trace that the host program keeps of all hidden layers.
+            # Size of the host program's trace of all hidden layers, in words.
             "hidden_words": runner.hidden_words(model),
             "sections": built.sections,
             "rows": built.rows,
@@ -253,8 +253,8 @@ def _answers(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDA
 
 
 def requests(model: Classifier, features: Mapping[str, Any]) -> Words:
-    """Requests with features: uint32 array of shape ``(rows, features)``."""
-    columns = [  # saturated: a larger value must not wrap to a small one
+    """Build requests from features: uint32 array of shape ``(rows, features)``."""
+    columns = [  # saturated, so that a large value does not wrap to a small one
         np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
         for name in model.input.features
     ]
@@ -272,14 +272,14 @@ def side_by_side(
     chained = [plan.mode == "model" for plan in plans]
 
     def longest(latencies: list[float]) -> float:
-        # Threads of different networks run at once; networks in the chain wait for each other.
+        # Threads of different networks run concurrently; networks in the chain take turns.
         return max(*latencies, sum(compress(latencies, chained)))
 
     return colocate(members, shared.way, longest, memory=shared.memory, problems=shared.problems)
 
 
 def shared_values(model: Classifier, plan: placement.ThreadPlan, words: Words) -> dict[str, Any]:
-    """What the templates of every family take."""
+    """Template values that every family has."""
     scope = "island" if plan.memory in ("cls", "ctm") else "global"
     lines = [
         "    " + ", ".join(f"0x{word:08x}" for word in words[i : i + 8].tolist())

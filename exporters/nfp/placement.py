@@ -59,7 +59,7 @@ def plan(model: BinaryModel, options: Options, device: Device) -> ThreadPlan:
     mode, memory = str(options["mode"]), str(options["memory"])
     choices = []
     if mode in ("auto", "data"):
-        # A network that does not fit CLS is distributed over a chain, not moved to slower memory.
+        # A network that does not fit CLS goes to a chain of threads, not to slower memory.
         names = MEMORIES if memory == "auto" else (memory,)
         if mode == "auto":
             names = names[:1]
@@ -81,7 +81,7 @@ def _plan(
         return data_plan(model, words, options, memory)
     reserve, state, classes = int(options["cls-reserve"]), str(options["state"]), len(model.classes)
     serving = serving_bytes(model, words)
-    # An executor computes whole words of 32 neurons: more executors than words would idle.
+    # An executor computes whole words of 32 neurons, so more executors than words would idle.
     widest = max((word_count(layer.n_outputs) for layer in model.hidden), default=classes)
     chosen = int(options["executors"])
     executors = chosen or max(2, min(int(device.limits["executors"]), widest))
@@ -90,7 +90,7 @@ def _plan(
 
 
 def data_plan(model: Classifier, words: int, options: Options, memory: str) -> ThreadPlan:
-    """Plan threads that run a whole network each, with ``words`` words of bits in their state."""
+    """Plan threads that each run a whole network, with ``words`` words of bits in their state."""
     threads, reserve = int(options["threads"]), int(options["cls-reserve"])
     serving = serving_bytes(model, words)
     return ThreadPlan("data", memory, str(options["state"]), threads, threads, serving, 0, reserve)
@@ -117,7 +117,7 @@ def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple
         sizes: bytes of each network's blob.
         room: bytes for weights in the memory of an island.
         islands: number of islands.
-        threads: threads per island; a network needs one of its own.
+        threads: threads per island, of which each network needs one.
 
     Returns:
         Number of networks of each island in use; None if they do not all fit.
@@ -133,7 +133,7 @@ def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple
 
 
 def available(p: ThreadPlan, device: Device) -> int:
-    """Bytes of the plan's memory that threads and firmware leave for weights."""
+    """Return the bytes of the plan's memory that threads and firmware leave for weights."""
     limits = device.limits
     size = device.memory(p.memory).bytes
     if p.memory == "emem":
@@ -203,7 +203,7 @@ def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Proble
 def state_problems(
     p: ThreadPlan, device: Device, what: str = "layer inputs"
 ) -> tuple[Problem, ...]:
-    """The threads' state that does not fit its memory; ``what`` names its content."""
+    """List the problem of threads whose state does not fit its memory; ``what`` names the state."""
     room = state_room(p, device)
     short = state_bytes(p, device) - room
     if short <= 0:
@@ -221,12 +221,12 @@ def state_problems(
 
 
 def state_bytes(p: ThreadPlan, device: Device) -> int:
-    """Bytes of state in one memory: the CLS of an island or the LMEM of a micro-engine."""
+    """Return the bytes of state in the CLS of one island or the LMEM of one micro-engine."""
     return state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
 
 
 def state_threads(p: ThreadPlan, device: Device) -> int:
-    """Number of threads that share one memory for state, on an island or a micro-engine."""
+    """Return how many threads share one memory for state, on an island or a micro-engine."""
     threads = threads_per_island(p, device)
     if p.state == "cls":
         return threads
@@ -235,7 +235,7 @@ def state_threads(p: ThreadPlan, device: Device) -> int:
 
 
 def state_room(p: ThreadPlan, device: Device) -> int:
-    """Bytes of one memory that the firmware leaves for state."""
+    """Return the bytes of one memory that the firmware leaves for state."""
     if p.state == "cls":
         return device.memory("cls").bytes - p.reserve
     return int(device.limits["lmem_bytes"] - device.limits["reserve_lmem"])
@@ -267,8 +267,8 @@ def _weights_problem(model: BinaryModel, p: ThreadPlan, device: Device, missing:
 
 
 def _nearest_state(model: BinaryModel, p: ThreadPlan, threads: int, room: int) -> str:
-    """The network's shape with layers cut to the width that the threads' state allows."""
-    # A thread's state is `copies` layer inputs, which shrink with the layers, and a fixed rest.
+    """Return the network's shape, with layers narrowed to what the threads' state allows."""
+    # A thread's state holds layer inputs, which shrink with the layers, and a fixed rest.
     copies = 2 * threads if p.mode == "data" else threads + 2 * p.slots
     wide = max(word_count(layer.n_inputs) for layer in model.layers)
     rest = threads * p.state_bytes + p.dispatcher_bytes - 4 * copies * wide

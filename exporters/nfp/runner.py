@@ -19,7 +19,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 from n3ic.util.process import run_tool
 
-STRICT = (  # nfcc reads C90: warnings that gcc gives for anything later are errors
+STRICT = (  # nfcc accepts only C90, so gcc's warnings about anything later are errors
     *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
     *("-Wvla", "-Wdeclaration-after-statement", "-pthread"),
 )
@@ -44,7 +44,7 @@ def compiler() -> str:
 
 
 def version(path: str) -> str:
-    """First line of the compiler's version text."""
+    """Return the first line of the compiler's version text."""
     done = subprocess.run(
         [path, "--version"], capture_output=True, text=True, timeout=30, check=False
     )
@@ -52,7 +52,7 @@ def version(path: str) -> str:
 
 
 def hidden_words(model: BinaryModel) -> int:
-    """Words of the packed outputs of all hidden layers, in an answer."""
+    """Return the number of words that the packed hidden layers take in an answer."""
     return sum(word_count(layer.n_outputs) for layer in model.hidden)
 
 
@@ -71,12 +71,12 @@ def run_inputs(
         model: the model, which gives the size of the answers.
         what: content of the rows: ``bits`` or ``features``.
         rows: uint32 array of shape ``(rows, words per request)``.
-        hidden: words that an answer holds of what lies between input and scores.
+        hidden: words of intermediate results (packed hidden layers or indices) in an answer.
         explain: describes a word of the weights by its number.
 
     Returns:
-        uint32 array of shape ``(rows, 2 + classes + input words + hidden words)``, with at least
-            one hidden word.
+        uint32 array of shape ``(rows, 2 + classes + input words + hidden words)``: class or shunt,
+            margin, scores, packed input and intermediate results, with at least one hidden word.
 
     Raises:
         VerifyError: the micro-C does not compile or run, or holds other weights.
@@ -103,7 +103,7 @@ def run_inputs(
 
 
 def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
-    """Convert a program's answers to a trace; for a shunted row they hold no class."""
+    """Convert a program's answers to a trace; the answer for a shunted row holds no class."""
     at = 2 + len(model.classes) + model.input.n_words
     hidden = []
     for layer in model.hidden:
@@ -116,13 +116,13 @@ def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
 def answered(
     model: Classifier, answers: NDArray[np.uint32], hidden: tuple[Bits, ...] = ()
 ) -> Inference:
-    """Read scores, verdicts and margins of a program's answers."""
+    """Read scores, classes, verdicts and margins from a program's answers."""
     scores = answers[:, 2 : 2 + len(model.classes)].view(np.int32).copy()
     shunted = answers[:, 0] == _SHUNT
     verdicts = np.where(shunted, SHUNT, answers[:, 0].astype(np.int64))
     return Inference(
         scores=scores,
-        # A shunted row answers no class; the reference has one, which the scores give.
+        # The answer for a shunted row has no class, but the reference has: take it from the scores.
         classes=np.where(shunted, classes_of(scores), verdicts),
         margins=answers[:, 1].view(np.int32).copy(),
         hidden=hidden,

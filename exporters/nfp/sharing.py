@@ -21,7 +21,7 @@ class Sharing:
 
     Attributes:
         way: how the networks run, as a phrase for reports.
-        memory: bytes that the networks and the threads' state use of each memory, over all islands.
+        memory: bytes of each memory that networks and threads' state use on all islands together.
         problems: resources that are exceeded; empty if all networks fit.
     """
 
@@ -36,9 +36,9 @@ def share(
     plans: Sequence[ThreadPlan],
     device: Device,
 ) -> Sharing:
-    """Lay out several networks together, whose blobs have ``sizes`` bytes.
+    """Lay out several networks, whose blobs have ``sizes`` bytes, on one NFP.
 
-    A network that fits one thread runs on threads of the island whose memory holds its weights.
+    A data-parallel network runs on threads of the island whose memory holds its weights.
     Networks that need a chain of threads take turns on one chain. All networks share the threads,
     their state and the mailbox.
     """
@@ -82,7 +82,7 @@ def share(
 def _shared_bytes(
     models: Sequence[Classifier], plans: Sequence[ThreadPlan], device: Device
 ) -> dict[str, int]:
-    """Bytes of state and mailbox by memory, per island for memories that every island has.
+    """Return the bytes of state and mailbox by memory, per island for island memories.
 
     Data-parallel threads and chain threads are different threads, so both keep their state.
     """
@@ -90,7 +90,7 @@ def _shared_bytes(
     for mode in ("data", "model"):
         of_mode = [p for p in plans if p.mode == mode]
         for name in {p.state for p in of_mode}:
-            # The same threads serve all networks of a mode: the largest state is enough.
+            # The same threads serve all networks of a mode, so count the largest state.
             most = max(placement.state_bytes(p, device) for p in of_mode if p.state == name)
             out[name] = out.get(name, 0) + most
     boxes = (placement.mailbox_bytes(m, p) for m, p in zip(models, plans, strict=True))
@@ -99,7 +99,7 @@ def _shared_bytes(
 
 
 def _room(name: str, cls_reserve: int, taken: int, device: Device) -> int:
-    """Bytes of a memory that weights may use; per island for a memory that every island has."""
+    """Return the bytes of a memory that weights may use, per island for an island memory."""
     dram = int(device.limits["emem_dram_bytes"])  # DRAM behind EMEM's cache, which the device lists
     size = dram if name == "emem" else device.memory(name).bytes
     reserve = cls_reserve if name == "cls" else int(device.limits[f"reserve_{name}"])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads an exported graph back from its nodes and constants.
 
-Every tensor is tracked as a line ``slope * n + offset`` in the one integer that it depends on: an
-input bit, or a neuron's popcount. Where a line meets a sign or a threshold, it gives the popcount
-from which the neuron fires; at the scores, its offset is the bias.
+Every tensor is tracked as a line ``slope * n + offset``, where ``n`` is the one integer that the
+tensor depends on: an input bit, or a neuron's popcount. Where a line meets a sign or a threshold,
+it gives the popcount from which the neuron fires. At the scores, its offset is the bias.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from n3ic.targets.decoding import Decoded, DecodedLayer
 
 @dataclass(frozen=True, eq=False)
 class AffineValue:
-    """The values of a tensor, ``slope * n + offset`` in a bit or a popcount ``n``.
+    """The values of a tensor: ``slope * n + offset``, where ``n`` is a bit or a popcount.
 
     Attributes:
         slope: slope, the same for all channels.
         offset: value of each channel at ``n = 0``, float64 array of shape ``(channels,)``.
-        weights: weight bits of the neurons whose popcounts ``n`` counts; None if ``n`` is a bit.
-        mask: connections of those neurons.
+        weights: weight bits of the neurons whose popcount is ``n``, bool array of shape ``(neurons,
+            inputs)``; None if ``n`` is a bit.
+        mask: connections of those neurons, in the same shape; None if none is missing.
     """
 
     slope: float
@@ -80,7 +81,7 @@ def shunt_of(model: Any, constants: Mapping[str, NDArray[Any]]) -> int:
     """Decode the shunting threshold of a graph that n3ic wrote; 0 if it has no verdict.
 
     Raises:
-        VerifyError: the verdict is computed in another way than from class, margin and threshold.
+        VerifyError: the verdict is not computed from class, margin and threshold.
     """
     if "verdict" not in [value.name for value in model.graph.output]:
         return 0
@@ -150,7 +151,7 @@ class _Reader:
         return replace(line, offset=line.offset + (step if op == "Add" else -step))
 
     def _product(self, line: AffineValue, name: str, *, signed: bool) -> AffineValue:
-        """Popcounts of the neurons, from bits as -1 and 1 or as 0 and 1."""
+        """Return the popcounts of the neurons, from bits as -1 and 1 or as 0 and 1."""
         values = self._whole(name)
         if (line.slope, set(line.offset.tolist())) != ((2.0, {-1.0}) if signed else (1.0, {0.0})):
             raise ValueError("its input is not -1 or 1" if signed else "its input is not 0 or 1")
@@ -171,7 +172,10 @@ class _Reader:
         )
 
     def _fires(self, line: AffineValue, level: NDArray[np.float64], between: float) -> None:
-        """Add a layer whose line reaches ``level`` a step ``between`` below its threshold."""
+        """Add a layer whose neurons fire where their line exceeds ``level``.
+
+        ``between`` is the distance in popcounts from ``level`` up to the threshold.
+        """
         if line.weights is None or line.slope <= 0:
             raise ValueError("it does not follow neurons")
         first = (level - line.offset) / line.slope + between
@@ -198,7 +202,7 @@ class _Reader:
 
 
 def cuts_of(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[int, ...], ...]:
-    """Read the cuts of each field, and check that the field's other constants are its own."""
+    """Read the cuts of each field, and check the field's other constants."""
     ends = np.cumsum([field.width for field in spec.fields])
     cuts = []
     for field, end in zip(spec.fields, ends, strict=True):

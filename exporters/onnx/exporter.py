@@ -85,7 +85,7 @@ class OnnxExporter(Exporter):
         for name, values in found.items():
             if values.shape != (len(bits),):
                 raise VerifyError(
-                    f"the graph gives {values.shape} of {name}, one a row is expected"
+                    f"the graph gives {name} of shape {values.shape}, expected one per row"
                 )
         for i, sign in enumerate(signs):
             if not np.isin(sign, (-1, 1)).all():
@@ -132,7 +132,7 @@ class OnnxExporter(Exporter):
 
 
 def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:
-    """Run a graph that has no hidden bits in onnxruntime; see :meth:`Exporter.run`."""
+    """Run a graph without hidden layers in onnxruntime; see :meth:`Exporter.run`."""
     names = outputs_of(model)
     part = graph.cut(graph.read(directory / FILE), ["bits"], names)
     bits = unpack(words, model.input.n_bits).astype(np.float32)
@@ -150,7 +150,7 @@ def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:
 
 
 def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:
-    """Compute packed inputs by the input stage of an export's graph.
+    """Compute packed inputs, of shape ``(rows, n_words)``, by the input stage of an export's graph.
 
     Raises:
         MissingDependencyError: onnx or onnxruntime is not installed.
@@ -171,7 +171,8 @@ def build(model: BinaryModel, *, features: bool) -> Any:
 
     Args:
         model: the network.
-        features: whether the graph takes integer features and encodes them itself.
+        features: whether the graph takes integer features and encodes them itself; otherwise it
+            takes input bits as float32.
     """
     b = graph.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
@@ -205,14 +206,14 @@ def outputs_of(model: Classifier) -> list[str]:
 
 
 def ternary(layer: Connections) -> NDArray[np.float32]:
-    """Convert weights to floats: +1, -1, and 0 for a missing connection."""
+    """Convert weights to float32: +1, -1, and 0 for a missing connection."""
     signs = np.where(layer.weights, np.float32(1), np.float32(-1))
     return signs if layer.mask is None else signs * layer.mask.astype(np.float32)
 
 
 def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
     output, last = model.output, len(model.layers) - 1
-    # Integers from here on: float32 is exact only to 2**24, and biases may be larger.
+    # Integers from here on, because float32 is exact only to 2**24 and biases may be larger.
     b.constant("fan_in", output.fan_in.astype(np.int32))
     b.constant("half", np.array([2], np.int32))  # a divisor: (2 p - F) + F is even and not negative
     b.constant("bias", output.bias.astype(np.int32))
@@ -274,7 +275,7 @@ def input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
     b.tensor("reached_bits", n, np.float32)
     b.tensor("digit_bits", n, np.float32)
     b.node("Gather", ["features", "index"], ["columns"], axis=1)
-    # Not Min and Max: onnxruntime 1.31 gives min(65536, 4294967295) as the latter for int64.
+    # Not Min and Max: onnxruntime 1.31 computes min(65536, 4294967295) as 4294967295 for int64.
     b.node("Less", ["columns", "lowest"], ["negative"])
     b.node("Where", ["negative", "lowest", "columns"], ["positive"])
     b.node("Greater", ["positive", "clamp"], ["above"])
@@ -304,7 +305,7 @@ def in_order(model: Any) -> Any:
 def session_run(
     model: Any, name: str, rows: NDArray[Any], outputs: list[str]
 ) -> list[NDArray[Any]]:
-    """Compute tensors of a graph in onnxruntime from the rows of one input.
+    """Compute tensors of a graph in onnxruntime from the rows of its one input.
 
     Raises:
         MissingDependencyError: onnxruntime is not installed.

@@ -18,7 +18,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.shape_search import nearest_shape
 
-IR_VERSION = 8  # that of ONNX 1.12, which released opset 17
+IR_VERSION = 8  # the version of ONNX 1.12, which introduced opset 17
 QONNX_DOMAIN = "qonnx.custom_op.general"
 
 
@@ -174,7 +174,7 @@ def read(path: Path) -> Any:
 
 
 def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Copy the part of a graph between declared tensors to a graph of its own."""
+    """Copy the part of a graph between declared tensors to a new graph."""
     onnx = require("onnx")
     declared = {
         v.name: v for v in (*model.graph.value_info, *model.graph.input, *model.graph.output)
@@ -198,7 +198,7 @@ def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
 
 
 def with_batch(model: Any, rows: int) -> Any:
-    """Copy a graph of batch size 1 with ``rows`` rows in its tensors."""
+    """Copy a graph of batch size 1, and give its tensors ``rows`` rows."""
     copy = require("onnx").ModelProto()
     copy.CopyFrom(model)
     for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):

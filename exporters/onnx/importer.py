@@ -50,7 +50,7 @@ from n3ic.model.network import BinaryModel
 
 MAX_FILE_BYTES = 256 << 20
 MAX_NODES = 10_000
-MAX_HELD = 1 << 28  # cells of all tensors that later nodes still read
+MAX_HELD = 1 << 28  # maximum number of cells of the tensors that later nodes still read
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
@@ -89,7 +89,7 @@ def parse(data: bytes) -> BinaryModel:
     try:
         try:
             return _Walk(model).result(digest)
-        except ConstantInputError:  # such as x >= 0: it separates -1 from 1, but not 0 from 1
+        except ConstantInputError:  # such as x >= 0, which separates -1 from 1 but not 0 from 1
             return _Walk(model, zero_one=False).result(digest)
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
         raise ModelError(f"not a graph that can be read: {graph.short(error)}") from error
@@ -116,8 +116,8 @@ def _load(data: bytes) -> Any:
         *(a.t for node in g.node for a in node.attribute if a.type == a.TENSOR),
     ]
     for part in (*g.node, *model.opset_import):
-        part.domain = "" if part.domain == "ai.onnx" else part.domain  # two names of one domain
-    named = {o.domain for o in model.opset_import}  # qonnx.converters forgets its own
+        part.domain = "" if part.domain == "ai.onnx" else part.domain  # both name one domain
+    named = {o.domain for o in model.opset_import}  # qonnx.converters omits its own
     for domain in sorted({n.domain for n in g.node} & {*_CUSTOM} - named):
         model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
     if any(a.type in (a.GRAPH, a.GRAPHS) for node in g.node for a in node.attribute):
@@ -160,7 +160,7 @@ class _Walk:
         if "n3ic.family" in self._props:
             raise ModelError(
                 f"n3ic wrote this graph from a model of family {self._text('n3ic.family', '')}, "
-                "and imports binary networks only: use the model.n3ic of the export's directory"
+                "but imports only binary networks: use model.n3ic in the export's directory"
             )
         spec, start = self._input()
         for node in self._nodes_behind(start):
@@ -193,7 +193,7 @@ class _Walk:
             raise ModelError("the threshold applies to other scores than a BinaryModel's")
         return shunt
 
-    # --- where it begins -------------------------------------------------------------------
+    # --- the input -------------------------------------------------------------------------
 
     def _input(self) -> tuple[InputSpec, str]:
         g = self._model.graph
@@ -405,7 +405,7 @@ class _Walk:
             raise ModelError(f"{by}: a layer's output stays (batch, neurons), not {shape[:8]}")
         return x
 
-    # --- small readings --------------------------------------------------------------------
+    # --- constants and metadata ------------------------------------------------------------
 
     def _array(self, tensor: Any) -> Array:
         array: Array = self._onnx.numpy_helper.to_array(tensor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of families whose graphs are integers from the bits on, without hidden bits."""
+"""The base class for families whose graphs compute in integers and have no hidden layers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class IntegerOnnxExporter(Exporter[ModelT]):
 
     @abstractmethod
     def size(self, model: ModelT) -> int:
-        """Approximate size of the graph's constants in bytes."""
+        """Return the approximate size of the graph's constants in bytes."""
 
     @abstractmethod
     def figures(self, model: ModelT) -> tuple[Figure, ...]:
-        """Figures of a model besides the size of its file."""
+        """Return the figures of a model, except the size of its file."""
 
     def readme(self, model: ModelT) -> dict[str, bool]:
-        """Values of the README's template that only this family has."""
+        """Return the template values of the README that only this family has."""
         return {}
 
     @cached_property
@@ -51,7 +51,7 @@ class IntegerOnnxExporter(Exporter[ModelT]):
     def check(self, model: ModelT, options: Options) -> Fit:
         """Check that the constants fit one file."""
         size, limit = self.size(model), int(self.device.limits["file_bytes"])
-        if size < limit // 2:  # the estimate counts no names and nodes: half the file is for them
+        if size < limit // 2:  # the estimate leaves out names and nodes
             return Fit()
         text = f"the graph takes about {size:,} bytes, half of an ONNX file ({limit:,}) is allowed"
         return Fit(problems=(Problem(text, memory="file", missing_bytes=size - limit // 2),))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates the operators between two layers on tables over popcounts and on constants.
 
-A table is passed as a batch with one row per popcount, so ``onnx.reference`` treats it as it treats
+A table is passed as a batch with one row per popcount, so that ``onnx.reference`` treats it like
 the rows of a network's input. Only the operators listed here are evaluated.
 """
 
@@ -44,7 +44,7 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
     inputs, outputs = ends
     part = onnx.GraphProto(node=[node], input=inputs, output=outputs)
     versions = dict(opsets)
-    if node.op_type in ("DequantizeLinear", "QuantizeLinear"):  # those before 19 are not there
+    if node.op_type in ("DequantizeLinear", "QuantizeLinear"):  # absent before 19
         versions[""] = max(19, versions.get("", 0))
     try:
         with np.errstate(all="ignore"):
@@ -83,8 +83,8 @@ def batch_norm(
 
     tables: list[Array] = []
     with np.errstate(all="ignore"):
-        # The first table gets all three ways; each further one gets the two extremes, so that the
-        # number of tables grows by 2 and not by 3 with every normalisation.
+        # Compute the first table in all three ways, and each further one in the two extreme ways,
+        # so that a normalisation does not triple the number of tables.
         for table in x.tables[:1]:
             tables += [formula(table, np.float64), formula(table, np.float32), folded(table)]
         for table in x.tables[1:]:

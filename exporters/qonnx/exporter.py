@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target ``qonnx``: XNOR-popcount or bipolar nodes, as FINN and hls4ml read them.
+"""The target ``qonnx``: XNOR-popcount or bipolar nodes, for FINN and hls4ml.
 
 The form ``xnor`` counts agreements of 0/1 bits (``XnorPopcountMatMul``, ``MultiThreshold``), for
 which FINN has hardware. The form ``bipolar`` multiplies +-1 values (``MatMul`` with
@@ -33,7 +33,7 @@ _ROWS = 4096  # rows per call of the executor
 
 
 class QonnxExporter(Exporter):
-    """A graph of QONNX nodes with its data types annotated."""
+    """Writes a graph of QONNX nodes with annotated data types."""
 
     name: ClassVar[str] = "qonnx"
     summary: ClassVar[str] = "QONNX graph of XNOR-popcount or bipolar nodes, for FINN and hls4ml"
@@ -64,7 +64,7 @@ class QonnxExporter(Exporter):
             fit = Fit(problems=(*fit.problems, Problem(reason, layer=len(model.layers) - 1)))
         limit = int(self.device.limits["score"])
         largest = int((model.output.bias.astype(np.int64) + model.output.fan_in).max())
-        if largest <= limit:  # every model's biases are above -2^24, so only the maximum matters
+        if largest <= limit:  # biases are always above -2^24, so only the maximum matters
             return fit
         last = len(model.layers) - 1
         reason = (
@@ -107,7 +107,7 @@ class QonnxExporter(Exporter):
             choices, hidden = [classes_of(integers)], [(x + 1) / 2 for x in hidden]
         for name, found in zip(decided, choices, strict=False):
             if len(found) != len(bits):
-                raise VerifyError(f"the graph gives {len(found)} of {name}, one a row is expected")
+                raise VerifyError(f"the graph gives {len(found)} of {name}, expected one per row")
         version = graph.require("importlib.metadata").version("qonnx")
         return Execution(
             Inference(
@@ -196,8 +196,8 @@ def build_bipolar(model: BinaryModel) -> Any:
         b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
         b.node("MatMul", [source, weights], [f"dot_{i}"])
         if isinstance(layer, HiddenLayer):
-            # Executors differ on the sign of 0. It never occurs: the offset has the other parity
-            # than the product.
+            # Executors differ on the sign of 0. It never occurs, because offset and product have
+            # different parities.
             levels = layer.fan_in - 2 * layer.thresholds + 1
             b.constant(f"levels_{i}", levels.astype(np.float32), "INT32")
             b.tensor(f"above_{i}", layer.n_outputs, np.float32, "INT32")
@@ -236,7 +236,7 @@ def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) ->
 
 
 def _agreements(b: graph.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
-    """Add agreements ``(dot + connections) / 2``, an integer; float32 holds both terms exactly."""
+    """Add the agreements ``(dot + connections) / 2``, an integer; float32 holds both exactly."""
     output = model.output
     b.constant("fan_in", output.fan_in.astype(np.float32))
     b.constant("half", np.float32(0.5).reshape(1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answering program of inference packets, in test runs."""
+"""Runs the program that answers inference packets, in test runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AnswerProgram(libbpf.Closing):
         swap(self.object.maps["models"], slot, value)
 
     def counters(self) -> dict[str, int]:
-        """Count packets that were answered, cut short, without a model, and all others."""
+        """Return the numbers of packets answered, cut short, without a model, and others."""
         counted = self.object.maps["counted"]
         return {
             name: sum(int.from_bytes(value, "little") for value in counted.each_cpu(i))
@@ -57,8 +57,11 @@ class AnswerProgram(libbpf.Closing):
     def ask(self, words: Words) -> Inference:
         """Compute scores, classes, margins and verdicts of packed inputs, one packet each.
 
-        In every other packet the padding bits of the input's first byte are set: they must not
-        count.
+        In every other packet the padding bits of the input's first byte are set, because they must
+        not count.
+
+        Args:
+            words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
         Raises:
             VerifyError: a packet comes back without an answer.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic bench xdp``: nanoseconds that network and meter add to a packet, in this kernel.
+"""``n3ic bench xdp``: nanoseconds that network and meter add to a packet in this kernel.
 
 Every program must give the model's scores on all its inputs before it is timed. The timed call is
-``BPF_PROG_TEST_RUN``: no driver, no DMA, and the packet in the cache. 1,024 inputs at and beside
-the cuts take turns. Each figure is a difference to a program that only parses the packet and reads
-the features; the two programs alternate. Packets per second over a link come from
+``BPF_PROG_TEST_RUN``: no driver, no DMA, and the packet is in the cache. 1,024 inputs at and next
+to the cuts take turns. Each figure is the difference from a program that only parses the packet and
+reads the features; the two programs alternate. Packets per second over a link come from
 :mod:`~n3ic.exporters.xdp.veth_bench`.
 """
 
@@ -60,13 +60,13 @@ FEW, MANY = 1000, 60_000  # flows that take turns
 MANY_AIM = 5  # million packets per second of many flows, counted
 FLOWS = "flows_bench.c"
 _VERDICTS = 16_384
-_TABLE_FLOWS = {FEW: 2_000, MANY: 65_536}  # size of the flow table, by the flows in turn
+_TABLE_FLOWS = {FEW: 2_000, MANY: 65_536}  # table size, by the flows that take turns
 _WAYS: tuple[tuple[Clock, bool, int], ...] = (
     ("kernel", True, FEW), ("coarse", True, FEW), ("coarse", False, FEW), ("coarse", True, MANY),
 )  # fmt: skip
-"""Clock, whether flows are locked, and how many take turns."""
+"""Clock, whether flows are locked, and number of flows that take turns."""
 _DROP, _PASS = 1, 2  # XDP_DROP, XDP_PASS
-_SOURCES = 1000  # of the packets
+_SOURCES = 1000  # number of different source addresses in the packets
 _IN_USE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("no verdicts", (), False),
     ("other hosts are blocked", ("hosts",), False),
@@ -74,7 +74,7 @@ _IN_USE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("flows, hosts, prefixes of any kind", USES[1:], False),
     ("each packet's host is blocked", ("hosts",), True),
 )
-"""What is in the maps, which of them may hold something, and whether packets are dropped."""
+"""Description, maps that are marked as used, and whether the packets are dropped."""
 _ETHERNET = bytes(12)
 _IPV4 = bytes.fromhex("45000028000000004006 0000 0a000001 0a000002")
 _TCP = bytes.fromhex("c0000050 00000001 00000001 50100400 00000000")  # ACK
@@ -91,8 +91,8 @@ class NetworkTiming:
         aim: target in nanoseconds; None without a target.
         least: smallest difference over the rounds, in nanoseconds.
         median: median difference, in nanoseconds.
-        instructions: instructions of the program, including the few for parsing.
-        verified: instructions that the verifier processed.
+        instructions: number of the program's instructions, including the few for parsing.
+        verified: number of instructions that the verifier processed.
         value_bytes: size of the map value in bytes.
     """
 
@@ -108,13 +108,13 @@ class NetworkTiming:
 
 @dataclass(frozen=True)
 class Timing:
-    """Cost of a program per packet, by differences to another in the same rounds.
+    """Cost of a program per packet: the difference from another program in the same rounds.
 
     Attributes:
         least: smallest difference over the rounds, in nanoseconds.
         median: median difference, in nanoseconds.
-        total: median nanoseconds per packet in all, including the kernel's loop.
-        ratio: ``total`` to that of the other program.
+        total: median nanoseconds per packet, including the kernel's loop.
+        ratio: ``total`` divided by that of the other program.
     """
 
     least: int
@@ -124,7 +124,7 @@ class Timing:
 
     @staticmethod
     def figures(taken: Sequence[int], other: Sequence[int]) -> tuple[int, float, float, float]:
-        """The attributes, from the two programs' nanoseconds in each round."""
+        """Compute the attributes from the two programs' nanoseconds in each round."""
         differences = [a - b for a, b in zip(taken, other, strict=True)]
         total = statistics.median(taken)
         ratio = total / max(1, statistics.median(other))
@@ -133,13 +133,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class MeterTiming(Timing):
-    """Cost of the metering program over one that parses by the same parser.
+    """Cost of the metering program on top of a program with only the same parser.
 
     Attributes:
         decides: whether each flow is decided at every 16th of its packets.
         table: the flow table.
         clock: source of packet times.
-        locked: whether a CPU locks the flow.
+        locked: whether a CPU locks the flow while it counts a packet.
         flows: number of flows whose packets take turns.
     """
 
@@ -152,10 +152,10 @@ class MeterTiming(Timing):
 
 @dataclass(frozen=True)
 class VerdictTiming(Timing):
-    """Cost of the maps of verdicts, for 1,000 flows, over the same program without verdicts.
+    """Cost of the verdict maps, for 1,000 flows, on top of the same program without verdicts.
 
     Attributes:
-        name: description of what is in the maps.
+        name: description of what the maps hold.
     """
 
     name: str
@@ -174,10 +174,10 @@ class XdpBench:
         meters: one entry per flow table and clock, with and without the lock, with decisions, and
             for many flows.
         parser: median nanoseconds of parsing a packet, on top of passing it.
-        generator: median nanoseconds of a generated packet without a receiver; 0 if not measured.
+        generator: median nanoseconds per generated packet without a receiver; 0 if not measured.
         wire: timings at the end of a link, native and generic.
         skipped: why ``wire`` is empty; empty if it is not.
-        verdicts: one entry per content of the maps of verdicts, none first.
+        verdicts: one entry per content of the verdict maps, starting with no verdicts.
     """
 
     cpu: str
@@ -214,7 +214,7 @@ class _Metering:
         return cls(decides, table, spec, structure, value_bytes(structure, model), image)
 
     def load(self, clock: Clock, locked: bool, turns: int = FEW) -> MeterPrograms:
-        """Load the program into the kernel, with its model in slot 0 and room for flows in turn."""
+        """Load the program, with its model in slot 0 and room for ``turns`` flows."""
         loaded = MeterPrograms(
             self.image,
             METER,
@@ -293,7 +293,7 @@ def bench_xdp(
 
 
 def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTiming, ...]:
-    """Timings of one metering program with other verdicts in its maps, in turn."""
+    """Time one metering program with different verdicts in its maps, in turn."""
     image = compiled(test_program(FLOWS), FLOWS)
     row = (FOR_EVER, 0, 0, 0, ACTIONS.index("drop"), 0, 0, 24, 1)
     wide = np.array([row], VERDICT).tobytes()
@@ -302,7 +302,7 @@ def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTim
         sources = np.zeros(_SOURCES, SUBJECT)
         sources["bits"], sources["address_bytes"] = 32, 4
         words = sources["address"].view("<u4")
-        for i in range(2 * _SOURCES):  # those of the packets are 0 to 999, others follow
+        for i in range(2 * _SOURCES):  # the packets' sources are 0 to 999; these follow
             words[i % _SOURCES, 0] = i + _SOURCES
             loaded.maps["hosts"].update(sources[i % _SOURCES].tobytes(), wide)
             text = f"10.{i >> 8}.{i & 255}.0/24"
@@ -327,7 +327,7 @@ def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTim
 def _wire(
     meterings: Sequence[_Metering], packets: int
 ) -> tuple[float, tuple[veth_bench.WireTiming, ...], str]:
-    """Time of the generator, timings at the end of a link, and why there are none if so."""
+    """Measure the generator and the programs over a link, or say why that is impossible."""
     with ExitStack() as stack:
         metered = [
             (
@@ -345,7 +345,7 @@ def _wire(
 def _meters(
     meterings: Sequence[_Metering], rounds: int, repeat: int
 ) -> tuple[tuple[MeterTiming, ...], float]:
-    """Timings of the metering programs, and the cost of parsing."""
+    """Time the metering programs, and the cost of parsing in nanoseconds."""
     image = compiled(test_program(FLOWS), FLOWS)
     timings, parsers = [], []
     for metering in meterings:
@@ -353,7 +353,7 @@ def _meters(
             with BpfObject(image, FLOWS) as flows, metering.load(clock, locked, count) as loaded:
                 flows.maps[".data.turn"].update(0, struct.pack("=II", 0, count))
                 for _ in range(-(-2 * count // repeat)):
-                    _spread(flows, loaded.program, repeat)  # begins the flows
+                    _spread(flows, loaded.program, repeat)  # creates the flows
                 turns = (flows.programs["pass"], flows.programs["parse"], loaded.program)
                 taken = [
                     [_spread(flows, program, repeat) for program in turns] for _ in range(rounds)
@@ -367,7 +367,7 @@ def _meters(
 
 
 def _spread(flows: BpfObject, program: BpfProgram, repeat: int, result: int = 2) -> int:
-    """Nanoseconds per packet of a program, averaged over many flows."""
+    """Return a program's nanoseconds per packet, averaged over many flows."""
     flows.maps["measured"].update(0, program.fd)
     done = flows.programs["spread"].test_run(_OF_A_FLOW, repeat=repeat)
     if done.result != result:
@@ -378,7 +378,7 @@ def _spread(flows: BpfObject, program: BpfProgram, repeat: int, result: int = 2)
 def spread_model(
     features: Sequence[tuple[str, str]], tops: tuple[int, ...], rng: np.random.Generator
 ) -> BinaryModel:
-    """A random 256-32-16-2 network over thermometers of different sizes.
+    """Make a random 256-32-16-2 network over thermometers of different sizes.
 
     Args:
         features: names and units; the features have 256 cuts in all.
@@ -428,7 +428,7 @@ def _measure(
 
 
 def _inputs(spec: InputSpec) -> dict[str, NDArray[np.int64]]:
-    """Inputs at the cuts and one to each side, without the ends of the range."""
+    """Return inputs at the cuts and one below and above, without the ends of the range."""
     rng = np.random.default_rng(1)
     return {
         name: rng.choice(values[(values > 0) & (values < UINT32_MAX)], INPUTS)
@@ -443,7 +443,7 @@ def _bit_inputs(model: Classifier) -> dict[str, NDArray[np.uint32]]:
 
 
 def render(result: XdpBench) -> Bench:
-    """The measurements as a table, and as plain data."""
+    """Render the measurements as tables and as plain data."""
     columns = ("input", "network", "least", "median", "aim", "instructions", "verified", "bytes")
     rows = tuple(
         (

@@ -14,7 +14,7 @@ from pathlib import Path
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.util.process import run_tool
 
-# Map the build folder away, so that the same sources give the same object in any folder.
+# Hide the build folder, so that the same sources give the same object in any folder.
 PLACE = "-fdebug-compilation-dir=."
 FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", PLACE)
 TIMEOUT_S = 300

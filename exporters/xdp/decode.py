@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes the answering program's map value to weights and thresholds.
 
-Weights are differences of rows: where a pattern sets one more bit, a neuron's sum grows by 1 for
-weight 1, falls by 1 for weight 0, and stays for a missing connection. A neuron that always or never
-fires has no rows, so it is taken from the model if the model's is constant in the same way.
+Weights are differences of rows: if a pattern sets one more bit, a neuron's sum grows by 1 for
+weight 1, falls by 1 for weight 0, and stays the same for a missing connection. A neuron that always
+or never fires has no rows, so it is taken from the model if the model's neuron does the same.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ Nibbles = list[tuple[int, ...]]
 
 
 def read_value(directory: Path, model: Classifier) -> tuple[Structure, dict[str, bytes]]:
-    """Read the map's value of the answering program, by member of its layout.
+    """Read the map value of the answering program, by member of its layout.
 
     Args:
         directory: the export.
         model: the model, which gives the structure.
 
+    Returns:
+        The structure over packed bits, and the bytes of each member.
+
     Raises:
-        VerifyError: the file cannot be read, or has another size.
+        VerifyError: the file cannot be read or has the wrong size.
     """
     try:
         data = (directory / NETWORK).read_bytes()
@@ -108,7 +111,7 @@ def _output(
 
 
 def _tables(rows: NDArray[np.int64], nibbles: Nibbles) -> list[NDArray[np.int64]]:
-    """The rows of each nibble, one per pattern."""
+    """Split the rows by nibble, with one row per pattern."""
     ends = np.cumsum([1 << len(nibble) for nibble in nibbles])
     return [rows[end - (1 << len(n)) : end] for end, n in zip(ends, nibbles, strict=True)]
 
@@ -116,13 +119,13 @@ def _tables(rows: NDArray[np.int64], nibbles: Nibbles) -> list[NDArray[np.int64]
 def _connections(
     tables: list[NDArray[np.int64]], nibbles: Nibbles, layer: Connections
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-    """Weights, connections, and the offset of the rows below the popcounts that they stand for."""
+    """Return weights, connections, and how far the rows are below the popcounts they represent."""
     shape = layer.weights.shape
     weights, mask = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     least = np.zeros(shape[0], dtype=np.int64)
     for table, nibble in zip(tables, nibbles, strict=True):
         own = table[:, : shape[0]]
-        # Row 1 << b differs from row 0 in bit b alone, so the difference is that bit's weight.
+        # Row 1 << b differs from row 0 only in bit b, so the difference is that bit's weight.
         gains = np.array([own[1 << b] - own[0] for b in range(len(nibble))])
         patterns = np.arange(len(table))[:, None] >> np.arange(len(nibble)) & 1
         if np.abs(gains).max() > 1 or not np.array_equal(own, own[0] + patterns @ gains):
@@ -137,7 +140,7 @@ def _connections(
 
 
 def _starts(data: bytes, plan: LayerPlan) -> tuple[NDArray[np.int64], int]:
-    """Start values of the neurons' sums, and the sum from which they fire."""
+    """Return the start values of the neurons' sums, and the sum from which they fire."""
     if plan.halves:  # the start is split over two bytes; a neuron fires from a total of 256
         return np.frombuffer(data, dtype=np.uint8).astype(np.int64).reshape(2, -1).sum(axis=0), 256
     if not plan.segments:

@@ -46,7 +46,7 @@ from n3ic.targets.packets import PacketLayout
 from n3ic.util.files import read_regular
 from n3ic.util.templates import render
 
-MAX_BYTES = 16 << 20  # maximum size of a program's file, several times the kernel's limit
+MAX_BYTES = 16 << 20  # maximum bytes of a program's file, several times the kernel's limit
 
 VALUE = "network.bin"
 PACKETS = 1000  # packets that verification replays; they reach every branch of the parser
@@ -82,8 +82,8 @@ class XdpExporter(Exporter):
         ),
         Option(
             "table",
-            "flow table: buckets, which decide what they evict, or the kernel's LRU hash, which "
-            "forgets it undecided",
+            "flow table: buckets, which decide a flow before they evict it, or the kernel's LRU "
+            "hash, which drops it undecided",
             "buckets",
             choices=source.TABLES,
         ),
@@ -171,7 +171,7 @@ class XdpExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Encode the rows that the metering program's network selects; None without a meter."""
+        """Encode inputs by the rows that the metering program selects; None without a meter."""
         if model.meter is None:
             return None
         place = directory / "meter"
@@ -218,7 +218,7 @@ class XdpExporter(Exporter):
         return decode_directory(directory, cast("BinaryModel", model))
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
-        """Report map bytes and instructions; ``verify`` measures their cost in the kernel."""
+        """Report map bytes and estimated instructions; ``verify`` measures the program itself."""
         figures = []
         for folder, bits in (("answer", True), ("meter", False)):
             if not (directory / folder).is_dir():
@@ -261,12 +261,12 @@ class XdpExporter(Exporter):
 
 
 def table_of(options: Mapping[str, Any]) -> source.Table:
-    """The flow table in an export's options."""
+    """Return the flow table that an export's options choose."""
     return "lru" if options["table"] == "lru" else "buckets"
 
 
 def packet_layout(model: Classifier, options: Options) -> PacketLayout:
-    """Layout of the inference packets that a model's program answers."""
+    """Return the layout of the inference packets that a model's program answers."""
     ethertype = int(options["ethertype"])
     return PacketLayout(model.input.n_bits, len(model.classes), "both", "", ethertype, 0)
 
@@ -307,7 +307,7 @@ def _write_program(place: Path, files: Mapping[str, str], value: bytes) -> None:
 
 
 def _structures(model: Classifier) -> Iterator[tuple[str, Structure | None, str]]:
-    """Yield each program's name, and its network's structure or why none exists."""
+    """Yield each program's folder, and its network's structure or why it has none."""
     for folder, bits in (("answer", True), *((("meter", False),) if model.meter else ())):
         try:
             yield folder, structure_of([model], bits=bits), ""
@@ -329,7 +329,7 @@ def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[P
 
 
 def _columns(model: Classifier, words: Words) -> dict[str, Words]:
-    """Packed inputs as features of the structure over bits."""
+    """Convert packed inputs to the features of a structure over bits."""
     names = structure_of([model], bits=True).features
     return {name: words[:, i] for i, name in enumerate(names)}
 
@@ -353,7 +353,7 @@ def _run_in_kernel(directory: Path, model: Classifier, options: Options, words: 
 def _replay(place: Path, model: Classifier, table: source.Table) -> tuple[int, list[Figure]]:
     """Replay traffic through the metering program, and compare it with the reference meter."""
     assert model.meter is not None  # noqa: S101 - the caller looked
-    # The table must evict nothing: the reference meter chooses other victims than the kernel.
+    # The table must evict nothing, because the reference meter chooses other victims.
     spec = replace(model.meter, cache_flows=2 * PACKETS)
     frames = traffic(spec, PACKETS, seed=0)
     with _metering(place, model, table, 2 * PACKETS) as programs:

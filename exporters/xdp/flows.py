@@ -21,12 +21,12 @@ from n3ic.model.bits import Words, unpack
 from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec, Tunnel
 
-_LEAST = 4096  # flows: LRU maps evict per CPU, and small ones long before they are full
+_LEAST = 4096  # flows; small LRU maps evict long before they are full, because they do so per CPU
 _SPARE = {"lru": 4, "buckets": 16}  # spare entries per flow, so that no bucket ever overflows
 
 
 def room_for(capture: Path, table: Table, tunnels: Collection[Tunnel]) -> int:
-    """Table size, in flows, that evicts no flow of a capture.
+    """Return a table size, in flows, at which no flow of a capture is evicted.
 
     Raises:
         DataError: the capture cannot be read.
@@ -48,7 +48,7 @@ def replay_capture(
 ) -> tuple[NDArray[np.void], dict[str, int]]:
     """Return flows in the order of their decisions, and counters of the packets.
 
-    Frames too short for an interface are counted here, as the reference meter does.
+    Frames that are too short for an interface are counted here, as the reference meter counts them.
 
     Raises:
         DataError: the capture cannot be read.

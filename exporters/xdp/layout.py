@@ -11,11 +11,11 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 
-VERSION = 5  # of records of programs; raised where a structure below changes
+VERSION = 5  # version of programs' records; raise it when a structure below changes
 SLOTS = 64
 RULES = 64
 MARGINS = 256
-WAYS, SLOTS_PER_FLOW = 8, 2  # of the bucket table: slots per bucket, and slots per flow
+WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
 
 KEY = np.dtype(list(compiled.KEY), align=True)
@@ -39,7 +39,7 @@ POLICY = np.dtype(
         *((name, np.uint64) for name in ("ttl", "times")),
     ]
 )
-PREFIX_FAMILY = 32  # bits before the address in a key of a trie
+PREFIX_FAMILY = 32  # bits before the address in a trie key
 PREFIX = np.dtype(
     [
         ("bits", np.uint32),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of two ends in a network namespace of their own."""
+"""Creates veth links in a separate network namespace."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _IP_S = 10
 
 @contextmanager
 def own_network() -> Iterator[None]:
-    """Give this thread, and what it starts meanwhile, a network namespace of its own.
+    """Give this thread, and all it starts in the block, a network namespace of their own.
 
-    The kernel removes it with all that is in it when the last of them has left it or ended.
+    The kernel removes the namespace and everything in it once all of them have left or ended.
 
     Raises:
         MissingDependencyError: ``ip`` is not installed.
@@ -47,7 +47,7 @@ def own_network() -> Iterator[None]:
 
 
 def add_link(one: str, other: str) -> None:
-    """Add a veth pair that is up and has no packets of its own: no IPv6, no ARP.
+    """Add a veth pair that is up and sends no packets of its own: no IPv6, no ARP.
 
     Raises:
         BpfError: the kernel refuses.
@@ -62,7 +62,7 @@ def run_ip(*words: str) -> None:
     """Run ``ip``.
 
     Raises:
-        BpfError: it fails.
+        BpfError: ``ip`` fails.
     """
     command = ("ip", *words)
     try:
@@ -74,12 +74,12 @@ def run_ip(*words: str) -> None:
 
 
 def switch_offload(name: str, offload: int, *, on: bool) -> None:
-    """Switch an offload of an interface, as ethtool does.
+    """Switch an offload of an interface on or off, as ethtool does.
 
     Args:
         name: the interface.
         offload: such as :data:`SET_GRO`.
-        on: whether it is to be on.
+        on: whether to switch it on.
 
     Raises:
         BpfError: the kernel refuses.

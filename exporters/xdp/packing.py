@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``n3icd``, the daemon in C, needs of an export: its sources, and packs of map values.
+"""Writes what ``n3icd``, the daemon in C, needs: its sources, and packs of map values.
 
-A pack holds all that Python decides when it loads a program: models, rules, policies, sizes, names.
-``daemon/pack.h`` has its format; the daemon writes it into the maps without knowing more.
+A pack holds everything that Python decides when it loads a program: models, rules, policies, sizes
+and names. Its format is in ``daemon/pack.h``; the daemon only copies it into the maps.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from n3ic.targets.identifiers import c_string
 from n3ic.util.files import read_regular
 
 FOLDER = Path(__file__).resolve().parent / "daemon"
-SHUNTED = FOLDER.parent / "shunted"  # takes packets that a policy hands to sockets
+SHUNTED = FOLDER.parent / "shunted"  # receives packets that a policy hands to sockets
 PACK = "n3icd.pack"
 _IDLE = ("idle.bpf.c", "idle.h")
 _MAX_BYTES = 16 << 20
 _DIGEST_BYTES = 32  # at the beginning of a network's value
-_RULES_FROM = 8  # bytes of a rule table before its rules
+_RULES_FROM = 8  # bytes before the rules in a rule table
 
 
 def write_daemon(out: Path, model: Classifier, table: Table) -> None:
-    """Write what runs beside the program: n3icd with configuration, unit and pack, and ``shunted``.
+    """Write the programs for user space: ``n3icd`` with configuration, unit and pack, ``shunted``.
 
     Args:
         out: the export's directory, with its folder ``meter``.
@@ -68,7 +68,7 @@ def write_daemon(out: Path, model: Classifier, table: Table) -> None:
 
 
 def layout_id(export: Path) -> str:
-    """SHA-256 of the sources of an export's metering program and of the search for idle flows.
+    """Return the SHA-256 of the sources of an export's meter and of the search for idle flows.
 
     Raises:
         VerifyError: a source cannot be read.
@@ -89,7 +89,7 @@ def pack(export: Path, given: Plan) -> bytes:
 
     Args:
         export: the export, whose daemon takes the pack.
-        given: what is loaded. Interfaces in it are looked up when the daemon loads the pack.
+        given: the plan. The daemon looks up its interfaces by name when it loads the pack.
 
     Raises:
         UsageError: a rule is malformed.
@@ -131,7 +131,7 @@ def _closed(lines: Sequence[str]) -> bytes:
 
 
 def _network(structure: Structure, slot: int, model: Classifier) -> Iterator[str]:
-    """Lines of a network in a slot."""
+    """Yield the lines of a network in a slot."""
     yield f"inner models {slot} {value_bytes(structure, model).hex()}"
     yield f"model {slot} {_name(model.name)}"
     for i, name in enumerate(model.classes):
@@ -148,12 +148,12 @@ def _network(structure: Structure, slot: int, model: Classifier) -> Iterator[str
 
 @dataclass(frozen=True)
 class Packed:
-    """What Python needs of a pack.
+    """The parts of a pack that Python reads.
 
     Attributes:
         about: clock, table, policies and rules as typed, and the slot of other flows.
-        compiled: network for whose structure the program is.
-        networks: networks of the pack, by digest.
+        compiled: network for whose structure the program was compiled.
+        networks: networks in the pack, by digest.
     """
 
     about: Mapping[str, Any]
@@ -165,13 +165,13 @@ def unpack(data: bytes) -> Packed:
     """Read a pack.
 
     Raises:
-        ValueError: it is none, or it is damaged.
+        ValueError: the data is not a pack, or is damaged.
         ModelError: a network in it is damaged.
     """
     lines = _lines(data)
     found = {kind: [r for k, _, r in lines if k == kind] for kind in ("about", "file")}
     if not all(found.values()):
-        raise ValueError("no pack of a whole program")
+        raise ValueError("not a pack of a whole program")
     about = json.loads(bytes.fromhex(found["about"][0]))
     files = [bytes.fromhex(rest) for rest in found["file"]]
     models = [parse_model(file, "a pack") for file in files]
@@ -179,10 +179,10 @@ def unpack(data: bytes) -> Packed:
 
 
 def repack(data: bytes, slot: int, model: Classifier) -> bytes:
-    """A pack with another network in a slot.
+    """Return a pack with another network in a slot.
 
     Raises:
-        ValueError: the data are no pack.
+        ValueError: the data is not a pack, or is damaged.
         ExportError: the network does not fit the program.
     """
     old, lines = unpack(data), _lines(data)
@@ -202,16 +202,16 @@ def repack(data: bytes, slot: int, model: Classifier) -> bytes:
 
 
 def _lines(data: bytes) -> list[tuple[str, str, str]]:
-    """Lines of a pack but for the last: kind, the whole line, and what stands behind the kind."""
+    """Split a pack into lines, without the last: the kind, the whole line, and what follows."""
     body, _, end = data.rpartition(b"\nend ")
     if not body.startswith(b"n3ic-pack 2\n") or end != b"%08x\n" % zlib.crc32(body + b"\n"):
-        raise ValueError("no pack of this version, or damaged")
+        raise ValueError("not a pack of this version, or damaged")
     lines = body.decode("ascii").split("\n")
     return [(line.partition(" ")[0], line, line.partition(" ")[2]) for line in lines]
 
 
 def _policies(given: Plan) -> Iterator[str]:
-    """Lines of all policies, and of what they name."""
+    """Yield the lines of all policies, and of the interfaces and CPUs that they name."""
     rows, interfaces = given.policies()
     for i, name in interfaces.items():
         yield f"value interfaces {i} {bytes(4).hex()}"
@@ -223,7 +223,7 @@ def _policies(given: Plan) -> Iterator[str]:
 
 
 def _rules(texts: Sequence[str], otherwise: int) -> Iterator[str]:
-    """The line of the rule table, and those of interfaces in it."""
+    """Yield the line of the rule table, and those of the interfaces in it."""
     made, places = [], []
     kind = layout.RULE
     inside = int((kind.fields or {"interface": (kind, 0)})["interface"][1])
@@ -240,5 +240,5 @@ def _rules(texts: Sequence[str], otherwise: int) -> Iterator[str]:
 
 
 def _name(text: str) -> str:
-    """A name as one word of ASCII."""
+    """Encode a name as one word of ASCII."""
     return quote(text, safe="")

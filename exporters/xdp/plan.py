@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a metering program is loaded with: by Python, or by ``n3icd`` from a pack."""
+"""The settings that a metering program is loaded with, by Python or by ``n3icd`` from a pack."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
 
 CPU_QUEUE = 2048  # maximum packets queued for another CPU
-_HASH_LINKS = 48  # bytes that the kernel's hash map keeps beside key and value
+_HASH_LINKS = 48  # bytes per entry that the kernel's hash map adds to key and value
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user chooses.
+    """The user's choices for a metering program.
 
     Attributes:
         clock: clock of the program.
         policies: actions by verdict, see :mod:`~.policy_parser`; other packets pass.
         rules: rules for a flow's slot; other flows use ``otherwise``.
-        otherwise: slot of flows without a matching rule; the exported model goes there.
-        limits: what bounds verdicts and new flows; the policies give the sizes of prefixes.
-        room: room for verdicts by decisions on flows, and for those on hosts and prefixes.
-        flows: flows that the table is made for; None for the cache of the specification.
-        memory: maximum bytes of the flow table, in place of ``flows``.
-        models: networks by slot, in place of the exported one and beside it.
+        otherwise: slot of flows without a matching rule; it holds the exported model.
+        limits: limits of verdicts and new flows; the policies give the prefix sizes.
+        room: maximum number of verdicts that decisions bring: on flows, and on hosts and prefixes.
+        flows: number of flows for which the table is sized; None for that of the specification.
+        memory: maximum bytes of the flow table, instead of ``flows``.
+        models: networks by slot, besides the exported one or in its place.
     """
 
     clock: Clock = "kernel"
@@ -53,9 +53,9 @@ class Plan:
     """Checked choices for a program.
 
     Attributes:
-        choices: the choices, with the sizes of prefixes in the limits, and without ``memory``.
-        compiled: network for whose structure the program is.
-        spec: its meter.
+        choices: the choices, with prefix sizes in the limits and ``flows`` in place of ``memory``.
+        compiled: network for whose structure the program was compiled.
+        spec: the network's meter.
         table: flow table of the program.
         models: networks by slot.
     """
@@ -67,7 +67,7 @@ class Plan:
     models: Mapping[int, Classifier]
 
     def policies(self) -> tuple[dict[int, bytes], dict[int, str]]:
-        """Values of the map ``policies``, and names of interfaces by their place in theirs."""
+        """Values of the map ``policies``, and interface names by their index in the map of them."""
         classes = structure_of([self.compiled]).classes
         rows = {i: policy_value("pass") for i in range(policy_index("excess", classes) + 1)}
         interfaces = {}
@@ -93,7 +93,7 @@ class Plan:
 
 
 def plan(compiled: Classifier, table: Table, choices: Choices) -> Plan:
-    """Check what is loaded.
+    """Check the user's choices against an export.
 
     Args:
         compiled: network of an export.
@@ -103,7 +103,7 @@ def plan(compiled: Classifier, table: Table, choices: Choices) -> Plan:
     Raises:
         ExportError: the network has no meter.
         UsageError: a policy is malformed or can never act, two policies name the same verdict, a
-            network has another meter or other classes, or a size is none.
+            network has another meter or other classes, or a size is too small.
     """
     spec, otherwise = compiled.meter, choices.otherwise
     if spec is None:
@@ -135,16 +135,16 @@ def plan(compiled: Classifier, table: Table, choices: Choices) -> Plan:
 
 
 def flows_in(memory: int, spec: MeterSpec, table: Table) -> int:
-    """Flows that a table of so many bytes is made for.
+    """Return the number of flows for which a table of ``memory`` bytes has room.
 
     Raises:
-        UsageError: there is no room for one.
+        UsageError: there is no room for any flow.
     """
     if table == "buckets":
         item = bucket_type(spec).itemsize + TAGS.itemsize
-    else:  # the kernel's hash map has 48 bytes of links, and the key, beside each entry
+    else:  # the kernel's hash map stores the key and 48 bytes of links with each entry
         item = slot_type(spec).itemsize + KEY.itemsize + _HASH_LINKS
     flows = memory // item * (WAYS // SLOTS_PER_FLOW if table == "buckets" else 1)
     if not flows:
-        raise UsageError(f"--memory: {memory:,} bytes, the smallest table has {item:,}")
+        raise UsageError(f"--memory: {memory:,} bytes, but the smallest table takes {item:,}")
     return flows

@@ -14,8 +14,8 @@ from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.exporters.xdp.verdicts import ACTIONS, PREFIX_BITS, SCOPES, Action, Scope, rate
 from n3ic.model.classifier import Classifier
 
-TTL_S = 60.0  # of a verdict whose policy names none
-_TYPED = tuple(a for a in ACTIONS if a != "allow")  # which is for the operator alone
+TTL_S = 60.0  # default for policies without ttl=
+_TYPED = tuple(a for a in ACTIONS if a != "allow")  # allow is only for the operator
 _WITH_ARGUMENT = ("interface", "socket", "cpu", "mark", "rate-limit", "mirror")
 _ENDS = {"socket": 64, "cpu": 64}  # number of entries of their maps
 _OTHERS: dict[str, Verdict] = {
@@ -33,18 +33,18 @@ _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix
 
 @dataclass(frozen=True)
 class VerdictPolicy:
-    """What is done with the packets of a verdict.
+    """The action on packets with a certain verdict.
 
     Attributes:
         verdict: a class, or one of the other verdicts.
         action: the action.
-        argument: its argument, which for ``interface`` is a name, and for ``rate-limit`` the
+        argument: argument of the action: for ``interface`` a name, and for ``rate-limit`` the
             nanoseconds between two packets.
-        scope: later packets that it also holds for.
-        ttl_s: time for which it does, in seconds.
-        prefix_bits: bits of the prefixes of IPv4 and IPv6, if the scope is ``prefix``.
-        from_packet: first packet of a flow whose decision holds for a host or prefix; 0 for any.
-        times: decisions on a host or prefix within ``ttl_s`` that it takes.
+        scope: later packets to which the action also applies.
+        ttl_s: seconds for which it applies to them.
+        prefix_bits: prefix lengths for IPv4 and IPv6, if the scope is ``prefix``.
+        from_packet: first packet of a flow whose decision counts for a host or prefix; 0 for any.
+        times: number of decisions on a host or prefix, within ``ttl_s``, that it takes to apply.
     """
 
     verdict: Verdict
@@ -64,7 +64,7 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
         UsageError: the text is not a policy, or its verdict or action is unknown.
     """
     named: dict[str, Verdict] = {**_OTHERS, **{name: i for i, name in enumerate(classes)}}
-    # The longest name counts, because a class may be named "a=b".
+    # Take the longest name that matches, because a class may be named "a=b".
     name = max((n for n in named if text.startswith(f"{n}=")), key=len, default="")
     if not name:
         typed, equals, _ = text.partition(",")[0].rpartition("=")
@@ -111,7 +111,7 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
 
 
 def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action, int | str]:
-    """An action and its argument."""
+    """Parse an action and its argument."""
     found = next((a for a in _TYPED if a == action), None)
     if found is None:
         why = _ELSEWHERE.get(action, f"there are block, {', '.join(_TYPED)}")
@@ -126,7 +126,7 @@ def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action,
 
 
 def operators_action(text: str) -> tuple[Action, int]:
-    """Parse the action of a verdict by the operator: ``drop``, ``rate-limit:N`` or ``mark:N``.
+    """Parse the action of an operator's verdict: ``drop``, ``rate-limit:N`` or ``mark:N``.
 
     Raises:
         UsageError: the text is not such an action.
@@ -142,26 +142,27 @@ def policies(texts: Sequence[str], classes: Sequence[str]) -> list[VerdictPolicy
     """Parse policies of different verdicts; see :func:`policy`.
 
     Raises:
-        UsageError: a text is not a policy, a verdict has two, or two name prefixes of other sizes.
+        UsageError: a text is not a policy, two policies have the same verdict, or two name
+            prefixes of different sizes.
     """
     found: dict[Verdict, tuple[str, VerdictPolicy]] = {}
     for text in texts:
         one = policy(text, classes)
         if one.verdict in found:
             first = found[one.verdict][0]
-            raise UsageError(f"policies {first!r} and {text!r}: one a verdict expected")
+            raise UsageError(f"policies {first!r} and {text!r}: expected one per verdict")
         found[one.verdict] = text, one
     made = [one for _, one in found.values()]
     if len({one.prefix_bits for one in made if one.scope == "prefix"}) > 1:
-        raise UsageError("policies name prefixes of several sizes: one size expected")
+        raise UsageError("policies name prefixes of several sizes: expected one size")
     return made
 
 
 def check_policies(texts: Sequence[str], model: Classifier) -> None:
     """Check that each policy can act with a network.
 
-    A policy for a flow acts on its packets after the decision. If the meter decides flows at their
-    end only, no such packets are left: the flow leaves the table.
+    A policy for a flow acts on its packets after the decision. If the meter decides flows only at
+    their end, no such packets are left, because the flow leaves the table.
 
     Raises:
         UsageError: a policy can never act; the error says why, and what to do.
@@ -197,10 +198,10 @@ def check_policies(texts: Sequence[str], model: Classifier) -> None:
 
 
 def check_times(model: Classifier) -> None:
-    """Check that the time after which a network's meter decides flows can matter.
+    """Check that the time after which a network's meter decides flows can have an effect.
 
     Raises:
-        UsageError: each flow is decided before.
+        UsageError: each flow is already decided at its first packet.
     """
     decision = None if model.meter is None else model.meter.decision
     if decision and decision.after and 1 in (decision.packets, *decision.schedule[:1]):
@@ -212,7 +213,7 @@ def check_times(model: Classifier) -> None:
 
 
 def rule(text: str) -> SlotRule:
-    """Parse a rule, which chooses a slot's model for flows.
+    """Parse a rule, which assigns flows to a slot and so to its model.
 
     Raises:
         UsageError: the text is not a rule.
@@ -242,7 +243,7 @@ def rule(text: str) -> SlotRule:
 
 
 def index_of(name: str) -> int:
-    """The index of an interface.
+    """Return the index of an interface.
 
     Raises:
         UsageError: no interface has that name.

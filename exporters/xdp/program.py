@@ -27,8 +27,8 @@ Clock = Literal["kernel", "coarse", "trailer"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
 METER, METER_TC, END, PASS = "n3ic_meter", "n3ic_tc", "n3ic_end", "n3ic_pass"
 Hook = Literal["xdp", "tcx"]
-# Maps without data of the networks, which a successor can share. The kernel prefixes the names of
-# global data with the object's.
+# Maps that hold no data of the networks, so that a successor can share them. The kernel prefixes
+# the names of global data with the object's name.
 _INHERITED = (
     "flows", "tags", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus",
     "events", "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed",
@@ -43,12 +43,12 @@ Verdict = int | Literal["shunted", "undecided", "aside", "excess"]
 
 
 def lock_of(machine: str) -> int:
-    """How CPUs give a flow back: 2 is by a plain store, for those whose stores keep their order."""
+    """Return how CPUs release a flow: 2 is a plain store, for CPUs that keep stores in order."""
     return 2 if machine == "x86_64" else 1
 
 
 def policy_index(verdict: Verdict, classes: int) -> int:
-    """Index of a verdict's policy, with so many classes."""
+    """Return the index of a verdict's policy in the map, for a given number of classes."""
     if isinstance(verdict, int):
         return verdict
     return classes + ("shunted", "undecided", "aside", "excess").index(verdict)
@@ -62,7 +62,7 @@ def policy_value(
     from_packet: int = 0,
     times: int = 0,
 ) -> bytes:
-    """Value of a policy: ``struct policy``."""
+    """Serialise a policy as ``struct policy``."""
     row = (ACTIONS.index(action), argument, SCOPES.index(scope), from_packet, ttl, times)
     return np.array([row], dtype=layout.POLICY).tobytes()
 
@@ -82,20 +82,19 @@ class MeterPrograms(libbpf.Closing):
             one flow (with buckets, of all flows) must arrive on one CPU, or counts are lost.
         flows: size of the flow table in flows; None for that of the specification.
         table: flow table that the programs were compiled with.
-        limits: what bounds verdicts and new flows; with ``succeeds``, those of the old program
-            hold.
-        verdicts: maximum number of verdicts on flows, and of those on hosts and prefixes, that
-            decisions bring; the kernel forgets the least used ones.
+        limits: limits of verdicts and new flows; with ``succeeds``, the old program's limits stay.
+        verdicts: maximum number of verdicts that decisions bring: on flows, and on hosts and
+            prefixes. The kernel forgets the least recently used ones.
         secret: 16-byte key of the buckets' hash; None for a random key. It must stay secret,
-            because with it an attacker can send packets of many flows that fall into one bucket.
+            because an attacker who knows it can make many flows fall into one bucket.
         attached: metering program of the same object file that is already in the kernel. Its maps
-            are used, and the options that it was loaded with apply.
+            are used, and the options with which it was loaded apply.
         ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called;
             otherwise the program for them is not loaded, which saves its verification.
-        hook: the hook that the program is for; ``tcx`` sees what an interface takes and sends.
-        frags: whether the XDP program takes packets that lie in several pieces (large frames).
-        succeeds: metering program with the same meter and classes, whose flows, counters, rules and
-            policies are taken over.
+        hook: hook for which the program is loaded; ``tcx`` sees received and sent packets.
+        frags: whether the XDP program accepts packets in several pieces (large frames).
+        succeeds: metering program with the same meter and classes whose flows, counters, rules and
+            policies the new program takes over.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -130,7 +129,7 @@ class MeterPrograms(libbpf.Closing):
             words = np.frombuffer(secret or secrets.token_bytes(SECRET_BYTES), np.uint64)
             entries = layout.table_entries(table, flows or spec.cache_flows)
             for m in shares:  # shared maps keep the flows for the successor
-                if m.name == _OPTIONS:  # what is hashed stays where it is
+                if m.name == _OPTIONS:  # the same hash, so that flows stay in place
                     last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
                     words, entries = last["secret"], int(last["buckets"])
             lock = lock_of(platform.machine()) if locked else 0
@@ -163,10 +162,10 @@ class MeterPrograms(libbpf.Closing):
         self._ring.close()
         self.object.close()
 
-    # --- what user space says ------------------------------------------------------------------
+    # --- settings ------------------------------------------------------------------------------
 
     def set_model(self, slot: int, value: bytes) -> None:
-        """Put a model into a slot atomically: a packet sees the old or the new model, whole.
+        """Put a model into a slot atomically: each packet sees either the old or the new model.
 
         When this returns, no packet sees the old model any more.
 
@@ -178,7 +177,7 @@ class MeterPrograms(libbpf.Closing):
         swap(self.maps["models"], slot, value)
 
     def digests(self) -> dict[int, str]:
-        """SHA-256 of the resident models, by slot."""
+        """Return the SHA-256 of the resident models, by slot."""
         out = {}
         for slot in range(layout.SLOTS):
             number = self.maps["models"].lookup(slot)
@@ -197,7 +196,7 @@ class MeterPrograms(libbpf.Closing):
         swap(self.maps["dispatch"], 0, rule_table(rules, otherwise))
 
     def config(self) -> np.void:
-        """What bounds verdicts and new flows now: ``struct config``."""
+        """Return the present limits of verdicts and new flows: ``struct config``."""
         found: np.void = np.frombuffer(self.maps["config"].lookup(0) or b"", layout.CONFIG)[0]
         return found
 
@@ -215,7 +214,7 @@ class MeterPrograms(libbpf.Closing):
         return frame + trailer.tobytes()
 
     def flows(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """The table's flows and their keys, which are equal for both directions of a flow."""
+        """Return the keys of the table's flows, equal for both directions, and the flows."""
         values = self.maps["flows"].values()
         if self.table == "buckets":
             slots = np.frombuffer(values, dtype=layout.bucket_type(self.spec))["slot"]
@@ -225,7 +224,7 @@ class MeterPrograms(libbpf.Closing):
         return slots["key"], slots["flow"]
 
     def end_idle(self, now: int) -> int:
-        """End flows that exceed the idle timeout, the one idle for longest first.
+        """End flows that exceed the idle timeout, in order of decreasing idle time.
 
         Returns:
             Time of the last packet of the remaining flow that is idle for longest; ``now`` if no
@@ -252,7 +251,7 @@ class MeterPrograms(libbpf.Closing):
             program.test_run(head + some.tobytes())
 
     def events(self, milliseconds: int = 0) -> NDArray[np.void]:
-        """Flows decided since the last call, array of :func:`~.layout.event_type`."""
+        """Return the flows decided since the last call, array of :func:`~.layout.event_type`."""
         return np.frombuffer(b"".join(self._records(milliseconds)), dtype=self._event)
 
     def _records(self, milliseconds: int) -> Iterator[bytes]:
@@ -262,7 +261,7 @@ class MeterPrograms(libbpf.Closing):
     # --- counters ------------------------------------------------------------------------------
 
     def counters(self) -> dict[str, int]:
-        """Counters summed over all CPUs, with ignored packets and decisions by reason."""
+        """Return counters summed over all CPUs, with ignored packets and decisions by reason."""
         counted = self.maps["counted"]
         of_cpus = [value for user in range(counted.entries) for value in counted.each_cpu(user)]
         total = np.frombuffer(b"".join(of_cpus), dtype=layout.COUNTERS)
@@ -277,11 +276,11 @@ class MeterPrograms(libbpf.Closing):
         return out
 
     def blocked_hosts(self) -> int:
-        """Number of hosts that decisions keep away, with expired ones until room is needed."""
+        """Return the number of blocked hosts, with expired ones until their room is needed."""
         return int(np.frombuffer(self.maps["guards"].lookup(0) or b"", layout.GUARD)["blocked"][0])
 
     def held(self) -> int:
-        """Number of flows in the table; approximate under traffic."""
+        """Return the number of flows in the table; approximate under traffic."""
         if self.table == "lru":
             return self.maps["flows"].count()
         counters = self.counters()
@@ -294,7 +293,7 @@ class MeterPrograms(libbpf.Closing):
         return entries * layout.WAYS if self.table == "buckets" else entries
 
     def tally(self, slot: int) -> dict[str, NDArray[np.uint64]]:
-        """Decision counters of a slot's models: ``class``, ``shunted``, ``margin`` and ``row``."""
+        """Return a slot's decision counters: ``class``, ``shunted``, ``margin`` and ``row``."""
         kind = layout.tally_type(self.structure)
         values = [v for at in self._tallies(slot) for v in self.maps["tallies"].each_cpu(at)]
         of_cpus = np.frombuffer(b"".join(values), dtype=kind)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays frames through the metering program, and compares it with reference meter and model.
 
-In a replay frames carry their times, so that the program's clock is the capture's.
+In a replay, frames carry their times, so that the program's clock follows the capture.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from n3ic.targets.fuzz_traffic import fuzz_frame
 
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
 _IN_FLIGHT = 64  # frames sent before waiting for their arrival
-_PATIENCE_S = 60  # on a busy machine; nothing waits for that long unless frames are lost
-NEVER = 1 << 62  # a time at which every flow has been idle for too long
+_PATIENCE_S = 60  # enough for a busy machine; the wait is this long only if frames are lost
+NEVER = 1 << 62  # a time so late that every flow exceeds the idle timeout
 HELD = 2048  # bytes kept of a frame, which include all headers
 
 
 def replayable(frames: Iterable[Frame]) -> list[Frame]:
-    """Frames as an interface can receive them: at least an Ethernet header, and truncated."""
+    """Drop frames shorter than an Ethernet header, and truncate the others to ``HELD`` bytes."""
     return [(f[:HELD], length, time) for f, length, time in frames if len(f) >= SHORTEST]
 
 
@@ -55,7 +55,7 @@ def replay(
         N3icError: a sent frame did not arrive.
     """
     events = []
-    seen = sent = 0  # `seen`: last packet of the longest idle flow, when last looked up
+    seen = sent = 0  # `seen`: time of the longest idle flow's last packet, as of the last sweep
     for frame, length, time, stepped_back in _timed(frames, programs.spec.tick_ns):
         # A sweep reads the whole table, so sweep only when some flow may have been idle too long.
         if stepped_back or time - seen > programs.spec.idle_timeout:
@@ -77,11 +77,11 @@ def replay(
 
 
 def _timed(frames: Iterable[Frame], tick_ns: int) -> Iterator[tuple[bytes, int, int, bool]]:
-    """Frames at the times of a capture's clock, and whether it went back before each."""
+    """Yield frames with the times of a capture's clock, and whether it was set back before each."""
     clock = Clock[tuple[bytes, int]](tick_ns)
     for frame, length, time in frames:
         if isinstance(parse(LINK_ETHERNET, frame, length, time), str):
-            yield frame, length, clock.now, False  # put aside: it moves no clock
+            yield frame, length, clock.now, False  # put aside, so it does not move the clock
         else:
             for item, stepped_back in clock.follow((frame, length), time):
                 yield *item, clock.now, stepped_back

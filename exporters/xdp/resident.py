@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are resident in a program, and the rules that choose one of them."""
+"""Models that are resident in a program, and the rules that choose among them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NO_VLAN = 4096
 
 @dataclass(frozen=True)
 class SlotRule:
-    """A rule for the slot of flows: a flow's first packet must match all given fields.
+    """A rule that assigns flows to a slot: a flow's first packet must match all given fields.
 
     Attributes:
         slot: number of the slot, 0 to 63.
         interface: index of the receiving interface; 0 for any.
         vlan: outer VLAN id; :data:`NO_VLAN` for untagged, 0 for any.
-        udp_port: port of either endpoint, for UDP only; 0 for any.
+        udp_port: UDP port of either endpoint; 0 for any.
         address: address of either endpoint, 4 or 16 bytes; empty for any.
         prefix: number of leading bits of the address that must match.
     """
@@ -76,11 +76,11 @@ def rule_table(rules: Sequence[SlotRule], otherwise: int) -> bytes:
 
 
 def swap(outer: libbpf.BpfMap, slot: int, value: bytes) -> None:
-    """Put a value into a slot of a map of maps; a packet sees the old or the new one, whole.
+    """Put a value into a slot of a map of maps; each packet sees either the old or the new one.
 
     When this returns, no packet sees the old value any more.
     """
     with libbpf.create_map(libbpf.ARRAY, outer.name, 4, len(value), 1) as inner:
         inner.update(0, value)
-        # Updating a map of maps waits for an RCU grace period, so programs that run have finished.
+        # The update waits for an RCU grace period, so programs that ran before it have finished.
         outer.update(slot, inner.fd)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C of the XDP programs: a part for all models, and a part for a meter and a network."""
+"""Assembles the C of the XDP programs, from fixed files and those of a meter and a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METER, ANSWER = "meter.c", "answer.c"
 PACKET, KEY = (METER_FOLDER / name for name in ("packet.h", "key.h"))
 Table = Literal["lru", "buckets"]
 TABLES: tuple[Table, ...] = get_args(Table)
-# Bits of a key's parts in the two words by which windows count.
+# Bits of a flow key's parts in the two words that windows compare.
 _ADDRESSES = {"source": 0xFFFFFFFF, "destination": 0xFFFFFFFF << 32}
 _ENDS = {
     "source_port": 0xFFFF,
@@ -29,18 +29,18 @@ _ENDS = {
     "protocol": 0xFF << 32,
     "family": 0xFF << 40,
 }
-OPTIONS = ("-ffreestanding",)  # the C library's headers are for other architectures
+OPTIONS = ("-ffreestanding",)  # because the C library's headers do not support BPF
 
 
 def meter_program(
     spec: MeterSpec, structure: Structure, *, per_cpu: bool, table: Table = "lru"
 ) -> dict[str, str]:
-    """Files of the metering program by name; clang compiles :data:`METER`.
+    """Return the files of the metering program by name; clang compiles :data:`METER`.
 
     Args:
         spec: meter to compile in.
         structure: structure of networks to compile in.
-        per_cpu: whether windows are over the flows of one CPU.
+        per_cpu: whether each CPU has its own windows over the flows that it decides.
         table: the flow table: the kernel's LRU hash, or an array of buckets.
     """
     meter = meter_source(spec)
@@ -55,7 +55,7 @@ def meter_program(
 
 
 def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str]:
-    """Files of the answering program by name; clang compiles :data:`ANSWER`."""
+    """Return the files of the answering program by name; clang compiles :data:`ANSWER`."""
     values = {
         "ethertype": packets.ethertype,
         "result_bytes": packets.result_bytes,
@@ -71,7 +71,7 @@ def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str
 
 
 def test_program(name: str) -> dict[str, str]:
-    """Files by name of a program that makes packets for test runs; clang compiles ``name``."""
+    """Return the files of a program that makes packets for test runs; clang compiles ``name``."""
     return _plain(name, "test_frames.h") | {PACKET.name: PACKET.read_text(encoding="utf-8")}
 
 
@@ -109,5 +109,5 @@ def _values(spec: MeterSpec, structure: Structure, per_cpu: bool) -> dict[str, A
 
 
 def _mask(places: dict[str, int], parts: tuple[str, ...]) -> str:
-    """C for the bits of those parts of a key that have a place in a word."""
+    """Return C for the bits of those parts of a key that have a place in the word."""
     return f"{sum(places[part] for part in set(parts) & places.keys()):#x}ull"

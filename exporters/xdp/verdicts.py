@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts that outlive flows: what user space puts into their maps, and reads from them.
+"""Verdicts that outlive flows: how user space writes their maps, and reads them.
 
-The rules are those of ``c/state.h``: allowed sources first, then sources that the operator listed,
-then verdicts by decisions on a flow, a host and a prefix.
+The order of precedence is that of ``c/state.h``: allowed sources first, then sources that the
+operator listed, then verdicts from decisions on a flow, a host and a prefix.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 SECOND_NS = 10**9
 MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
 PREFIX_BITS = (24, 64)
-_TRIES = 8  # at words that the program changes, too
-_MARGIN = SECOND_NS  # at least a second in units of any meter
+_TRIES = 8  # to set words that the program changes as well
+_MARGIN = SECOND_NS  # a second or more in any meter's unit of time
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
 _FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
@@ -44,14 +44,14 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds verdicts and new flows.
+    """Limits of verdicts and new flows.
 
     Attributes:
         dry_run: whether verdicts and policies are only counted, and every packet passes.
-        max_blocked: maximum number of hosts that decisions keep from the stack at one time; an
-            address of IPv4 or 64 bits of an address of IPv6 is a host.
-        prefix_bits: bits of the prefixes that decisions block, IPv4 and IPv6.
-        new_flows: flows that a source may begin per second, and at once; 0 for no limit.
+        max_blocked: maximum number of hosts that decisions block at one time; a host is an IPv4
+            address or the first 64 bits of an IPv6 address.
+        prefix_bits: lengths of the prefixes that decisions block, for IPv4 and IPv6.
+        new_flows: flows that a source may begin per second, and in one burst; 0 for no limit.
     """
 
     dry_run: bool = False
@@ -60,14 +60,14 @@ class Limits:
     new_flows: int = 0
 
     def value(self) -> bytes:
-        """The value of the map ``config``."""
+        """Serialise the limits as the value of the map ``config``."""
         interval, burst = rate(self.new_flows) if self.new_flows else (0, 0)
         value = (self.dry_run, self.prefix_bits, 0, self.max_blocked, interval, burst)
         return np.array([value], dtype=layout.CONFIG).tobytes()
 
 
 def rate(per_second: int) -> tuple[int, int]:
-    """Nanoseconds between two tokens of a bucket that holds those of a second, and its room.
+    """Return the nanoseconds between two tokens of a bucket that holds a second's, and its room.
 
     Raises:
         UsageError: the rate is not 1 to a billion.
@@ -80,13 +80,13 @@ def rate(per_second: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Target:
-    """What a verdict is on: a flow, or the sources of a prefix.
+    """The target of a verdict: a flow, or the sources in a prefix.
 
     Attributes:
-        text: the target as it is shown.
-        key: key of its map.
-        flow: whether it is a flow.
-        bits: bits of the prefix; 0 for a flow.
+        text: the target as text.
+        key: the target's key in its map.
+        flow: whether the target is a flow.
+        bits: length of the prefix in bits; 0 for a flow.
     """
 
     text: str
@@ -134,7 +134,7 @@ def target(text: str, spec: MeterSpec) -> Target:
 
 
 def flow_text(key: np.void) -> str:
-    """A flow's key as :func:`target` reads it."""
+    """Format a flow's key in the form that :func:`target` reads."""
     size, out = int(key["address_bytes"]), []
     for name in ("source", "destination"):
         address = ipaddress.ip_address(key[name][:size].tobytes())
@@ -146,7 +146,7 @@ def flow_text(key: np.void) -> str:
 
 
 def _short(network: _Network) -> str:
-    """A prefix, or its address if it is one."""
+    """Format a prefix, or its address if it holds only one."""
     whole = network.prefixlen == network.max_prefixlen
     return str(network.network_address if whole else network)
 
@@ -166,10 +166,10 @@ class Entry:
     Attributes:
         target: address, prefix or flow.
         action: its action.
-        argument: packets per second of a rate limit, or the action's argument; else 0.
-        by: ``operator``, or the verdict of the flow that brought it.
-        left_s: seconds for which it still holds; None for ever.
-        packets: number of packets that it was applied to.
+        argument: packets per second of a rate limit, or the action's argument; otherwise 0.
+        by: ``operator``, or the verdict of the flow that brought the entry.
+        left_s: seconds for which the entry still holds; None for ever.
+        packets: number of packets to which it was applied.
     """
 
     target: str
@@ -192,11 +192,11 @@ def put(
 
     Args:
         maps: maps of the metering program.
-        where: what the verdict is on.
-        action: ``allow`` for the list of allowed sources.
+        where: target of the verdict.
+        action: the action; ``allow`` puts the target on the list of allowed sources.
         argument: nanoseconds between two packets of a rate limit, or the mark.
         now: present time in units of the meter.
-        until: first time at which it does not hold; None for ever.
+        until: first time at which the verdict no longer holds; None for ever.
 
     Raises:
         UsageError: the map is full.
@@ -221,12 +221,12 @@ def put(
 
 
 def remove(maps: Mapping[str, BpfMap], where: Target, *, allowed: bool) -> bool:
-    """Take verdicts on a target out of the maps; False if there were none.
+    """Remove the verdicts on a target from the maps; return False if there were none.
 
     Args:
         maps: maps of the metering program.
-        where: what the verdicts are on.
-        allowed: whether those that allow go, in place of all others.
+        where: target of the verdicts.
+        allowed: whether to remove verdicts that allow, instead of all others.
     """
     if where.flow:
         found = maps["tuples"].lookup(where.key)
@@ -236,7 +236,7 @@ def remove(maps: Mapping[str, BpfMap], where: Target, *, allowed: bool) -> bool:
         gone = maps["tuples"].delete(where.key)
     else:
         gone = maps["allowed" if allowed else "listed"].delete(where.key)
-        if not allowed:  # decisions may have blocked it, too
+        if not allowed:  # decisions may also have blocked it
             prefix = np.frombuffer(where.key, layout.PREFIX)[0]
             subject = np.zeros(1, layout.SUBJECT)
             subject["address"], subject["bits"] = prefix["address"], where.bits
@@ -249,12 +249,12 @@ def remove(maps: Mapping[str, BpfMap], where: Target, *, allowed: bool) -> bool:
 def entries(
     maps: Mapping[str, BpfMap], now: int, tick_ns: int, verdicts: Mapping[int, str]
 ) -> dict[str, list[Entry]]:
-    """The verdicts that hold, by list: ``allowed``, ``listed`` and ``decided``.
+    """Return the verdicts that hold, by list: ``allowed``, ``listed`` and ``decided``.
 
     Args:
         maps: maps of the metering program.
         now: present time in units of the meter.
-        tick_ns: nanoseconds of that unit.
+        tick_ns: nanoseconds per unit.
         verdicts: names of classes and of the other verdicts, by number.
     """
     out: dict[str, list[Entry]] = {"allowed": [], "listed": [], "decided": []}
@@ -292,11 +292,11 @@ def _entry(
 
 
 def settle(maps: Mapping[str, BpfMap]) -> None:
-    """Set until when each map may hold a verdict, from what is there.
+    """Set the time until which each map may hold a verdict, from the verdicts in the map.
 
-    The program raises these after it has put a verdict there. What is written here may overwrite
-    that, so that the maps are read again until nothing in them holds for longer. Where decisions
-    put verdicts all the time, the last try adds a margin.
+    The program raises this time after it has put a verdict into a map. A write here may overwrite
+    a later time of the program's, so the maps are read again until no verdict in them holds longer
+    than was written. If decisions bring verdicts all the time, the last try adds a margin.
     """
     latest = _latest(maps)
     for attempt in range(_TRIES):
@@ -330,7 +330,7 @@ def _forget_expired(place: BpfMap, now: int) -> None:
 
 
 def _rows(place: BpfMap) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Keys and values of a map of verdicts."""
+    """Return the keys and values of a map of verdicts."""
     kinds = {"tuples": layout.KEY, "hosts": layout.SUBJECT}
     items = list(place.items())
     keys = np.frombuffer(b"".join(k for k, _ in items), kinds.get(place.name, layout.PREFIX))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets per second of a core, from a generator over a veth pair in a network namespace.
+"""Measures packets per second of one core, from a generator over a veth pair in a namespace.
 
 The kernel generates the packets: ``BPF_PROG_TEST_RUN`` with ``BPF_F_TEST_XDP_LIVE_FRAMES`` sends
 frames out of one end, and the program at the other end sees them on the same CPU. Programs take
@@ -40,7 +40,7 @@ class WireTiming:
     Attributes:
         mode: ``native`` or ``generic``.
         name: description of the program.
-        median: median nanoseconds per packet in all, including generator and link.
+        median: median nanoseconds per packet, including generator and link.
         difference: median over the rounds of the difference to the program that only drops.
         ratio: median over the rounds of the ratio of packets per second to that program.
         lost: share of packets that did not reach the program.
@@ -75,8 +75,8 @@ def measure(
         packets: packets per turn.
 
     Returns:
-        Median nanoseconds of the generator alone, whose frames are not received; and the programs'
-            timings, the one that only drops first.
+        Median nanoseconds per frame of the generator alone, whose frames no program receives; and
+            the programs' timings, starting with the program that only drops.
 
     Raises:
         MissingDependencyError: clang or ``ip`` is not installed.
@@ -125,7 +125,7 @@ def _dropped(own: BpfObject) -> int:
 def _turn(
     end: _End, mode: Mode, there: int, generate: BpfProgram, frame: bytes, here: int, packets: int
 ) -> tuple[float, int]:
-    """Nanoseconds per packet that the program saw, and the number of these packets."""
+    """Return the nanoseconds per packet that the program saw, and the number of these packets."""
     attach(there, end.program, mode)
     try:
         generate.live_run(frame, here, _WARM)
@@ -168,7 +168,7 @@ def _one_cpu() -> Iterator[None]:
 
 @contextmanager
 def _link() -> Iterator[tuple[int, int]]:
-    """Create a veth pair in a network namespace of this thread, and yield the ends' indices."""
+    """Create a veth pair in a network namespace of this thread; yield the indices of its ends."""
     one, other = _ENDS
     with own_network():
         add_link(one, other)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sum-product networks in C11: the network's tables, and one source that reads them."""
+"""Sum-product networks in C11: the network's tables and steps, and one source that runs them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HostSpnExporter(CompiledInExporter[SpnModel]):
     family: ClassVar[str] = SpnModel.family
 
     def check(self, model: SpnModel, options: Options) -> Fit:
-        """Check that a block's values fit the stack, and where the tables lie."""
+        """Check that a block's values fit the stack, and place the tables in a memory."""
         made, found = program(model), super().check(model, options)
         scratch = made.scratch_bytes(LEAST_ROWS)
         if scratch <= MAX_SCRATCH:
@@ -63,11 +63,11 @@ class HostSpnExporter(CompiledInExporter[SpnModel]):
 
 
 def _memory(model: SpnModel, made: SpnProgram) -> dict[str, int]:
-    """Bytes of the C's constants, by what they hold."""
+    """Bytes of the C's constants, by content."""
     log_add = model.arithmetic.table if isinstance(model.arithmetic, LogArithmetic) else ()
     return {
         "tables": made.value_bytes * len(made.tables),
-        # One entry more: 0, for every difference beyond the table.
+        # One more entry, 0, serves all differences beyond the table.
         "log_add": made.value_bytes * (len(log_add) + 1) if len(log_add) else 0,
         "steps": (16 + made.value_bytes) * len(made.steps),  # four words and one value
         "cuts": model.input_bytes,
@@ -75,12 +75,12 @@ def _memory(model: SpnModel, made: SpnProgram) -> dict[str, int]:
 
 
 def _source(model: SpnModel) -> str:
-    """The file ``bnn.c``."""
+    """Return the network's part of ``bnn.c``."""
     made = program(model)
     spec = model.input
     parts = []
     for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
-        # A field may cross words: a part is the bits that it has in one of them.
+        # A field may cross words: a part is its share of one word.
         for word in range(start // 32, (start + field.width - 1) // 32 + 1):
             low, high = max(start - 32 * word, 0), min(start + field.width - 32 * word, 32)
             parts.append({"field": i, "word": word, "mask": (1 << high) - (1 << low)})

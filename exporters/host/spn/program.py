@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of a network: steps on values, with few values live at a time."""
+"""Compiles a network to a program: a list of steps that keeps few values live at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from n3ic.families.spn.operations import (
     operations,
 )
 
-CACHE_BYTES = 24 << 10  # bins and values of a block, so that they stay in the first-level cache
+CACHE_BYTES = 24 << 10  # for bins and values of a block, so that they stay in the L1 cache
 MOST_ROWS, LEAST_ROWS = 128, 16
 REGISTER = 8  # entries of 32 bits that an AVX2 register holds
 _NAMES = {
@@ -58,7 +58,7 @@ class SpnProgram:
         steps: steps in order of execution.
         tables: entries of all tables, concatenated.
         scores: slot of each class's score.
-        slots: number of values of a row that are live at once.
+        slots: maximum number of values of a row that are live at once.
         value_bytes: bytes of one value.
         fields: number of features.
     """
@@ -116,13 +116,13 @@ class _Writer:
         self._fused = _fused(made)
 
     def write(self, index: int, step: object) -> None:
-        """Emit the steps of an operation; a sum looks up the tables that it alone reads."""
+        """Emit the steps of an operation; a sum also looks up the tables that only it reads."""
         if index in self._fused:
             return
         read = operands(self.made.steps[index])
         fused = [i for i in read if i in self._fused]
         plain = [i for i in read if i not in self._fused]
-        to = self._take()  # before operands are freed: the loops in C write no slot that they read
+        to = self._take()  # before operands are freed: the C's loops must not write what they read
         if isinstance(step, Lookup):
             self._look_up("LOOKUP", to, 0, step)
         elif isinstance(step, Constant):
@@ -144,7 +144,7 @@ class _Writer:
 
     def _fuse(self, kind: str, to: int, a: int, index: int) -> None:
         lookup = self.made.steps[index]
-        assert isinstance(lookup, Lookup)  # noqa: S101 - as _fused says
+        assert isinstance(lookup, Lookup)  # noqa: S101 - _fused returns only look-ups
         self._look_up(kind, to, a, lookup)
 
     def _look_up(self, kind: str, to: int, a: int, lookup: Lookup) -> None:

@@ -2,7 +2,7 @@
 """Reads look-up tables back from the constants of ``bnn.c``.
 
 The code shares nothing with the writer, constants included, so that a mistake there shows here. The
-C holds some things twice, in the form that a kernel likes: these must agree.
+C holds some constants twice, in the forms that different kernels read: both must agree.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     """Decode the tables in ``bnn.c``, and compare them with the model's.
 
     Raises:
-        VerifyError: the file cannot be read, or holds something else than the model.
+        VerifyError: the file cannot be read, or does not hold the model.
     """
     text = read_artefact(directory / _FILE).decode("utf-8", "replace")
     return (compared(model, decode_source(text, model)),)
@@ -76,7 +76,7 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
     bits = _parted(held.numbers("bits", sum(sizes)), sizes)
     spans = [sums << size for size in sizes]
     stored = held.numbers("entries", sum(spans) + 16)
-    if any(stored[-16:]):  # they are loaded, but not addressed
+    if any(stored[-16:]):  # a kernel loads them, but no index addresses them
         raise _wrong("entries beyond the last table are not 0")
     starts = held.numbers("starts", len(sizes))
     if starts != [sum(spans[:t]) for t in range(len(sizes))]:
@@ -104,7 +104,7 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
 
 
 def _cuts(held: _Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
-    """The cuts of every field, after a check of what bits stand for."""
+    """Return the cuts of each field, after a check of the fields' other constants."""
     features, fields = model.input.features, model.input.fields
     scales = {field.feature: field.scale for field in fields}
     wanted = [(_c_text(name), _octets_of(scales[name])) for name in features]
@@ -135,7 +135,7 @@ def _cuts(held: _Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
 
 
 def _check_spans(spans: list[int], entries: tuple[NDArray[np.int64], ...]) -> None:
-    """Check that tables are summed in bytes only as far as a byte holds all sums."""
+    """Check that every run of tables that is summed in bytes fits a signed byte."""
     if any(span < 1 for span in spans) or sum(spans) != len(entries):
         raise _wrong(f"{sum(spans)} tables in spans, there are {len(entries)}")
     for t, span in zip(np.cumsum([0, *spans]).tolist(), spans, strict=False):
@@ -147,7 +147,7 @@ def _check_spans(spans: list[int], entries: tuple[NDArray[np.int64], ...]) -> No
 
 
 def _check_octets(held: _Constants, bits: tuple[tuple[int, ...], ...], most: int) -> None:
-    """Check that the places of index bits are those of ``bits``."""
+    """Check that bytes and masks of the index bits are those of ``bits``."""
     room = held.size("ROOM")
     if room % 32 or not len(bits) <= room < len(bits) + 32:
         raise _wrong(f"room for {room} of {len(bits)} tables")
@@ -161,7 +161,7 @@ def _check_octets(held: _Constants, bits: tuple[tuple[int, ...], ...], most: int
 
 
 def _check_planes(held: _Constants, bits: tuple[tuple[int, ...], ...]) -> None:
-    """Check that the planes of packed bits have each index bit where the index has it."""
+    """Check that each plane holds its index bit at the place where the code looks for it."""
     count = held.size("PLANES")
     octets, shifts = (held.numbers(f"plane_{name}", count) for name in ("octets", "shifts"))
     planes = held.numbers("planes", sum(map(len, bits)))
@@ -177,7 +177,7 @@ def _check_planes(held: _Constants, bits: tuple[tuple[int, ...], ...]) -> None:
 def _in_order(
     entries: NDArray[np.int64], bits: tuple[int, ...], wanted: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """The entries of a table that is addressed by its bits in the wanted order."""
+    """Permute a table's entries to the wanted order of its index bits."""
     if sorted(bits) != sorted(wanted):
         return entries
     at = np.arange(len(entries))
@@ -199,18 +199,18 @@ class _Constants:
         ]
 
     def defined(self, name: str) -> str:
-        """What a macro stands for."""
+        """Return the text that a macro expands to."""
         return _only(name, self._defined)
 
     def size(self, name: str) -> int:
-        """The number that a macro stands for."""
+        """Return the number that a macro expands to."""
         value = self.defined(name)
         if len(value) > 10:
-            raise _wrong(f"{name} is no number of 32 bits")
+            raise _wrong(f"{name} is not a 32-bit number")
         return int(value)
 
     def tokens(self, name: str) -> list[str]:
-        """The numbers and strings of an array, without braces."""
+        """Return the numbers and strings of an array as text, without braces."""
         body, at, out = _only(name, self._arrays)[1], 0, []
         while at < len(body):
             if skipped := _SKIPPED.match(body, at):
@@ -219,11 +219,11 @@ class _Constants:
                 out.append(found[0])
                 at = found.end()
             else:
-                raise _wrong(f"{name} is no array of numbers")
+                raise _wrong(f"{name} is not an array of numbers")
         return [each for each in out if each not in ("{", "}")]
 
     def numbers(self, name: str, count: int | None = None) -> list[int]:
-        """The integers of an array, ``count`` of them."""
+        """Return the integers of an array; it must have ``count`` of them, unless that is None."""
         found = self.tokens(name)
         if count is not None and len(found) != count:
             raise _wrong(f"{len(found)} numbers in {name}, expected {count}")
@@ -237,12 +237,12 @@ class _Constants:
         return out
 
     def strings(self, name: str) -> list[bytes]:
-        """The strings of an array."""
+        """Return the strings of an array."""
         return [_text(token) for token in self.tokens(name)]
 
 
 def _only(name: str, found: list[tuple[str, _T]]) -> _T:
-    """What stands beside a name that is there once."""
+    """Return the value of a name that must occur exactly once."""
     held = [value for key, value in found if key == name]
     if len(held) != 1:
         raise _wrong(f"{name} is defined {len(held)} times")
@@ -250,7 +250,7 @@ def _only(name: str, found: list[tuple[str, _T]]) -> _T:
 
 
 def _text(token: str) -> bytes:
-    """What a string literal of C stands for."""
+    """Return the bytes that a string literal of C denotes."""
     if not token.startswith('"'):
         raise _wrong(f"a string is expected, not {token[:20]}")
     octets = token[1:-1].encode("utf-8")

@@ -27,7 +27,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 CODE = ("tables_portable.c", "tables_avx2.c", "tables.c")
 BLOCK = 32  # rows at a time, as in the C
 REGISTER = 32  # bytes that AVX2 loads at once
-MOST_INPUTS = 1 << 15  # a block's masks lie on the stack, 32 bytes an input bit
+MOST_INPUTS = 1 << 15  # a block's masks are on the stack: 32 bytes for each input bit
 
 
 class HostTablesExporter(CompiledInExporter[TablesModel]):
@@ -81,7 +81,7 @@ class HostTablesExporter(CompiledInExporter[TablesModel]):
 
 
 def _values(model: TablesModel) -> dict[str, Any]:
-    """What the template of the constants takes."""
+    """Values for the template of the constants."""
     spec = model.input
     place = {name: i for i, name in enumerate(spec.features)}
     scale = {f.feature: f.scale for f in spec.fields}
@@ -127,17 +127,17 @@ def _values(model: TablesModel) -> dict[str, Any]:
 
 
 def _planes(tables: Sequence[Table]) -> list[Plane]:
-    """The plane of each bit of the indices."""
+    """Return the plane of each index bit, table by table."""
     return [plane_of(bit, place) for t in tables for place, bit in enumerate(t.bits)]
 
 
 def _room(tables: Sequence[Table]) -> int:
-    """Number of tables, filled up to whole registers of a byte a table."""
+    """Number of tables, rounded up to whole registers with one byte per table."""
     return REGISTER * -(-len(tables) // REGISTER)
 
 
 def _spans(model: TablesModel) -> list[int]:
-    """Numbers of tables, one after the other, of which no sum exceeds a signed byte."""
+    """Lengths of consecutive runs of tables whose sums all fit a signed byte."""
     out = [0]
     held = np.zeros((2, len(model.bias)), dtype=np.int64)
     for table in model.tables:
@@ -151,15 +151,16 @@ def _spans(model: TablesModel) -> list[int]:
 
 
 def _octets(tables: Sequence[Table], n_bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The byte of the packed bits that each index bit is in, and that bit of the byte.
+    """For each index bit, the byte of the packed input that holds it, and its mask in that byte.
 
     Args:
-        tables: the tables; those for which there is room beyond, and bits that an index lacks, have
-            bit 0.
+        tables: the tables. Unused places after them, and bits that a short index lacks, get byte
+            0 and mask 0.
         n_bits: number of input bits.
 
     Returns:
-        Two uint8 arrays of shape ``(bits of the largest index, room)``; zeros above 256 input bits.
+        Two uint8 arrays of shape ``(bits of the largest index, room)``, all 0 for more than 256
+            input bits.
     """
     most = max(len(t.bits) for t in tables)
     octets, bits = np.zeros((2, most, _room(tables)), dtype=np.uint8)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Orders the index bits of tables so that blocks of packed bits need few planes.
 
-A plane is an octet of packed bits, shifted. An index finds bit ``j`` at place ``j`` of a plane, and
-bits from the fifth on at the highest place. A table with its index bits in another order, and its
-entries likewise, is the same table; so the order is free.
+A plane is an octet of packed bits, shifted. The C finds bit ``j`` of an index at place ``j`` of a
+plane, and all bits from the fifth on at the highest place. If a table's entries are permuted along
+with its index bits, it remains the same table, so the order of the bits is free.
 """
 
 from __future__ import annotations
@@ -19,24 +19,29 @@ import numpy as np
 from n3ic.families.tables.network import Table
 
 LOW = 4  # index bits by which a shuffle selects
-SIGN = 7  # the place of the others
-_MOST = 1 << 16  # orders of all tables that are tried; beyond, tables are left as they are
+SIGN = 7  # place of all further index bits: the sign of a byte, by which it blends
+_MOST = 1 << 16  # maximum number of orders to try; with more, the tables keep their order
 _ROUNDS = 3
 
 Plane = tuple[int, int]
-"""An octet and by how much it is shifted to the right."""
+"""Number of an octet, and the right shift of its bits (a left shift if negative)."""
 
 
 def plane_of(bit: int, place: int) -> Plane:
-    """Find the plane that has an input bit where bit ``place`` of an index is looked for."""
+    """Return the plane that holds an input bit where the code looks for index bit ``place``."""
     return bit // 8, bit % 8 - (place if place < LOW else SIGN)
 
 
 def ordered(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """Order the index bits of each table, one table after the other, so that few planes are used.
+    """Order the index bits of each table so that all tables together use few planes.
+
+    The search is greedy, one table after the other, in a few rounds.
 
     Args:
         tables: tables of any sizes.
+
+    Returns:
+        The same tables, with index bits and entries permuted.
     """
     found = [table.bits for table in tables]
     if sum(perm(len(bits), min(LOW, len(bits))) for bits in found) > _MOST:
@@ -55,13 +60,13 @@ def _planes(bits: tuple[int, ...]) -> list[Plane]:
 
 
 def _orders(bits: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """All orders of index bits that differ in their planes; the given one first."""
+    """List the orders of index bits that differ in their planes, the given order first."""
     low = permutations(bits, min(LOW, len(bits)))
     return [bits, *((*first, *(b for b in bits if b not in first)) for first in low)]
 
 
 def _price(bits: tuple[int, ...], used: Counter[Plane]) -> float:
-    """Planes that no other table uses; those that few use may yet become free."""
+    """Price of an order: a plane costs less, the more other tables use it."""
     return sum(0.5 ** used[plane] for plane in {*_planes(bits)})
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Times a kernel: single calls, batches, and calls that each wait for the one before. */
+/* Times a kernel: single calls, batches, and calls that each wait for the previous one. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "bnn.h"
@@ -45,7 +45,7 @@ double timing_batches(const struct bnn *net, const uint32_t *words, size_t rows,
     return best;
 }
 
-/* The same from integer features. */
+/* As timing_batches(), from integer features. */
 double timing_features(const struct bnn *net, const uint32_t *features, size_t rows, size_t batch,
                        uint32_t repeats, uint32_t *classes, int32_t *margins) {
     const uint32_t width = bnn_features(net);

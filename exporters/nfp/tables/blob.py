@@ -14,16 +14,17 @@ Layout, in words (``weights.bin`` holds them little-endian):
 - rows, by table: one per index, with the entries of its sums side by side, lowest bits first.
   A stored entry has 1, 2, 4 or 8 bits and is the entry plus half of their range. A row has a power
   of two of bits up to 32, or a multiple of 32. Each table begins with a word of its own.
-- biases, one word a sum in two's complement: less the halves that the entries hold in excess.
+- biases, one word per sum in two's complement, less the halves that the stored entries add.
 - parts, three words per feature that some table reads: index of the feature, kind (bit 15: 0
   binary, 1 thermometer) and number of bits or cuts (from bit 16); word of the first cut, or the
   largest value of a binary field; word of the first mark. Then the cuts, one word each, and the
   marks.
-- marks: words to be OR-ed to the indices: of a thermometer, one for each interval from its first
-  cut on; otherwise one for each bit of the number.
+- marks: words that are OR-ed into the indices. A thermometer has one mark for each interval from
+  its first cut on; a binary field has one for each bit of the number.
 - in layout version 2, for a model that shunts flows: the smallest margin that is not shunted.
 
-The indices lie in words of 32 bits in the order of tables, lowest bits first, none across two.
+The indices are packed into 32-bit words in the order of tables, lowest bits first. No index crosses
+two words.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ HEADER_WORDS = 21
 GROUP_WORDS = 4
 PART_WORDS = 3
 MAX_SUMS = 32
-"""The most sums: a mask of one word names those that a table adds to."""
+"""Maximum number of sums, because a mask of one word names those that a table adds to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class TablesBlob:
         starts: index of the first word of each section, in order of position.
         groups: number of groups.
         index_words: words that hold the indices of all tables.
-        row_words: words of the rows of all tables that one inference reads.
-        encoding_words: words of the input stage that it reads at most.
+        row_words: words that one inference reads from the rows of all tables.
+        encoding_words: maximum number of words that one inference reads from the input stage.
     """
 
     words: Words
@@ -102,7 +103,7 @@ class _Sizes:
 
 
 def build(model: TablesModel) -> TablesBlob:
-    """Build the blob of a model of up to ``MAX_SUMS`` sums; deterministic."""
+    """Build the blob of a model with at most ``MAX_SUMS`` sums; deterministic."""
     sizes = [_sizes(t.width, len(t.bits), np.flatnonzero(t.held).tolist()) for t in model.tables]
     rows = [_rows(t.entries, s) for t, s in zip(model.tables, sizes, strict=True)]
     numbers = [b for t in model.tables for b in t.bits]
@@ -156,12 +157,12 @@ def _sizes(width: int, inputs: int, held: list[int]) -> _Sizes:
 
 
 def _power(bits: int) -> int:
-    """The least power of two that is not below a number; 0 for 0."""
+    """Round up to a power of two; 0 stays 0."""
     return 1 << (bits - 1).bit_length() if bits else 0
 
 
 def _rows(entries: np.ndarray[tuple[int, int], np.dtype[np.int8]], sizes: _Sizes) -> Words:
-    """The words of a table's rows."""
+    """Return the words of a table's rows, uint32 array of shape ``(words,)``."""
     stored = entries[:, list(sizes.held)].astype(np.int16) + (1 << (sizes.slot - 1))
     bits = np.zeros((len(entries), sizes.row), dtype=np.uint8)
     for place in range(len(sizes.held)):
@@ -172,7 +173,7 @@ def _rows(entries: np.ndarray[tuple[int, int], np.dtype[np.int8]], sizes: _Sizes
 
 
 def _parts(model: TablesModel, start: int) -> tuple[list[int], int]:
-    """The words of the input stage, and the most that one inference reads of them."""
+    """Return the words of the input stage, and the maximum number that one inference reads."""
     parts = index_parts(model)
     how, features = packing(model, 32), model.input.features
     cut = start + PART_WORDS * len(parts)

@@ -15,9 +15,9 @@ class Accesses:
     """What one inference accesses.
 
     Attributes:
-        words: words that it reads from the memory of the weights, at most; the two numbers of
-            input bits in a word count as two, because each takes the cycles of a word.
-        accesses: accesses to the thread's state: features, bits, indices, scores.
+        words: maximum number of words read from the memory of the weights; a word with the numbers
+            of two input bits counts as two, because each number takes the cycles of a word.
+        accesses: number of accesses to the thread's state: features, bits, indices and scores.
     """
 
     words: int
@@ -29,7 +29,7 @@ def from_bits(model: TablesModel, built: TablesBlob) -> Accesses:
     bits = sum(len(t.bits) for t in model.tables)
     done = _sums(model, built)
     words = 2 + (GROUP_WORDS - 2) * built.groups + bits
-    # A bit is read; a word of indices is written, read and copied.
+    # Each bit is read once; each word of indices is written, read and copied.
     return Accesses(done.words + words, done.accesses + bits + 3 * built.index_words)
 
 
@@ -38,7 +38,7 @@ def from_features(model: TablesModel, built: TablesBlob) -> Accesses:
     parts = index_parts(model)
     ored = sum(1 if p.clamp is None else len(p.indices) for p in parts)
     done = _sums(model, built)
-    # A feature is read; a word of indices is cleared, then read and written for each mark.
+    # Each feature is read once; each word of indices is cleared, then read and written per mark.
     accesses = len(parts) + built.index_words * (1 + 2 * ored)
     return Accesses(done.words + 2 + built.encoding_words, done.accesses + accesses)
 
@@ -47,6 +47,6 @@ def _sums(model: TablesModel, built: TablesBlob) -> Accesses:
     """Count ``n3ic_run()``."""
     sums, classes = len(model.bias), len(model.classes)
     words = 2 + GROUP_WORDS * built.groups + sums + built.row_words
-    # One sum stays in a register; several are read and written for each table that adds to them.
+    # A single sum stays in a register; several are read and written by each table that adds.
     added = 0 if sums == 1 else sum(2 * int(t.held.sum()) for t in model.tables)
     return Accesses(words, built.index_words + classes + added)

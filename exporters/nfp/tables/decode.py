@@ -20,7 +20,7 @@ from n3ic.model.bits import Words
 
 @dataclass(frozen=True)
 class _Index:
-    """A table's index: its input bits, and its first bit among the words of all indices."""
+    """A table's index: its input bits, and the position of its lowest bit in the index words."""
 
     bits: tuple[int, ...]
     place: int
@@ -99,12 +99,12 @@ def _cuts(
     indices: list[_Index],
     place: tuple[int, int, int],
 ) -> tuple[tuple[int, ...], ...]:
-    """The cuts of every field of the input, after a check of the parts and their marks.
+    """Return the cuts of every input field, after a check of the parts and their marks.
 
-    Each mark must set the bits of the indices that its interval of values sets, and no other.
+    Each mark must set exactly the index bits that its interval of values sets.
     """
     parts, part, index_words = place
-    # The bits of the indices that each input bit sets, a bit each of a number. They are disjoint.
+    # For each input bit, the index bits that it sets, as a bit mask. The masks are disjoint.
     sets = [0] * model.input.n_bits
     for index in indices:
         for j, bit in enumerate(index.bits):
@@ -135,14 +135,14 @@ def _cuts(
             and missing & set(range(at, at + field.width))
         ]
         wanted = [0] * count
-        for field, bits, of in own if kind else own[:1]:  # raw bits are a part of their own
+        for field, bits, of in own if kind else own[:1]:  # each field of raw bits has its own part
             if not kind and (field.width, field.clamp) != (count, limit):
                 raise VerifyError(f"{where}: {count} bits up to {limit}, not those of the model")
             for j, bit in enumerate(bits):
                 if not kind:
                     wanted[j] = sets[bit]
                 elif bit in missing:
-                    # The cut of a bit is that of the first mark that has what it sets.
+                    # A bit's cut is the one whose mark is the first to set its index bits.
                     at = next((k for k, m in enumerate(marks) if not sets[bit] & ~m), None)
                     if at is None:
                         raise VerifyError(f"{where}: no mark sets input bit {bit}")
@@ -157,18 +157,18 @@ def _cuts(
 
 
 def _row_bits(need: int) -> int:
-    """Bits of a row whose entries need some bits: a power of two, or whole words."""
+    """Round the bits that a row's entries need up to a power of two, or to whole words."""
     return next((bits for bits in (0, 1, 2, 4, 8, 16) if bits >= need), 32 * -(-need // 32))
 
 
 def _numbers(words: Words, artefact: str, start: int, count: int) -> list[int]:
-    """Read words."""
+    """Read ``count`` words as integers, and check that the file has them."""
     if start + count > len(words):
         raise VerifyError(f"{artefact}: ends at word {len(words)}, before {start + count - 1}")
     return [int(word) for word in words[start : start + count]]
 
 
 def _bits(words: list[int]) -> NDArray[np.int64]:
-    """The bits of words, least significant first."""
+    """Unpack words to bits, least significant first."""
     octets = np.array(words, dtype="<u4").view(np.uint8)
     return np.unpackbits(octets, bitorder="little").astype(np.int64)

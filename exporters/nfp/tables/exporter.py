@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up tables in micro-C: threads that add up entries of a blob, one load a table."""
+"""Look-up tables in micro-C: threads that add up entries of a blob, one load per table."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.util.templates import render
 
-# Of the micro-C that all families share, what only binary networks need.
+# Files of the micro-C that only binary networks need.
 _NEURONS = ("n3ic_neuron.h", "n3ic_input.h", "n3ic_data.h", "n3ic_chain.h")
 
 
 class NfpTablesExporter(Exporter[TablesModel]):
-    """Micro-C for the Netronome NFP4000: each thread adds up the entries of a flow."""
+    """Micro-C for the Netronome NFP4000, in which each thread adds up the entries of a flow."""
 
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob of look-up tables for the Netronome NFP4000"
@@ -63,7 +63,7 @@ class NfpTablesExporter(Exporter[TablesModel]):
         return Fit(placements, _problems(model, built, plan, self.device))
 
     def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
-        """Co-locate models: threads side by side, spread over the islands."""
+        """Co-locate models: their threads run side by side, spread over the islands."""
         models = [cast(TablesModel, m.model) for m in members]
         plans = [self._plan(m, of.options) for m, of in zip(models, members, strict=True)]
         sizes = [blob.build(m).size for m in models]
@@ -115,10 +115,13 @@ class NfpTablesExporter(Exporter[TablesModel]):
     def encode(
         self, directory: Path, model: TablesModel, options: Options, features: Mapping[str, Any]
     ) -> Words:
-        """Run the micro-C on features, and read the input bits from the indices that it makes.
+        """Run the micro-C on features, and read the input bits from the indices that it computes.
 
-        The micro-C makes no input bits: features give the indices at once, and each bit of an
-        index is an input bit. Bits that no table reads do not exist there; the model says them.
+        The micro-C computes no input bits: it maps features directly to indices, each bit of which
+        is an input bit. Input bits that no table reads are taken from the model.
+
+        Returns:
+            Packed inputs, uint32 array of shape ``(rows, n_words)``.
 
         Raises:
             VerifyError: two indices disagree on an input bit, or the scores are not the model's.
@@ -216,7 +219,7 @@ class NfpTablesExporter(Exporter[TablesModel]):
 
 
 def _unsupported(model: TablesModel, options: Options) -> tuple[Problem, ...]:
-    """What the micro-C does not do, whatever the sizes of the memories."""
+    """List what the micro-C cannot do, whatever the sizes of the memories."""
     problems = []
     if options["mode"] == "model":
         problems.append(
@@ -238,7 +241,7 @@ def _unsupported(model: TablesModel, options: Options) -> tuple[Problem, ...]:
 def _problems(
     model: TablesModel, built: blob.TablesBlob, plan: placement.ThreadPlan, device: Device
 ) -> tuple[Problem, ...]:
-    """The blob and the threads' state, where they do not fit."""
+    """List the problems of a blob or threads' state that does not fit its memory."""
     missing = built.size - placement.available(plan, device)
     state = placement.state_problems(plan, device, "bits and indices")
     if missing <= 0:
@@ -254,7 +257,7 @@ def _problems(
 
 
 def _state_words(model: TablesModel) -> int:
-    """Words that a thread's state holds: the packed inputs, or the indices that replace them."""
+    """Return the words of a thread's state: the packed inputs, or the indices that replace them."""
     return max(model.input.n_words, packing(model, 32).n_words)
 
 
@@ -264,7 +267,7 @@ def _answers(directory: Path, model: TablesModel, what: str, rows: Words) -> NDA
 
 
 def _indices(model: TablesModel, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """The index of each table: uint8 array of shape ``(rows, tables)``."""
+    """Return the index of each table: uint8 array of shape ``(rows, tables)``."""
     how = packing(model, 32)
     columns = [
         words[:, word] >> np.uint32(shift) & np.uint32(mask)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the graph of a sum-product network: operations grouped by kind and depth, in int64."""
+"""Builds the int64 graph of a sum-product network, with operations grouped by kind and depth."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def build(model: SpnModel, *, features: bool) -> Any:
 
     Args:
         model: the network.
-        features: whether the graph takes integer features and encodes them itself.
+        features: whether the graph takes integer features and encodes them itself; otherwise it
+            takes input bits.
     """
     made = operations(model)
     b = graph.GraphBuilder("batch")
@@ -151,7 +152,7 @@ class _Stage:
         assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
         reach = len(arithmetic.table)
         table = f"{name}_table"
-        # The last entry, 0, is for every distance beyond the table.
+        # The last entry, 0, serves all distances beyond the table.
         self.b.constant(table, np.append(arithmetic.table, 0).astype(np.int64))
         self._scalar(f"{name}_reach", [reach])
         for flag in ("less", "far"):
@@ -168,7 +169,7 @@ class _Stage:
         self._node("Add", name, [f"{name}_larger", f"{name}_more"], n)
 
     def _round(self, name: str, exact: str, n: int) -> None:
-        """Round to the nearest step; ``Div`` rounds down, as the dividend is never negative."""
+        """Round to the nearest step; ``Div`` rounds down because the dividend is never negative."""
         one = self.model.arithmetic.one
         self._scalar(f"{name}_half", [one // 2])
         self._scalar(f"{name}_one", [one])

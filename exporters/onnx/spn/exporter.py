@@ -23,12 +23,12 @@ class OnnxSpnExporter(IntegerOnnxExporter[SpnModel]):
         return build(model, features=features)
 
     def size(self, model: SpnModel) -> int:
-        """Approximate size of the graph in bytes: int64 tables and operand indices."""
+        """Return the approximate size of the graph in bytes: int64 tables and operand indices."""
         made = operations(model)
         return 8 * sum(len(getattr(step, "table", (0, 0))) + 2 for step in made.steps)
 
     def readme(self, model: SpnModel) -> dict[str, bool]:
-        """Whether the README tells of sums in the domain of logarithms."""
+        """Say whether the README describes sums in the domain of logarithms."""
         return {"log": isinstance(model.arithmetic, LogArithmetic)}
 
     def figures(self, model: SpnModel) -> tuple[Figure, ...]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the graph of look-up tables: two ``Gather`` and two ``ReduceSum``, in integers.
 
-The first ``Gather`` takes the bits of all indices, and a sum of their powers of two gives the
-indices. The second takes one entry of each table from all entries, and their sum gives the scores.
+The first ``Gather`` takes the bits of all indices, and the first sum adds their powers of two up to
+the indices. The second ``Gather`` takes one entry of each table, and the second sum adds these up
+to the scores.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def build(model: TablesModel, *, features: bool) -> Any:
 
     Args:
         model: the look-up tables.
-        features: whether the graph takes integer features and encodes them itself.
+        features: whether the graph takes integer features and encodes them itself; otherwise it
+            takes input bits.
     """
     b = graph.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
@@ -33,7 +35,7 @@ def build(model: TablesModel, *, features: bool) -> Any:
     tables = lookups(model)
     count, sums = len(tables), len(model.bias)
     longest = max(len(t.bits) for t in tables)
-    # Shorter indices read bit 0 too, and multiply it by 0.
+    # A shorter index also reads bit 0, and multiplies it by 0.
     read = np.zeros((count, longest), np.int64)
     place = np.zeros((count, longest), np.int32)
     for t, table in enumerate(tables):
@@ -42,7 +44,7 @@ def build(model: TablesModel, *, features: bool) -> Any:
     ends = np.cumsum([len(t.entries) for t in tables])
     b.constant("read", read.reshape(-1))
     b.constant("place", place.reshape(-1))
-    b.constant("by_table", np.array([0, count, longest], np.int64))  # 0: as many rows as there are
+    b.constant("by_table", np.array([0, count, longest], np.int64))  # 0 keeps the number of rows
     b.constant("start", (ends - [len(t.entries) for t in tables]).astype(np.int32))
     b.constant("entries", np.concatenate([t.entries for t in tables]))
     b.constant("bias", model.bias)

@@ -16,7 +16,7 @@ from n3ic.exporters.onnx.decode import cuts_of, shunt_of
 from n3ic.families.tables.decoded import DecodedTables
 from n3ic.model.inputs import InputSpec
 
-# Every node from the bits to the sums, as text: operator, inputs, output, attributes.
+# All nodes from the bits to the sums, as text: operator, inputs, output, attributes.
 _NODES = {
     "Cast bits -> whole to=6",
     "Gather whole read -> addressing axis=1",
@@ -49,7 +49,7 @@ def decode(path: Path, spec: InputSpec) -> DecodedTables:
     said = [_text(node) for node in model.graph.node]
     wanted = _NODES | (_ONE_SUM if len(bias) == 1 else _MORE_SUMS)
     made = {name for text in wanted for name in text.split(" -> ")[1].split()[:1]}
-    # A tensor of these is made by its own node, and none is made twice: ONNX refuses that.
+    # Each of these tensors has exactly one node, because ONNX refuses a tensor with two.
     stray = {text for text in said if text.split(" -> ")[1].split()[0] in made} ^ wanted
     if stray:
         raise VerifyError(f"{path.name}: node {sorted(stray)[0]!r} is not as n3ic writes it")
@@ -59,7 +59,7 @@ def decode(path: Path, spec: InputSpec) -> DecodedTables:
             raise VerifyError(f"{path.name}: constant {name!r} is not {values}")
     bits, entries = _tables(held, path.name)
     if any(each.shape[1] != len(bias) for each in entries):
-        raise VerifyError(f"{path.name}: biases of {len(bias)} sums, entries of others")
+        raise VerifyError(f"{path.name}: {len(bias)} biases do not match the sums of the entries")
     features = bool(model.graph.input) and model.graph.input[0].name == "features"
     cuts = cuts_of(held, spec) if features else None
     return DecodedTables(path.name, bits, entries, bias, cuts, shunt_of(model, held))
@@ -78,7 +78,7 @@ def _tables(
         raise VerifyError(f"{name}: constant 'by_table' is not a shape of {count} tables")
     longest = int(shape[2])
     if not count * longest == len(read) == len(place) > 0 or entries.ndim != 2:
-        raise VerifyError(f"{name}: the constants are not of {count} tables")
+        raise VerifyError(f"{name}: the constants are not those of {count} tables")
     if entries.dtype != np.int8:
         raise VerifyError(f"{name}: constant 'entries' is not int8")
     bits, parts, at = [], [], 0
@@ -105,7 +105,7 @@ def _integers(held: Mapping[str, NDArray[Any]], name: str, file: str) -> NDArray
 
 
 def _text(node: Any) -> str:
-    """Write a node as text; lists and tensors among its attributes are only counted."""
+    """Write a node as text. Of attributes that are lists or tensors, only the name counts."""
     told = [f"{a.name}={a.i}" for a in sorted(node.attribute, key=lambda a: a.name)]
     domain = [f"{node.domain}:"] if node.domain else []
     return " ".join([*domain, node.op_type, *node.input, "->", *node.output, *told])

@@ -27,7 +27,7 @@ class OnnxTablesExporter(IntegerOnnxExporter[TablesModel]):
         return build(model, features=features)
 
     def size(self, model: TablesModel) -> int:
-        """Size of the entries of all sums, a byte each."""
+        """Return the size of all entries in bytes, at one byte per entry and sum."""
         return sum(table.entries.size for table in model.tables)
 
     def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Packets of many flows for test runs, which repeat one packet: each goes on to the program that is
- * measured. Some flows take turns, or each packet is of a new one, with its time behind it. And
- * what this is compared with: to pass the packet, and to parse it, too.
+ * Makes packets of many flows from the one packet that a test run repeats, and passes each on to
+ * the program that is measured. Either some flows take turns, or each packet begins a new flow and
+ * has its time appended. The programs for comparison only pass the packet, or parse and pass it.
  */
 #include "test_frames.h"
 
@@ -32,16 +32,16 @@ SEC("xdp.frags") int parse(struct xdp_md *ctx) {
     struct packet p;
     enum aside reason = parse_frame(LINK_ETHERNET, frame, ctx->data_end - ctx->data, 0, &p);
 
-    /* As if all of it were read. */
+    /* Keep the compiler from dropping fields that nothing reads. */
     __asm__ volatile("" : : "r"(&p) : "memory");
     return reason == PACKET_OK ? XDP_PASS : XDP_ABORTED;
 }
 
 /* What user space sets before each run. */
 struct flood {
-    __u64 time_ns, interval_ns; /* of the next packet, and between two */
+    __u64 time_ns, interval_ns; /* time of the next packet, and between two */
     __u64 next;                 /* number of the next packet */
-    __u64 sources;              /* of so many the packets come in turn; 0: of all there are */
+    __u64 sources;              /* number of sources that take turns; 0 for all addresses */
     __u64 tick_ns;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A generator of packets on a link: as a live test run it sends each frame to the other end. And
- * the least that this end can do there: count and drop.
+ * A generator of packets on a link: in a live test run it sends each frame to the other end. The
+ * program at that end does the minimum: it counts and drops.
  */
 #include "test_frames.h"
 

@@ -15,10 +15,10 @@ struct ipv4_frame {
 } __attribute__((packed));
 
 struct {
-    __u32 flow, flows; /* the last, and how many take turns */
+    __u32 flow, flows; /* the last flow, and the number that take turns */
 } turn SEC(".data.turn") = {0, 1000};
 
-/* 0 where the packet is too short. */
+/* Returns 0 if the packet is too short. */
 static __always_inline int next_source(struct xdp_md *ctx) {
     struct ipv4_frame *frame = (void *)(long)ctx->data;
     volatile __u32 *source = (void *)&frame->ip.saddr;
@@ -26,7 +26,7 @@ static __always_inline int next_source(struct xdp_md *ctx) {
     if ((void *)(frame + 1) > (void *)(long)ctx->data_end)
         return 0;
     turn.flow = turn.flow + 1 < turn.flows ? turn.flow + 1 : 0;
-    *source = turn.flow; /* in one store: a load of four bytes waits for stores of one */
+    *source = turn.flow; /* one store, because a 4-byte load would wait for 1-byte stores */
     return 1;
 }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A thin binding of libbpf: objects, maps, test runs, and programs on interfaces.
 
-Linux only. What the kernel refuses is a :class:`BpfError` that says what was tried, why it was
-refused and, where the verifier refused a program, how its log ends.
+Linux only. If the kernel refuses a request, a :class:`BpfError` says what was tried and why it was
+refused. If the verifier refused a program, the error also has the end of its log.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on interfaces: at XDP, and at tcx, where a program stands in both directions."""
+"""Programs on interfaces: at XDP, and at tcx, where a program is attached in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODES: dict[int, AttachMode] = {1: "native", 2: "generic", 3: "offload"}  # XDP
 _IF_NONE = 1  # XDP_FLAGS_UPDATE_IF_NOEXIST
 _DIRECTIONS = (46, 47)  # BPF_TCX_INGRESS, BPF_TCX_EGRESS, which libbpf 1.1 does not name
 _REPLACE = 1 << 2  # BPF_F_REPLACE
-_AT_MOST = 64  # programs of one direction, as the kernel has it
+_AT_MOST = 64  # the kernel's maximum number of programs per direction
 
 
 class _AttachOptions(ctypes.Structure):
@@ -50,7 +50,7 @@ class AttachedProgram:
     """The program attached to an interface.
 
     Attributes:
-        program_id: its number in the kernel.
+        program_id: the program's number in the kernel.
         mode: attach mode; None if several programs are attached, one per mode.
         dispatched: whether libxdp's dispatcher runs it.
     """
@@ -68,9 +68,9 @@ def attach(
     Args:
         interface: index of the interface.
         program: program to attach.
-        mode: ``native`` (in the driver), ``generic`` (in the stack) or ``offload`` of XDP; ``tcx``
-            for both directions there, behind the programs that are there already.
-        replaces: attached program that is replaced atomically; None if the interface must be free.
+        mode: ``native`` (in the driver), ``generic`` (in the stack) or ``offload`` for XDP; ``tcx``
+            for both directions of tcx, after the programs that are already attached there.
+        replaces: attached program to replace atomically; None if the interface must be free.
 
     Raises:
         BpfError: another program is attached, or the driver does not support the mode
@@ -104,8 +104,8 @@ def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) 
 
     Args:
         interface: index of the interface.
-        mode: mode in which it was attached.
-        program: program that must be attached; None for any at XDP.
+        mode: mode in which the program was attached.
+        program: program that must be attached; for XDP, None detaches any program.
     """
     if mode == "tcx":
         if program is None:
@@ -121,7 +121,7 @@ def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) 
 
 
 def query(interface: int) -> AttachedProgram | None:
-    """The XDP program attached to an interface, or None."""
+    """Return the XDP program attached to an interface, or None."""
     options = _QueryOptions(size=ctypes.sizeof(_QueryOptions))
     result = libbpf().bpf_xdp_query(interface, 0, ctypes.byref(options))
     check(result, f"asking for the program of {_interface(interface)}")
@@ -133,7 +133,7 @@ def query(interface: int) -> AttachedProgram | None:
 
 
 def tcx_programs(interface: int) -> list[int]:
-    """Numbers of the programs at tcx of an interface, those of its ingress first, each once."""
+    """Return the ids of an interface's tcx programs without repetition, ingress first."""
     found: dict[int, None] = {}
     for direction in _DIRECTIONS:
         numbers, count = (ctypes.c_uint32 * _AT_MOST)(), ctypes.c_uint32(_AT_MOST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads libbpf, declares its functions' types, and words its errors."""
+"""Loads libbpf, declares its functions' types, and formats its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-# Rights to load programs, to find loaded objects by number, and to attach to interfaces.
+# Capabilities to load programs, to find loaded objects by number, and to attach to interfaces.
 RIGHTS = "CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN and CAP_NET_ADMIN"
 _PERFMON, _SYS_ADMIN = 38, 21  # numbers of capabilities
 
@@ -47,7 +47,7 @@ class VerifierError(BpfError):
 
 
 class Closing:
-    """What a ``with`` block closes at its end."""
+    """Base class of resources that a ``with`` block closes at its end."""
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +56,7 @@ class Closing:
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the resource."""
         raise NotImplementedError
 
 
@@ -200,7 +200,7 @@ def information(fd: int, info: InfoT) -> InfoT:
 
 
 def check(result: int, what: str) -> int:
-    """Return the result of a call if it is no error code.
+    """Return the result of a call unless it is an error code.
 
     Raises:
         BpfError: the result is an error code; ``what`` names the request.
@@ -211,7 +211,7 @@ def check(result: int, what: str) -> int:
 
 
 def refused(result: int, what: str) -> BpfError:
-    """The error for a call that returned ``-errno``."""
+    """Make the error for a call that returned ``-errno``."""
     number = -result
     if number in (errno.EPERM, errno.EACCES):
         why = f"not permitted: run as root, or with {RIGHTS}"
@@ -227,7 +227,7 @@ def refused(result: int, what: str) -> BpfError:
 
 
 def without_perfmon() -> bool:
-    """Whether this process lacks CAP_PERFMON, so that the verifier is strict about pointers."""
+    """Return whether this process lacks CAP_PERFMON, which makes the verifier stricter."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     rights = next((int(s.split()[1], 16) for s in lines if s.startswith("CapEff:")), 0)
     return not rights >> _PERFMON & 1 and not rights >> _SYS_ADMIN & 1
@@ -253,10 +253,10 @@ _HEARD = _PRINT(_hear)
 
 
 def because() -> str:
-    """The first warning of libbpf in brackets; empty if it gave none."""
+    """Return libbpf's first warning in brackets; empty if it gave none."""
     return f" (libbpf: {last_said()})" if said else ""
 
 
 def last_said() -> str:
-    """The first warning of libbpf: it names the cause, and later ones are consequences."""
+    """Return libbpf's first warning: it names the cause, and later ones are consequences."""
     return said[0].removeprefix("libbpf: ") if said else "it says nothing"

@@ -28,7 +28,7 @@ from n3ic.exporters.xdp.libbpf.library import (
 ANY, NEW, EXISTING = 0, 1, 2  # update flags BPF_ANY, BPF_NOEXIST, BPF_EXIST
 ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 _PER_CPU = (5, 6, 10, 21)  # per-CPU hash, array, LRU hash and cgroup storage
-_BATCH, _BATCH_BYTES = 4096, 1 << 20  # at most, keys and bytes of values at once; cleared first
+_BATCH, _BATCH_BYTES = 4096, 1 << 20  # maximum keys and value bytes per batch
 
 
 class BpfMap(Descriptor):
@@ -39,8 +39,8 @@ class BpfMap(Descriptor):
         owned: whether closing this object closes the descriptor.
 
     Attributes:
-        kind: its type (``BPF_MAP_TYPE_*``).
-        id: its number in the kernel.
+        kind: type of the map (``BPF_MAP_TYPE_*``).
+        id: number of the map in the kernel.
         name: name, truncated to 15 characters by the kernel.
         key_bytes: size of a key in bytes.
         value_bytes: size of a value in bytes; for a per-CPU map, of one CPU's value.
@@ -84,8 +84,8 @@ class BpfMap(Descriptor):
 
         Args:
             key: key as for :meth:`lookup`.
-            value: ``value_bytes`` bytes; or an integer, a descriptor or 32-bit number as maps of
-                maps, of programs and of interfaces take it.
+            value: ``value_bytes`` bytes; or an integer: a descriptor or 32-bit number, as maps of
+                maps, programs and interfaces take them.
             flag: :data:`ANY`, :data:`NEW` (the key must not exist) or :data:`EXISTING`.
         """
         raw = struct.pack("=I", value) if isinstance(value, int) else value
@@ -116,7 +116,7 @@ class BpfMap(Descriptor):
             yield key
 
     def count(self) -> int:
-        """Number of keys; approximate while the map changes."""
+        """Return the number of keys; approximate while the map changes."""
         return sum(1 for _ in self.keys())
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
@@ -127,11 +127,11 @@ class BpfMap(Descriptor):
                 yield key, values[i * self._size : (i + 1) * self._size]
 
     def values(self) -> bytes:
-        """The values of all keys, concatenated."""
+        """Return the values of all keys, concatenated."""
         return b"".join(values for _, values in self._batches())
 
     def _batches(self) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values, each concatenated."""
+        """Yield batches of keys and values, each concatenated."""
         room = min(max(_BATCH_BYTES // self._size, 64), _BATCH)
         batch, count = self._batch(room), ctypes.c_uint32()
         start: Any = None
@@ -187,7 +187,7 @@ class RingBuffer(Closing):
 
     def __init__(self, ring: BpfMap) -> None:
         self._records: list[bytes] = []
-        self._callback = SAMPLE(self._take)  # a reference, as libbpf may call it until the end
+        self._callback = SAMPLE(self._take)  # keep a reference: libbpf calls it
         made = libbpf().ring_buffer__new(ring.fd, self._callback, None, None)
         if not made:
             raise refused(-ctypes.get_errno(), f"map {ring.name}: reading as a ring buffer")
@@ -217,7 +217,7 @@ class RingBuffer(Closing):
 def create_map(
     kind: int, name: str, key_bytes: int, value_bytes: int, entries: int, *, flags: int = 0
 ) -> BpfMap:
-    """Create a map, for example to put into a map of maps; close it once it is there."""
+    """Create a map, for example for a map of maps; the caller closes it once it is in there."""
 
     class Options(ctypes.Structure):
         _fields_ = (
@@ -234,7 +234,7 @@ def create_map(
 
 
 def map_by_id(number: int) -> BpfMap:
-    """Open the map with a kernel number, for example one that a map of maps holds."""
+    """Open a map by its kernel number, for example one that a map of maps holds."""
     fd = libbpf().bpf_map_get_fd_by_id(number)
     return BpfMap(check(fd, f"map {number}"), owned=True)
 

@@ -35,10 +35,10 @@ _LOG_TRACE, _LOG_STATISTICS = 1, 4  # BPF_LOG_LEVEL1, BPF_LOG_STATS
 _LOG_BYTES = 1 << 16
 _TRACE_BYTES = 1 << 24
 _LOG_LINES = 12
-_OF_CPUS = "_of_cpus"  # ends the names of arrays with an entry for each CPU
+_OF_CPUS = "_of_cpus"  # suffix of the names of arrays with one entry per CPU
 _NAME = 15  # characters of a name that the kernel keeps
-_MAPS = 64  # maximum number of maps per program that is queried
-_IN_PIECES, _WHOLE = b"xdp.frags\0", b"xdp\0frags\0"  # names of sections, in tables of strings
+_MAPS = 64  # maximum number of maps to query per program
+_IN_PIECES, _WHOLE = b"xdp.frags\0", b"xdp\0frags\0"  # section names, as string tables hold them
 _LIVE_FRAMES, _BATCH = 1 << 1, 64  # BPF_F_TEST_XDP_LIVE_FRAMES, and frames per batch
 
 
@@ -99,13 +99,13 @@ class BpfProgram(Descriptor):
 
     Args:
         fd: file descriptor.
-        log: the verifier's log from loading; at least its statistics.
+        log: the verifier's log of loading the program; at least its statistics.
         owned: whether closing this object closes the descriptor.
 
     Attributes:
-        id: its number in the kernel.
+        id: the program's number in the kernel.
         name: name, truncated to 15 characters by the kernel.
-        tag: the kernel's digest of its instructions.
+        tag: the kernel's digest of the program's instructions.
         instructions: number of instructions after the verifier's rewriting; 0 if unknown.
         verified: number of instructions that the verifier processed.
         machine_bytes: size of the compiled program in bytes; 0 without the JIT.
@@ -167,7 +167,7 @@ class BpfProgram(Descriptor):
             repeat: number of frames.
 
         Returns:
-            Mean nanoseconds per frame, with all work that this CPU did for it.
+            Mean nanoseconds per frame, including all work that this CPU did for it.
 
         Raises:
             BpfError: the kernel refuses the input, lacks live frames (before 5.18), or was
@@ -200,10 +200,10 @@ class BpfObject(Closing):
         entries: maximum entries of maps by name, if they differ from the file's.
         values: contents of global data maps (``.rodata``) by name.
         shares: kernel maps that replace the file's maps, by name.
-        without: names of programs that are not loaded.
-        frags: whether programs of the section ``xdp.frags`` take packets in several pieces; else
-            they are loaded as those of ``xdp``, which the file must not have beside it.
-        load: loads the opened object in libbpf's place, and returns 0 or ``-errno``.
+        without: names of programs to leave out.
+        frags: whether programs of the section ``xdp.frags`` accept packets in several pieces;
+            otherwise they are loaded as section ``xdp``, which the file must then not contain.
+        load: loads the opened object instead of libbpf, and returns 0 or ``-errno``.
 
     Attributes:
         maps: maps by name.
@@ -233,7 +233,7 @@ class BpfObject(Closing):
         try:
             loaded = _load(image, name, *given, _LOG_STATISTICS)
         except VerifierError:
-            # Load again to get the instruction trace, which is too slow to request at first.
+            # Load again for the instruction trace, which is too slow to request the first time.
             loaded = _load(image, name, *given, _LOG_TRACE)
         self._pointer: Any = loaded[0]
         self.maps: dict[str, BpfMap] = loaded[1]
@@ -247,13 +247,13 @@ class BpfObject(Closing):
 
 
 def program_by_id(number: int) -> BpfProgram:
-    """Open the program with a kernel number."""
+    """Open a program by its kernel number."""
     fd = libbpf().bpf_prog_get_fd_by_id(number)
     return BpfProgram(check(fd, f"program {number}"), owned=True)
 
 
 def is_loaded(number: int) -> bool:
-    """Whether the kernel holds a program with a number."""
+    """Return whether the kernel holds a program with a given number."""
     try:
         program_by_id(number).close()
     except BpfError as error:
@@ -350,7 +350,7 @@ def _find_map(pointer: Any, name: str, wanted: str) -> ctypes.c_void_p:
 
 
 def _load_error(result: int, name: str, logs: Mapping[str, str]) -> BpfError:
-    """The error for an object that was not loaded: a map, a right, or the verifier's log."""
+    """Make the error for an object that was not loaded, with the verifier's log if there is one."""
     # The log of an accepted program ends with the verifier's statistics.
     log = next((log for log in reversed(list(logs.values())) if log.strip()), "")
     if not log or -result == errno.EPERM:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of an XDP program: its structure compiled in, its numbers in one map value.
+"""The network of an XDP program: its structure is compiled in, its numbers are one map value.
 
-:func:`structure_of` computes what one or several networks have in common, :func:`network_source`
-its C header, and :func:`value_bytes` the map value of each network. A retrained network is swapped
-in the map if :func:`value_bytes` accepts it; otherwise it needs a new program.
+:func:`structure_of` computes the structure that one or several networks share,
+:func:`network_source` its C header, and :func:`value_bytes` the map value of each network. If
+:func:`value_bytes` accepts a retrained network, it can be swapped in the map; otherwise it needs a
+new program.
 
 In C, ``network_run(n, features, out)`` writes scores, class, margin and verdict to ``out``;
 features are in the order of ``Structure.features``. If ``NETWORK_KEEP_ROWS`` is defined before the
 header is included, ``out->row`` holds the row of each selector: :func:`bits_of` converts rows to
-input bits, and :func:`bit_counts` converts row counts to counts of set bits. For packed input bits
-in place of features, make a structure with ``bits=True`` and give it a prefix of its own.
+input bits, and :func:`bit_counts` converts row counts to counts of set bits. To use packed input
+bits instead of features, make a structure with ``bits=True`` and give it its own prefix.
 """
 
 from __future__ import annotations

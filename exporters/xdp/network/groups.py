@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of input bits that take only a few patterns, so that one table row per pattern sums them.
+"""Groups input bits that form only a few patterns, so that a table has one row per pattern.
 
 A feature's thermometer bits depend only on the interval between cuts that the value lies in: ``c``
 cuts have ``c + 1`` patterns. Raw bits form groups of four. A row holds what a pattern adds to the
-popcount of every neuron. The first layer then adds one row per group, and its sum is the same
-integer, term by term.
+popcount of every neuron. The first layer then adds one row per group, which gives exactly the same
+sum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections
 
 NIBBLE = 4
-MAX_CUTS = 252  # per group, a multiple of four: row numbers and contributions fit a byte
+MAX_CUTS = 252  # per group; a multiple of four for which row numbers and entries fit a byte
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class BitGroup:
     """Input bits that share a table of rows.
 
     Attributes:
-        feature: the feature that they are computed from.
+        feature: the feature from which the bits are computed.
         bits: indices of the input bits.
         cuts: ascending cuts of a thermometer; empty for raw bits.
         steps: for each bit, the index of its cut; empty for raw bits.
         part: for raw bits, the number of their field among the feature's raw fields; for cuts, the
             number of the group among the feature's groups.
-        shift: for raw bits, the position of the lowest one in the clamped value.
+        shift: for raw bits, the position of the lowest bit in the clamped value.
         clamp: for raw bits, the largest value.
     """
 
@@ -48,7 +48,7 @@ class BitGroup:
 
     @property
     def key(self) -> tuple[str, bool, int, int]:
-        """Key that is equal for groups of two models that one selector can serve."""
+        """Key that is equal for two groups, of different models, that one selector can serve."""
         return self.feature, bool(self.cuts), self.part, self.shift
 
     @property
@@ -99,13 +99,13 @@ def _thermometer(feature: str, part: int, pairs: list[tuple[int, int]]) -> BitGr
 
 
 def fired_groups(words: int) -> tuple[tuple[int, ...], ...]:
-    """Neurons of each nibble that ``network_fired`` extracts from a block of ``words`` sums.
+    """Return the neurons of each nibble that ``network_fired`` extracts from a block of sums.
 
     Neuron ``8 * w + i`` of a block is byte ``i`` of its word ``w``. With four words, each byte
     column gives the eight nibbles. One or two words are folded, so that no nibble is half empty.
 
     Args:
-        words: number of 64-bit words of the block, 1 to 4.
+        words: number of 64-bit words in the block, 1 to 4.
     """
     columns = {1: 2, 2: 4, 3: 8, 4: 8}[words]
     return tuple(
@@ -115,11 +115,11 @@ def fired_groups(words: int) -> tuple[tuple[int, ...], ...]:
 
 
 def row_sums(layer: Connections, bits: tuple[int, ...], patterns: Bits) -> NDArray[np.int64]:
-    """Contribution of each row to the popcount of each neuron.
+    """Compute the contribution of each row to the popcount of each neuron.
 
     Args:
         layer: the layer that reads the bits.
-        bits: indices of the layer's inputs; indices from ``n_inputs`` on count nothing.
+        bits: indices of the layer's inputs; indices from ``n_inputs`` on contribute nothing.
         patterns: bool array of shape ``(rows, bits)``.
 
     Returns:

@@ -53,7 +53,7 @@ class HostNetwork:
 
         Args:
             structure: structure that the source was made for.
-            source: files by name, as from :func:`network_source`; by default made here.
+            source: files by name, as :func:`network_source` returns them; None to generate them.
 
         Raises:
             MissingDependencyError: no C compiler is installed.
@@ -88,7 +88,7 @@ class HostNetwork:
         """
         wanted = ctypes.c_size_t.in_dll(self.handle, "network_value_bytes").value
         if len(value) != wanted:
-            raise VerifyError(f"a map value of {len(value):,} bytes, the program has {wanted:,}")
+            raise VerifyError(f"the map value has {len(value):,} bytes, the program {wanted:,}")
         x = feature_rows(self.structure, features)
         rows = len(x)
         out = HostVerdicts(
@@ -98,7 +98,7 @@ class HostNetwork:
             np.empty(rows, np.int32),
             np.empty((rows, len(self.structure.selectors)), np.uint8),
         )
-        numbers = np.frombuffer(value, dtype=np.uint64).copy()  # aligned as the C needs it
+        numbers = np.frombuffer(value, dtype=np.uint64).copy()  # the C needs 8-byte alignment
         arrays = (out.scores, out.classes, out.margins, out.verdicts, out.selected)
         self.handle.network_run_batch(
             ctypes.c_void_p(numbers.ctypes.data),
@@ -110,7 +110,7 @@ class HostNetwork:
 
 
 def feature_rows(structure: Structure, features: Mapping[str, ArrayLike]) -> NDArray[np.uint32]:
-    """Integer features in the program's order, shape ``(rows, features)``."""
+    """Stack features in the program's order, uint32 array of shape ``(rows, features)``."""
     columns = [
         np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX)
         for name in structure.features

@@ -30,7 +30,7 @@ class BpfNetwork(Closing):
     Attributes:
         structure: the compiled structure.
         loaded: the loaded object.
-        inputs: inputs per batch, a power of two.
+        inputs: number of inputs per batch, a power of two.
     """
 
     structure: Structure
@@ -43,7 +43,7 @@ class BpfNetwork(Closing):
 
         Args:
             structure: structure to compile.
-            inputs: inputs per batch, a power of two.
+            inputs: number of inputs per batch, a power of two.
             keep_rows: whether the program reports which rows it selected.
 
         Raises:
@@ -105,7 +105,7 @@ class BpfNetwork(Closing):
         )
 
     def differences(self, rounds: int, repeat: int) -> tuple[list[int], list[int]]:
-        """Time the network: nanoseconds on top of the program that only parses and reads.
+        """Time the network, in nanoseconds on top of the program that only parses and reads.
 
         The two programs alternate, so that other load on the machine affects both.
 

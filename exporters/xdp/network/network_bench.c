@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The network under BPF_PROG_TEST_RUN: each run takes the next input of a map and writes its
- * result beside it. `parse` does all but the network, so that the difference is the network's.
+ * result beside it. `parse` does everything else, so the difference is the cost of the network.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

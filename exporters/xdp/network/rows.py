@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts selected rows to input bits, and row counts to counts of set bits.
 
-A row of a group stands for a pattern of bits, so a program that keeps rows has kept the bits.
+A row of a group stands for a pattern of bits, so the rows that a program selects give the bits.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from n3ic.model.inputs import InputSpec
 
 
 def row_starts(structure: Structure) -> tuple[int, ...]:
-    """Index of each selector's first row in the rows of all selectors."""
+    """Return the index of each selector's first row among the rows of all selectors."""
     starts = np.cumsum([0, *(s.rows for s in structure.selectors)])[:-1]
     return tuple(int(start) for start in starts)
 
 
 def bits_of(structure: Structure, model: Classifier, selected: NDArray[np.uint8]) -> Bits:
     """Convert the rows that a program selected to input bits.
+
+    Args:
+        structure: structure that the program was compiled for.
+        model: the network that ran.
+        selected: row number of each selector, uint8 array of shape ``(rows, selectors)``.
 
     Returns:
         bool array of shape ``(rows, n_bits)``.
@@ -63,7 +68,9 @@ def bit_counts(
 
 
 def bit_rows(structure: Structure, model: Classifier) -> dict[int, list[tuple[int, int]]]:
-    """In which rows of all selectors each input bit is 1: ranges, without their ends.
+    """Return the ranges of rows in which each input bit is 1, numbered over all selectors.
+
+    A range is a pair of its first row and the row after its last.
 
     Raises:
         ExportError: the network does not fit the structure.
@@ -83,10 +90,10 @@ def bit_rows(structure: Structure, model: Classifier) -> dict[int, list[tuple[in
 def compared(
     spec: InputSpec,
 ) -> Iterator[tuple[str, list[tuple[int, int]], list[list[tuple[int, int]]]]]:
-    """Yield what drift compares: a feature, its bits, and the groups of them that share an axis.
+    """Yield what drift compares: a feature, its bits, and the groups of bits that share an axis.
 
-    A bit is its rate in the training rows, over ``RATE_UNIT``, and its index; those of a group
-    stand in the order of their cuts. Features without such rates are left out.
+    A bit is given by its rate in the training rows, in units of ``1 / RATE_UNIT``, and its index.
+    The bits of a group are in the order of their cuts. Features without rates are left out.
     """
     for feature in spec.features:
         bits: list[tuple[int, int]] = []
@@ -102,7 +109,7 @@ def compared(
             else:
                 groups += [[one] for one in found]
         if cuts:
-            # Thermometers of one feature share one axis: merge their cuts to form intervals.
+            # All thermometers of a feature share one axis, so merge their cuts.
             groups.append([cuts[c] for c in sorted(cuts)])
         if groups:
             yield feature, bits, groups

@@ -18,12 +18,12 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 ROWS = "network_rows.h"
-_MAX_LOG2 = 8  # for a sum of lanes that its multiplication scales
+_MAX_LOG2 = 8  # network_lanes() scales a sum of lanes by at most 2^8
 
 
 @dataclass(frozen=True)
 class RowAddition:
-    """The addition of one row, as the template needs it.
+    """The addition of one row, in the form that the template needs.
 
     Attributes:
         row: offset of the selector's first row, in bytes.
@@ -34,17 +34,18 @@ class RowAddition:
         at: offset of its cuts, table or clamp, in bytes.
         count: number of cuts, or of words of lanes.
         lane: width of a lane in bits; 0 without lanes.
-        log2: logarithm of the bytes per row, where the row number is already multiplied by them.
-        reads: for raw bits, whether this is the first selector of its value.
+        log2: base-2 logarithm of the bytes per row, if the row number is already multiplied by
+            them; otherwise 0.
+        reads: for raw bits, whether this selector is the first to read its value.
         clamped: for raw bits, whether the value is clamped.
         shift: position of the bits that form the row number.
         mask: mask of those bits.
-        block: block of neurons of the layer before, or of words of indices.
-        word: of a table, the word of the block that holds its index.
+        block: block of neurons of the previous layer, or of index words.
+        word: for a table, the word of the block that holds its index.
         stride: bytes of a row.
-        parts: for each block, which of its words the row holds, as a mask, and where they begin
-            in the row, in bytes.
-        again: whether a later block reads the row number, too.
+        parts: for each block, a mask of the words that the row holds, and their offset in the row
+            in bytes.
+        again: whether a later block also reads the row number.
     """
 
     row: int
@@ -71,7 +72,7 @@ def network_source(structure: Structure, *, prefix: str = "network") -> dict[str
     """Generate the files of a network by name: ``PREFIX.h`` includes ``network_rows.h``.
 
     Args:
-        structure: structure to compile in.
+        structure: structure that is compiled in.
         prefix: prefix of the C names, which must differ for two networks in one program.
     """
     values = _values(structure) | {"p": prefix, "P": prefix.upper()}
@@ -143,7 +144,7 @@ def _input_steps(structure: Structure) -> Iterator[RowAddition]:
 
 
 def _parts(plan: LayerPlan, words: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """For each block of a layer, the words that a row holds: a mask, and their place in the row."""
+    """Yield, for each block of a layer, a mask of the row's words and their offset in bytes."""
     for low in range(0, plan.words, plan.block):
         inside = [w - low for w in words if low <= w < low + plan.block]
         yield sum(1 << w for w in inside), 8 * sum(w < low for w in words)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a network that is compiled into the program; its numbers are in a map.
+"""The part of a network that is compiled into the program; the network's numbers are in a map.
 
 Networks that share a structure can be swapped in the map. The counts of a structure are the maxima
-over its networks, rounded up where that is free. What a network does not use adds 0.
+over its networks, rounded up where that costs nothing. Rows that a network does not use are 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LANES_PAY = {"lanes16": 4, "lanes32": 6}  # number of cuts from which lanes are
 
 @dataclass(frozen=True)
 class Selector:
-    """How the value of a feature selects a row.
+    """The way in which the value of a feature selects a row.
 
     Attributes:
         feature: index of the feature.
@@ -78,16 +78,16 @@ class Selector:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """How a layer is summed.
+    """The way in which a layer is summed.
 
     Attributes:
         outputs: maximum number of neurons or classes.
         lane: width of a sum in bits: 8 in hidden layers, 16 or 32 for scores.
         segments: for hidden layers, the number of groups in each run that is summed in bytes; empty
             if a byte holds the sum of all groups and the threshold.
-        halves: whether a neuron fires if its sums of two segments reach 256 together; otherwise the
-            sums of all segments are widened to 16 bits.
-        block: most words that are summed at once.
+        halves: whether a neuron fires if its sums of two segments together reach 256; otherwise
+            the sums of all segments are widened to 16 bits.
+        block: maximum number of words that are summed at once.
     """
 
     outputs: int
@@ -126,11 +126,11 @@ class Structure:
         selectors: selectors of the first layer, in the order of their additions.
         layers: the hidden layers and the scores.
         bits: whether the features are the packed input bits.
-        tables: of look-up tables, the bits of each index, the largest first; those that one look-up
-            reads stand together. Empty for a binary network. The first layer's rows then hold
-            parts of the indices, and the scores are sums of entries.
-        touched: of look-up tables, the words of indices that each selector's rows hold, ascending:
-            a feature sets bits of the tables that read it, and no others.
+        tables: for look-up tables, the bits of each index, the largest first, grouped by the
+            look-up that reads them. The first layer's rows then hold parts of the indices, and
+            the scores are sums of entries. Empty for a binary network.
+        touched: for look-up tables, the index words that each selector's rows hold, ascending: a
+            feature sets bits only in the indices of the tables that read it.
     """
 
     features: tuple[str, ...]
@@ -142,7 +142,7 @@ class Structure:
 
     @property
     def family(self) -> str:
-        """The family of its networks."""
+        """The family of the structure's networks."""
         return TablesModel.family if self.tables else BinaryModel.family
 
     @cached_property
@@ -155,12 +155,12 @@ class Structure:
 
     @property
     def row_words(self) -> tuple[tuple[int, ...], ...]:
-        """Words of the first sum that the rows of each selector hold."""
+        """For each selector, the words of the first sum that its rows hold."""
         return self.touched or (tuple(range(self.layers[0].words)),) * len(self.selectors)
 
     @property
     def instructions(self) -> int:
-        """Upper bound of the number of BPF instructions."""
+        """Upper bound on the number of BPF instructions."""
         blocks = len(self.layers[0].blocks)
         total = 4 * self.layers[0].words  # reads of the sums
         for s, words in zip(self.selectors, self.row_words, strict=True):
@@ -187,8 +187,8 @@ def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structu
     """Compute the structure that several networks share.
 
     Args:
-        models: one or more networks of one family: binary ones with the same number of layers, or
-            look-up tables of the same number of classes.
+        models: one or more networks of one family: binary networks with the same number of layers,
+            or look-up tables with the same number of classes.
         bits: whether the features are the packed input bits.
 
     Raises:
@@ -237,24 +237,24 @@ def _binary_structure(models: Sequence[BinaryModel], bits: bool) -> Structure:
             continue
         before = layers[-1] if layers else None
         plan = LayerPlan(outputs, 8)
-        outputs = 8 * plan.words  # neurons to the end of the last word cost nothing
+        outputs = 8 * plan.words  # neurons up to the end of the last word cost nothing
         sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
         layers.append(LayerPlan(outputs, 8, *_segments(sums)))
     return within_reach(Structure(features, selectors, tuple(layers), bits))
 
 
 def outline_of(inputs: Sequence[InputSpec], bits: bool) -> Structure:
-    """Features and selectors of several input stages, without layers."""
+    """Compute features and selectors for several input stages, without layers."""
     features = tuple(dict.fromkeys(name for spec in inputs for name in spec.features))
     groups = [group for spec in inputs for group in input_groups(spec)]
     return Structure(features, _selectors(features, groups), (), bits)
 
 
 def within_reach(found: Structure) -> Structure:
-    """Check that the jumps of a structure's program reach over it.
+    """Check that BPF jumps can reach over a structure's program, and return the structure.
 
     Raises:
-        ExportError: it has too many instructions.
+        ExportError: the program has too many instructions.
     """
     if found.instructions > MAX_INSTRUCTIONS:
         raise ExportError(
@@ -265,12 +265,12 @@ def within_reach(found: Structure) -> Structure:
 
 
 def as_bits(model: ModelT) -> ModelT:
-    """The model over its packed input bits, with features ``x0``, ``x1``, ... of 32 bits."""
+    """Return the model over its packed input bits, as 32-bit features ``x0``, ``x1`` and so on."""
     return model.with_input(InputSpec.raw(model.input.n_bits))
 
 
 def _selectors(features: tuple[str, ...], groups: Iterable[BitGroup]) -> tuple[Selector, ...]:
-    """One selector per key; those whose row number the verifier bounds by a byte come first."""
+    """Make one selector per key; those whose row number the verifier only knows as a byte lead."""
     of_key: dict[tuple[str, bool, int, int], list[BitGroup]] = {}
     for group in groups:
         of_key.setdefault(group.key, []).append(group)
@@ -292,7 +292,7 @@ def _selectors(features: tuple[str, ...], groups: Iterable[BitGroup]) -> tuple[S
 
 
 def _form(count: int, top: int) -> Form:
-    """The fastest form of selecting among ``count`` cuts up to ``top``."""
+    """Return the fastest form of selecting among ``count`` cuts up to ``top``."""
     if count > 2 and top < _TABLE_TOP:
         return "table"
     lanes: tuple[Form, ...] = ("lanes16", "lanes32")
@@ -303,7 +303,7 @@ def _form(count: int, top: int) -> Form:
 
 
 def _room(form: Form, count: int) -> int:
-    """Number of cuts that cost no more than ``count`` cuts do, or hardly more."""
+    """Round a number of cuts up to one that costs the same or hardly more."""
     step = {"table": 8, "lanes16": 4, "lanes32": 2}.get(form, 1 if count < 3 else 2)
     room = -(-count // step) * step
     return min(room, MAX_CUTS)
@@ -318,7 +318,7 @@ def _score_lane(classes: int, models: Sequence[BinaryModel]) -> int:
 
 
 def score_offset(lane: int) -> int:
-    """Offset of a score, such that its lane is never negative and never overflows."""
+    """Return the offset of a score by which its lane is never negative and never overflows."""
     return 1 << (lane - 2)
 
 
@@ -354,7 +354,7 @@ class HiddenSums:
         return self._start_fits(256, 255 + 255)
 
     def _start_fits(self, fires: int, most: int) -> bool:
-        """Whether sums that fire at ``fires`` start at 0 or more and end at ``most`` or less."""
+        """Return whether sums that fire at ``fires`` stay between 0 and ``most``."""
         total = self.ranges.sum(axis=0)
         real = (self.thresholds > 0) & (self.thresholds <= total)
         start = fires - self.thresholds[real]
@@ -362,7 +362,7 @@ class HiddenSums:
 
 
 def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> HiddenSums:
-    """The layer as sums of rows, with the minimum of each group and neuron subtracted."""
+    """Convert a layer to sums of rows, with the minimum of each group and neuron subtracted."""
     neurons = 8 * plan.words
     thresholds = np.full(neurons, 1, dtype=np.int64)  # neurons that do not exist never fire
     thresholds[: layer.n_outputs] = layer.thresholds
@@ -374,7 +374,7 @@ def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> Hid
         thresholds -= least
         found.append(rows - least)
     total = np.array([rows.max(axis=0) for rows in found]).sum(axis=0)
-    # Zero rows of constant neurons, so that their sums cannot overflow a byte into a neighbour's.
+    # Zero the rows of constant neurons, so that their sums cannot overflow into a neighbour's byte.
     constant = (thresholds <= 0) | (thresholds > total)
     for rows in found:
         rows[:, constant] = 0
@@ -385,7 +385,7 @@ InputGroups = list[tuple[tuple[int, ...], Bits]]
 
 
 def layer_groups(structure: Structure, before: LayerPlan | None, model: Classifier) -> InputGroups:
-    """Bits and patterns of a layer's groups, in the structure's order.
+    """Return the bits and patterns of a layer's groups, in the structure's order.
 
     Raises:
         ExportError: the network needs more than the structure has room for.
@@ -430,7 +430,7 @@ def check_room(selector: Selector, group: BitGroup) -> None:
 
 
 def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
-    """Numbers of groups that are summed in bytes in turn, and whether two halves suffice."""
+    """Return the groups in each run that is summed in bytes, and whether two halves suffice."""
     if all(each.fits_bytes for each in sums):
         return (), False
     ranges = np.concatenate([each.ranges for each in sums], axis=1)
@@ -449,5 +449,5 @@ def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
 
 
 def output_rows(layer: OutputLayer | Connections, groups: InputGroups) -> list[NDArray[np.int64]]:
-    """Contribution of each row of each group to each score."""
+    """Return the contributions of rows to scores: by group, int64 of shape ``(rows, classes)``."""
     return [row_sums(layer, bits, patterns) for bits, patterns in groups]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The value of the network's map: its layout, and its bytes for a network."""
+"""The map value of a network: its layout, and its bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from n3ic.families.tables.network import TablesModel
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 
-_NEVER = (1 << 32) - 1  # cut minus one of a cut that no 32-bit value reaches
+_NEVER = (1 << 32) - 1  # stands for a cut, less 1, that no 32-bit value reaches
 _SIZES = {"__u8": 1, "__u32": 4, "__u64": 8}
 
 
@@ -111,9 +111,9 @@ def layout(structure: Structure) -> Layout:
         loose = s.form in ("table", "lanes16", "lanes32") or (
             bool(s.cuts) and len(structure.layers[0].blocks) > 1
         )
-        # The verifier only knows that a row number from memory or a multiplication is a byte, so
-        # it assumes 256 rows, and any byte within the last one, as it loses the zeros below a
-        # product: spare bytes at the end keep such accesses inside the value.
+        # Of a row number from memory or a multiplication, the verifier knows only that it is a
+        # byte. It assumes 256 rows and, because it loses the low zeros of a product, any byte of
+        # the last row. Spare bytes at the end keep such accesses inside the value.
         past = max(past, rows + stride * (257 if loose else s.rows))
         rows += stride * s.rows
     members = [
@@ -137,7 +137,7 @@ def layout(structure: Structure) -> Layout:
 
 
 def _table_members(structure: Structure) -> Iterator[ArrayMember]:
-    """Start values of the scores, and the entries of all tables."""
+    """Yield the members for the scores' start values and the entries of all tables."""
     plan, entries = structure.layers[-1], sum(1 << sum(joint) for joint in structure.tables)
     yield ArrayMember("start1", "__u64", plan.words)
     if structure.classes == 2:
@@ -147,7 +147,7 @@ def _table_members(structure: Structure) -> Iterator[ArrayMember]:
 
 
 def _layer_members(structure: Structure) -> Iterator[ArrayMember]:
-    """Start values of all layers, and the rows of all but the first."""
+    """Yield the members for the start values of all layers and the rows of all but the first."""
     for i, plan in enumerate(structure.layers):
         yield ArrayMember(f"start{i}", "__u64", plan.words * (2 if plan.segments else 1))
     for i, (before, plan) in enumerate(
@@ -158,7 +158,7 @@ def _layer_members(structure: Structure) -> Iterator[ArrayMember]:
 
 
 def _numbers(selector: Selector) -> tuple[str, int, int]:
-    """Array of a selector's numbers, their count, and the bytes of one."""
+    """Return the array of a selector's numbers, their count, and the bytes of each."""
     if selector.form == "table":
         return "table", 1, 256
     if selector.form == "cuts":
@@ -169,7 +169,7 @@ def _numbers(selector: Selector) -> tuple[str, int, int]:
 
 
 def value_bytes(structure: Structure, model: Classifier) -> bytes:
-    """Compute the map value with which a program of a structure computes a network.
+    """Compute the map value that makes a structure's program compute a network.
 
     Returns:
         Bytes of ``struct network``, little-endian.
@@ -210,7 +210,7 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
 
 
 def _layer_parts(structure: Structure, source: BinaryModel) -> dict[str, bytes]:
-    """Start values and rows of all layers, by member."""
+    """Return start values and rows of all layers, by member."""
     if len(source.layers) != len(structure.layers):
         raise ExportError(
             f"the network has {len(source.layers)} layers, the program {len(structure.layers)}"
@@ -250,7 +250,7 @@ def _selector_bytes(s: Selector, group: BitGroup | None, size: int) -> bytes:
 
 
 def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, bytes]:
-    """Start values and rows of a hidden layer."""
+    """Return start values and rows of a hidden layer."""
     plan = structure.layers[index]
     total = sums.ranges.sum(axis=0)
     always, never = sums.thresholds <= 0, sums.thresholds > total
@@ -262,7 +262,7 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
             raise ExportError(f"layer {index}: sums of {most} do not fit the program's bytes")
     if not (sums.fits_halves if plan.halves else plan.segments or sums.fits_bytes):
         raise ExportError(f"layer {index}: its sums do not fit the program's bytes")
-    # The carry out of two bytes, the top bit of 16 bits, or the top bit of a byte tells firing.
+    # A neuron fires by the carry out of two bytes, or by the top bit of 16 bits or of a byte.
     fires = 256 if plan.halves else 1 << 15 if plan.segments else 128
     start = np.where(always, fires, np.where(never, 0, fires - sums.thresholds))
     if plan.halves:
@@ -279,7 +279,7 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
 
 
 def _scores(structure: Structure, model: BinaryModel, groups: InputGroups) -> tuple[bytes, bytes]:
-    """Start values and rows of the scores; a class that the network lacks scores lowest."""
+    """Return start values and rows of the scores; a class that the network lacks scores lowest."""
     plan, output = structure.layers[-1], model.output
     offset = score_offset(plan.lane)
     if output.n_inputs + int(np.abs(output.bias.astype(np.int64)).max()) >= offset:

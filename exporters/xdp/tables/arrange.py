@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arranges look-up tables among a program's words of indices, so that features touch few words.
+"""Arranges look-up tables among a program's index words, so that each feature touches few words.
 
-A feature's row is added to each word that holds the index of a table that reads it. Tables of one
-size and width may change places: they do, two by two, as long as that takes a word from a row.
+A feature's row is added to each word that holds the index of a table that reads the feature. Two
+tables of the same size and width may swap places. The search swaps pairs of tables as long as a
+swap lowers a price, which at last is the number of words that the features touch.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from n3ic.exporters.xdp.network.structure import Structure, layer_groups
 from n3ic.families.tables.network import Table, TablesModel
 
 WORD = 64
-_LEAST_GAIN = 1e-9  # of a swap: what is less is an error of floats
-_MOST = 512  # tables that are arranged: the search takes their number squared
+_LEAST_GAIN = 1e-9  # a smaller gain of a swap is rounding error
+_MOST = 512  # maximum number of tables to arrange, because a pass of the search is quadratic
 
 
 def index_places(sizes: list[int]) -> list[tuple[int, int]]:
-    """The word and the lowest bit of each look-up: in order, and none across two words.
+    """Return the word and lowest bit of each look-up, in order; no look-up crosses two words.
 
     Args:
-        sizes: bits of the indices that each look-up reads, together.
+        sizes: for each look-up, the total bits of the indices that it reads.
     """
     out, word, used = [], 0, 0
     for size in sizes:
@@ -35,21 +36,23 @@ def index_places(sizes: list[int]) -> list[tuple[int, int]]:
 
 
 def words_of_tables(structure: Structure) -> list[int]:
-    """The word that holds the index of each table, in the program's order."""
+    """Return the word that holds each table's index, in the program's order."""
     places = index_places([sum(joint) for joint in structure.tables])
     return [word for joint, (word, _) in zip(structure.tables, places, strict=True) for _ in joint]
 
 
 def by_size(model: TablesModel) -> list[int]:
-    """The tables by number: the largest first, then as in the model."""
+    """Return the numbers of the tables, by decreasing size and then in the model's order."""
     return sorted(range(len(model.tables)), key=lambda t: -len(model.tables[t].bits))
 
 
 def arranged(structure: Structure, model: TablesModel) -> list[int]:
-    """The number of the table in each place of a program: it depends on indices and sizes alone.
+    """Return the number of the table in each place of a program.
+
+    The result depends only on the tables' index bits and sizes.
 
     Args:
-        structure: structure with as many places as the model has tables, or more.
+        structure: structure with at least as many places as the model has tables.
         model: the model, over packed bits if the structure is.
 
     Raises:
@@ -63,8 +66,8 @@ def arranged(structure: Structure, model: TablesModel) -> list[int]:
     count = _by_word(structure, reads)
     kinds = [(len(model.tables[t].bits), model.tables[t].width) for t in order]
     kind = np.array([kinds.index(each) for each in kinds])
-    # Many swaps only make a word rarer in a row. So at first a word costs the more, the more tables
-    # need it; at last it costs as much for one as for many.
+    # Many swaps do not remove a word from a row, but leave fewer tables that need it. So the price
+    # of a word at first grows with the number of those tables; in the end it is 1 for any number.
     numbers = np.arange(reads.sum(axis=1).max() + 2)
     prices = ((1 - 0.6**numbers).astype(np.float64), (numbers > 0).astype(np.float64))
     for price in prices:
@@ -90,8 +93,8 @@ def _best_swap(
     kind: NDArray[np.int64],
     a: int,
 ) -> tuple[int, float]:
-    """The place with which a place best changes tables, and by how much the price falls."""
-    moved = reads - reads[:, a, None]  # what each table takes to this place
+    """Return the best place to swap with place ``a``, and by how much the price falls."""
+    moved = reads - reads[:, a, None]  # change of the reads at this place, for each swap
     here, there = count[:, word[a], None] + moved, count[:, word] - moved
     paid = price[count].sum(axis=0)
     gains = paid[word[a]] + paid[word] - (price[here] + price[there]).sum(axis=0)
@@ -101,7 +104,7 @@ def _best_swap(
 
 
 def touched_words(structure: Structure, model: TablesModel, order: list[int]) -> NDArray[np.bool_]:
-    """The words that hold indices of the tables that read a selector's bits.
+    """Find the words that hold indices of the tables that read each selector's bits.
 
     Returns:
         bool array of shape ``(selectors, words)``.
@@ -110,11 +113,11 @@ def touched_words(structure: Structure, model: TablesModel, order: list[int]) ->
 
 
 def placed(structure: Structure, model: TablesModel) -> list[Table | None]:
-    """The table in each place of a program, None where it stays empty.
+    """Return the table in each place of a program, None for an empty place.
 
     Raises:
-        ExportError: the model has another number of classes, more tables, larger ones, or tables
-            that read features where the program adds no word.
+        ExportError: the model has another number of classes, more or larger tables, or tables
+            that read features for which the program adds no such word.
     """
     if len(model.classes) != structure.classes:
         raise ExportError(f"{len(model.classes)} classes, the program has {structure.classes}")
@@ -143,7 +146,7 @@ def placed(structure: Structure, model: TablesModel) -> list[Table | None]:
 
 
 def _reads(structure: Structure, model: TablesModel, order: list[int]) -> NDArray[np.int64]:
-    """1 where a table reads a bit of a selector: shape ``(selectors, tables)``, in an order."""
+    """Mark by 1 the tables that read each selector: shape ``(selectors, tables)``, in ``order``."""
     owner = np.zeros(model.input.n_bits, dtype=np.int64)
     for i, (bits, _) in enumerate(layer_groups(structure, None, model)):
         owner[list(bits)] = i
@@ -154,7 +157,7 @@ def _reads(structure: Structure, model: TablesModel, order: list[int]) -> NDArra
 
 
 def _by_word(structure: Structure, reads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Tables in each word that read a selector's bits: shape ``(selectors, words)``."""
+    """Count the tables in each word that read a selector: shape ``(selectors, words)``."""
     out = np.zeros((len(reads), structure.layers[0].words), dtype=np.int64)
     for word, column in zip(words_of_tables(structure), reads.T, strict=False):
         out[:, word] += column

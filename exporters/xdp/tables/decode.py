@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes a program's map value to the bits, entries and biases of look-up tables.
 
-It asks what each row of the first sum gives to each index, and takes entries and biases from the
-scores' fields. Entries are kept less the smallest of their table, so the model says which is that.
+The bits come from what each row of the first sum adds to each index, and entries and biases from
+the members for scores. Entries are stored less the smallest of their table, which the model gives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     """Decode the tables in ``answer/network.bin``, and compare them with the model's.
 
     Raises:
-        VerifyError: the file cannot be read, has another size, or holds other tables.
+        VerifyError: the file cannot be read, has the wrong size, or holds other tables.
     """
     structure, value = read_value(directory, model)
     read = _bits(value["rows0"], structure, model.input.n_bits)
@@ -48,10 +48,10 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
 
 
 def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...]]:
-    """The input bits that address each table, from the rows of four input bits each.
+    """Read the input bits that address each table, from the rows of four input bits each.
 
     Raises:
-        VerifyError: a row is not the sum of what its bits give, or two bits give the same.
+        VerifyError: a row is not the sum over its bits, or two bits set the same index bit.
     """
     held = np.frombuffer(data, dtype="<u8")
     given: list[dict[int, int]] = []
@@ -72,7 +72,7 @@ def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...
         for word, value in row.items():
             for place in range(_WORD):
                 if value >> place & 1 and owner.setdefault(word * _WORD + place, bit) != bit:
-                    raise VerifyError(f"{NETWORK}: two inputs give one bit of an index")
+                    raise VerifyError(f"{NETWORK}: two inputs set the same bit of an index")
     out, word, used = [], 0, 0
     for joint in structure.tables:
         if used + sum(joint) > _WORD:
@@ -87,10 +87,10 @@ def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...
 
 
 def _parted(joined: NDArray[np.int64], structure: Structure) -> list[NDArray[np.int64]]:
-    """The entries of each table, of which the smallest is 0.
+    """Split the entries of look-ups into those of each table, of which the smallest is 0.
 
     Raises:
-        VerifyError: what a look-up reads is no sum of entries of its tables.
+        VerifyError: an entry of a look-up is not the sum of one entry of each of its tables.
     """
     out, at = [], 0
     for joint in structure.tables:
@@ -102,7 +102,7 @@ def _parted(joined: NDArray[np.int64], structure: Structure) -> list[NDArray[np.
             total = total + part
             out.append(part.reshape(-1, cube.shape[-1]))
         if not np.array_equal(total, cube):
-            raise VerifyError(f"{NETWORK}: a look-up gives no sum of entries of its tables")
+            raise VerifyError(f"{NETWORK}: a look-up does not give a sum of its tables' entries")
         at += size
     return out
 
@@ -110,7 +110,7 @@ def _parted(joined: NDArray[np.int64], structure: Structure) -> list[NDArray[np.
 def _sums(
     value: dict[str, bytes], structure: Structure, sums: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Entries as they are kept, shape ``(entries, sums)``, and the sums' start values."""
+    """Return the stored entries, int64 of shape ``(entries, sums)``, and the sums' start values."""
     if structure.classes == 2:
         entries = np.frombuffer(value["rows1"], dtype=np.uint8)
         return entries.astype(np.int64)[:, None], np.frombuffer(value["start1"], dtype="<i8")
@@ -119,5 +119,5 @@ def _sums(
     rows = np.frombuffer(value["rows1"], dtype=kind).astype(np.int64).reshape(-1, lanes)
     start = np.frombuffer(value["start1"], dtype=kind).astype(np.int64)
     if rows[:, sums:].any() or start[sums:].any():
-        raise VerifyError(f"{NETWORK}: a class that does not exist scores")
+        raise VerifyError(f"{NETWORK}: a class that does not exist has a score")
     return rows[:, :sums], start[:sums] - (1 << (plan.lane - 2))

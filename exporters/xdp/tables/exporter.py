@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target ``xdp`` for look-up tables: the programs of binary networks, with other sums."""
+"""The target ``xdp`` for look-up tables: the programs of binary networks with other sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class XdpTablesExporter(exporter.XdpExporter):
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of the target, whose device and templates are the same."""
+        """The folder of the target ``xdp``, whose device and templates apply here too."""
         return Path(exporter.__file__).resolve().parent
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:

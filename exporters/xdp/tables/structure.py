@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of look-up tables is compiled into the program.
+"""The part of look-up tables that is compiled into the program.
 
-An interval of a feature sets some bits of the indices, and no other feature sets these. The
-indices of all tables are fields of 64-bit words, so they are the sum of one row of words a feature:
-what the first layer of a binary network does. The scores are sums of entries in turn. Tables whose
-indices lie side by side are read at once where the table of their sums is small.
+An interval of a feature sets some bits of the indices, and no other feature sets these bits. The
+indices of all tables are fields of 64-bit words, so they are the sum of one row of words per
+feature, as in the first layer of a binary network. The scores are then sums of entries. Tables with
+neighbouring indices are read by one look-up if the table of their sums is small.
 
-A feature's row holds only the words of the tables that read it. So the tables are arranged: those
-that read the same features stand in one word, as far as there is room.
+A feature's row holds only the words of the tables that read the feature. So tables that read the
+same features are put into one word, as far as there is room.
 
-Compiled in are the number of tables, the bits of each index, the number of classes, and which words
-a feature's row has. Which input bits address a table, its entries and all cuts are in the map.
+The program has compiled in the number of tables, the bits of each index, the number of classes, and
+the words of each feature's row. The map has the input bits that address each table, the entries and
+all cuts.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from n3ic.exporters.xdp.tables.arrange import (
 from n3ic.families.tables.network import TablesModel
 
 MAX_BYTE = 255
-BLOCK = 5  # words of indices that are summed at once: no sums of scores are needed meanwhile
-MAX_SCORE_WORDS = 4  # more sums do not stay in BPF's registers beside the indices
-MAX_JOINT_BYTES = 1024  # of what one look-up reads: all of 52 tables of 5 bits stay in 32 KiB
+BLOCK = 5  # index words that are summed at once; no registers are needed for scores meanwhile
+MAX_SCORE_WORDS = 4  # more sums would not fit BPF's registers beside the indices
+MAX_JOINT_BYTES = 1024  # table bytes per look-up: 52 tables of 5 bits then stay in 32 KiB
 
 
 def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> Structure:
     """Compute the structure that several models of look-up tables share.
 
     Args:
-        models: one or more models of the same number of classes.
+        models: one or more models with the same number of classes.
         bits: whether the features are the packed input bits.
 
     Raises:
@@ -91,12 +92,12 @@ def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> St
 def _joined(
     sizes: Sequence[int], widths: Sequence[int], stride: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Index bits of the tables that each look-up reads.
+    """Group neighbouring tables into look-ups, and return the index bits of each.
 
     Args:
         sizes: bits of each index.
         widths: bits of each table's entries.
-        stride: bytes of an entry; sums of entries of one byte fit a byte.
+        stride: bytes of an entry; if it is 1, sums of entries must fit a byte.
     """
     out: list[tuple[int, ...]] = []
     held = 0
@@ -113,6 +114,6 @@ def _joined(
 
 
 def fits_lane(model: TablesModel, lane: int) -> bool:
-    """Whether lanes of some bits hold all scores and their sums on the way."""
+    """Return whether lanes of ``lane`` bits hold all scores and their partial sums."""
     low, high = model.score_bounds
     return max(high, -low) < score_offset(lane)

@@ -19,10 +19,10 @@ from n3ic.families.tables.network import Table, TablesModel
 
 
 def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
-    """Compute what the members of the map value hold of the tables.
+    """Compute the members of the map value that hold the tables.
 
-    Entries are less the smallest one of their table and sum, which is in the start value instead:
-    so they are never negative, and fields of a word do not borrow from each other.
+    The smallest entry of each table and sum is subtracted from the entries and added to the start
+    value. So entries are never negative, and the fields of a word do not borrow from each other.
 
     Args:
         structure: structure that the program was compiled for.
@@ -59,7 +59,7 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
 
 
 def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | None]) -> bytes:
-    """What each row of each selector gives to the words of indices."""
+    """Return the rows of all selectors: what each row adds to the index words."""
     marks = np.zeros((model.input.n_bits, structure.layers[0].words), dtype=np.uint64)
     left = iter(tables)
     places = index_places([sum(joint) for joint in structure.tables])

@@ -248,9 +248,9 @@ def test_sizes_at_whole_words_and_registers_are_read_back(
 def test_a_macro_is_defined_once_and_has_at_most_ten_digits() -> None:
     for number in (0, 7, 2**32 - 1):
         assert _Constants(f"#define SHUNT {number}u /* margins */\n").size("SHUNT") == number
-    with pytest.raises(VerifyError, match="SHUNT is no number of 32 bits"):
+    with pytest.raises(VerifyError, match="SHUNT is not a 32-bit number"):
         _Constants("#define SHUNT 10000000000u\n").size("SHUNT")
-    with pytest.raises(VerifyError, match="SHUNT is no number of 32 bits"):
+    with pytest.raises(VerifyError, match="SHUNT is not a 32-bit number"):
         _Constants(f'#define SHUNT "{"0" * 64}"\n').size("SHUNT")
     for text, times in (("", 0), ("#define SHUNT 1\n#define SHUNT 1\n", 2)):
         with pytest.raises(VerifyError, match=f"SHUNT is defined {times} times"):
@@ -279,7 +279,7 @@ def test_numbers_are_in_the_range_of_their_type_and_count() -> None:
         with pytest.raises(VerifyError, match=f"2 numbers in held, expected {wrong}"):
             read("uint8_t", 1, 2, count=wrong)
     assert _Constants("#define LAST 4294967295u").size("LAST") == 4_294_967_295
-    with pytest.raises(VerifyError, match="LAST is no number of 32 bits"):
+    with pytest.raises(VerifyError, match="LAST is not a 32-bit number"):
         _Constants("#define LAST 04294967295u").size("LAST")
 
 

@@ -558,7 +558,7 @@ def test_packs_give_back_what_was_put_in(built, daemon_model):
     second = again(daemon_model)
     twice = repack(repack(data, 0, second), 0, daemon_model)
     assert sorted(twice.splitlines()[:-1]) == sorted(data.splitlines()[:-1])
-    with pytest.raises(ValueError, match="no pack"):
+    with pytest.raises(ValueError, match="not a pack"):
         unpack(data[:-1])
 
 

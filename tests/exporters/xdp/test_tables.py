@@ -264,7 +264,7 @@ def test_indices_of_several_words_are_read_back(tmp_path, classes):
     where = layout(structure)
     for name, said in (
         ("rows0", "from input 0 on are not sums over them"),
-        ("rows1", r"gives no sum of entries of its tables|, table \d+: entry \d+ of sum 0 is"),
+        ("rows1", r"does not give a sum of its tables' entries|, table \d+: entry \d+ of sum 0 is"),
     ):
         damaged = bytearray(data)
         damaged[where.offset(name)] ^= 1
@@ -293,7 +293,7 @@ def test_a_class_that_does_not_exist_has_no_score(tmp_path):
             damaged = bytearray(data)
             damaged[where.offset(name) + at] ^= 1
             (tmp_path / NETWORK).write_bytes(damaged)
-            with pytest.raises(VerifyError, match="a class that does not exist scores"):
+            with pytest.raises(VerifyError, match="a class that does not exist has a score"):
                 decode_directory(tmp_path, model)
 
 
@@ -325,7 +325,7 @@ def test_rows_that_are_sums_of_other_bits_are_refused(tmp_path):
     assert len(used) > 1 and told(lambda single: None) == ""
     first, second = used[:2]
     owned = int(plain[1 << second].max()).bit_length() - 1
-    assert "two inputs give one bit of an index" in told(lambda s: moved(s, first, owned))
+    assert "two inputs set the same bit of an index" in told(lambda s: moved(s, first, owned))
     for place in (35, 40, 63):
         assert f"input {first} addresses no table" in told(
             lambda s, place=place: moved(s, first, place)

@@ -903,7 +903,7 @@ def test_policies_that_mean_nothing(text, match):
     "texts", [("a=drop", "b=pass", "a=pass"), ("a=drop",) * 2, ("shunt=cpu:1", "shunt=drop")]
 )
 def test_two_policies_of_one_verdict_are_refused(texts):
-    with pytest.raises(UsageError, match=f"'{texts[0]}' and '{texts[-1]}': one a verdict"):
+    with pytest.raises(UsageError, match=f"'{texts[0]}' and '{texts[-1]}': expected one per"):
         policy_parser.policies(texts, ("a", "b"))
     assert len(policy_parser.policies(("a=drop", "b=drop", "shunt=drop"), ("a", "b"))) == 3
 
