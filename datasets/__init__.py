@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets and their use cases, one folder each; found through entry points."""
+"""Data sets and their use cases, one folder each; found through entry points.
+
+They import only the core and modules of their own folder.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,21 @@ def load(
     """Load a data set as scikit-learn's ``fetch_*`` do.
 
     Args:
-        name: as in ``n3ic data list``, such as ``unsw-nb15``.
-        path: its files; the embedded sample where None.
-        as_frame: pandas tables, else numpy arrays.
-        return_X_y: data and target alone.
-        seed: of the splits.
+        name: name of the data set as in ``n3ic data list``, such as ``unsw-nb15``.
+        path: path of its files; None for the embedded sample.
+        as_frame: whether to return pandas objects instead of numpy arrays.
+        return_X_y: whether to return only ``data`` and ``target``.
+        seed: seed of the splits.
 
     Returns:
-        A bunch: ``data``, the features as the integers that a NIC has, int64 of shape
-        ``(rows, features)``; ``target``, the class of each row, its name in a frame and its index
-        in an array; ``frame``, both side by side (None without ``as_frame``); ``feature_names``,
-        ``target_names``; ``DESCR``, the data card; ``splits``, by protocol the rows ``train``,
-        ``validation`` and ``test``, int64 arrays; ``table``, the :class:`n3ic.FlowTable` itself.
+        The pair ``(data, target)`` if ``return_X_y`` is set, otherwise a bunch.
+
+        ``data`` holds the features as the integers that a NIC has, int64 of shape
+        ``(rows, features)``. ``target`` holds the class of each row: its name in pandas, its index
+        in numpy. ``frame`` joins both; it is None without ``as_frame``. ``splits`` maps each
+        protocol to the row indices ``train``, ``validation`` and ``test``, int64 arrays. The bunch
+        also has ``feature_names``, ``target_names``, the data card ``DESCR`` and the
+        :class:`n3ic.FlowTable` ``table``.
 
     Raises:
         DataError: the files cannot be read.

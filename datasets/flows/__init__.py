@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any table of flows: what its columns are is inferred, or said in a ``columns.toml``."""
+"""Any table of flows: its columns are inferred, or described in a ``columns.toml``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UserFlows(DataSet):
     """Tables of the user's own."""
 
     name = OWN
-    summary = "any table of flows: columns are inferred, or said in columns.toml (bring your own)"
+    summary = "any table of flows: columns inferred, or described in columns.toml (bring your own)"
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
@@ -58,7 +58,7 @@ class UserFlows(DataSet):
         return _described(path).load(_given(path))
 
     def check(self, path: DataSource) -> Mapping[str, Any]:
-        """What tables hold, and which of their cells have to be changed; see :meth:`load`."""
+        """Report what tables hold, and which cells have to be changed; see :meth:`load`."""
         return _described(path).check(path)
 
 
@@ -97,8 +97,8 @@ class UserFlowsUseCase(UseCase):
     ) -> FlowTable:
         """Read the user's table as inferred or described, or as metered if it carries a meter.
 
-        A table in the layout of a data set is read by that data set, which adds its derived
-        columns, if nothing of the user's is lost; see :mod:`n3ic.datasets.flows.layouts`.
+        If a table has the layout of a data set and would lose nothing, that data set reads it and
+        adds its derived columns; see :mod:`n3ic.datasets.flows.layouts`.
 
         Raises:
             DataError: the table cannot be read.
@@ -129,7 +129,7 @@ class UserFlowsUseCase(UseCase):
         return table
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
-        """The table; of one that a data set read, the positive class against the rest."""
+        """The table itself; or, if a data set read it, its positive class against the rest."""
         positive = str(options["positive"])
         told = f"not {positive}" in table.classes
         if table.rules is not None or not positive or told or len(table.classes) < 2:
@@ -144,7 +144,7 @@ class UserFlowsUseCase(UseCase):
         options: Mapping[str, Any],
         compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
     ) -> Mapping[str, Any]:
-        """Write how the columns were read, as ``columns.toml``."""
+        """Write ``columns.toml``, which describes how the columns were read."""
         if table.rules is not None:
             write_atomic(directory / COLUMNS_FILE, description_text(described_as(table).toml))
         return {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's table in the layout of a data set: read by it, so that it has its derived columns.
+"""Lets a data set read a user's table that has its layout, which adds its derived columns.
 
-A network of such a table names the data set, which then reads flows for prediction, evaluation and
-every export, and computes the same columns. A table in memory is recognised and read as its CSV
-file.
+A network that is trained on such a table names the data set. That data set then reads the flows for
+prediction, evaluation and every export, and computes the same columns. A table in memory is
+recognised and read like its CSV file.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from n3ic.usecases.evaluation import same_classes
 
 _SHOWN = 5
 _HEAD = 2  # rows
-_MOST = 0.5  # of the columns that can be used, from which on a layout is told to be near
+_MOST = 0.5  # share of the usable columns above which a layout counts as near
 
 
 @dataclass(frozen=True)
 class KnownLayout:
-    """What a data set makes of a user's table.
+    """The result of reading a user's table by a data set.
 
     Attributes:
-        table: the table as the data set reads it; None where something of the user's would be lost.
-        told: a line about it; empty where the data set adds nothing.
+        table: the table as the data set reads it; None if it would lose a part of the user's table.
+        told: a line about it for the user; empty if the data set adds nothing.
     """
 
     table: FlowTable | None
@@ -43,11 +43,11 @@ class KnownLayout:
 
 
 def known_layout(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
-    """The data set that recognises a table, or knows most of its columns; None if none does.
+    """Find the data set that recognises a table, or knows most of its columns; None without one.
 
     Args:
         source: the user's files, or the table in memory.
-        own: the same as inferred.
+        own: the same table with inferred columns.
     """
     try:
         if not isinstance(source, Sheet):
@@ -61,7 +61,7 @@ def known_layout(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
 
 
 def _nearest(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
-    """The data set with most columns in common that derives others from such; None without one."""
+    """Find the data set that shares most columns with a table and can derive others from them."""
     used = {*_used(own)}
     found: dict[str, int] = {}
     for name in (n for n in plugins.names("n3ic.datasets") if n != OWN):
@@ -76,13 +76,13 @@ def _nearest(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
 def by_layout(
     known: DataSet, source: str | Path | Sheet, own: FlowTable, described: str, positive: str
 ) -> KnownLayout:
-    """Read a table by the data set that knows its layout, or say how to have that.
+    """Read a table by the data set that knows its layout, or say what prevents that.
 
     Args:
         known: the data set.
         source: the user's files, or the table in memory.
-        own: the same as inferred, with the user's class.
-        described: the user's description of the columns, which is kept; empty if there is none.
+        own: the same table with inferred columns and the user's class.
+        described: file of the user's column descriptions, which take precedence; empty for none.
         positive: the class to tell from all others.
     """
     begin = f"the data set {known.name} knows this layout"
@@ -115,7 +115,7 @@ def by_layout(
 
 
 def _derivable(known: DataSet, source: str | Path | Sheet, own: FlowTable) -> list[str]:
-    """Features that a data set derives from columns of the user's, and the user does not have."""
+    """Features that a data set derives from the user's columns and the user's table lacks."""
     if isinstance(source, Sheet):
         head: Sheet | None = source.as_text(_HEAD)
     else:
@@ -129,14 +129,14 @@ def _derivable(known: DataSet, source: str | Path | Sheet, own: FlowTable) -> li
 
 
 def _used(own: FlowTable) -> list[str]:
-    """Columns of the user's that a network would read."""
+    """Columns of the user's table that a network would read."""
     return [*dict.fromkeys(name.removesuffix(NEGATIVE_PART) for name in own.usable)]
 
 
 def _lost(own: FlowTable, table: FlowTable) -> list[str]:
-    """Columns that a network of the user's would read and the data set does not have.
+    """Columns that a network would read from the user's table and that the data set drops.
 
-    A column that repeats another is no loss: data sets leave such out.
+    A column that repeats another one is not lost, because data sets leave out repeated columns.
     """
     kept = [own.features[name] for name in own.features if name in table.features]
     return [

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASET", "USECASE"]
 
-_LONGEST = 2**31 - 1  # microseconds; times a rate of 32 bits it fits 63 bits
+_LONGEST = 2**31 - 1  # microseconds; its product with a 32-bit rate fits 63 bits
 
 
 def _counted(per_second: int) -> Callable[[Column, Column], Column]:
-    """A function from a rate, in units of ``per_second``, and a duration in us to a counter."""
+    """Make a counter from a rate, in units of ``1 / per_second``, and a duration in us."""
 
     def counter(rate: Column, duration: Column) -> Column:
         unit = per_second * 1_000_000
@@ -52,7 +52,7 @@ def _share(part: Column, rest: Column) -> Column:
 
 
 def _over(shift: int) -> Callable[[Column, Column], Column]:
-    """A quotient in units of ``2^-shift``, saturated where its divisor is 0."""
+    """Make a quotient in units of ``2^-shift``; a divisor of 0 counts as 1."""
 
     def quotient(a: Column, b: Column) -> Column:
         value: Column = (a << shift) // np.maximum(b, 1)
@@ -91,10 +91,10 @@ class Classification(UseCase):
     recipes = RECIPES
     options = (
         Option(
-            "positive", "a class (or what several begin with) to tell from the rest; empty: all", ""
+            "positive", "class, or start of several names, to tell from the rest; empty: all", ""
         ),
         Option("label", "column of the class, for a table of your own", ""),
-        Option("packets", "packets that decide, such as 8 or 4,8,16: data sets of sequences", ""),
+        Option("packets", "packets at which a sequence is decided, such as 8 or 4,8,16", ""),
     )
 
     def load(
@@ -127,7 +127,7 @@ class Classification(UseCase):
 
 
 def _decided_at(found: DataSet, data: str | Path | Sheet | None, said: str) -> FlowTable:
-    """The flows of a data set of packet sequences, decided at the packets that were said."""
+    """Load a data set of packet sequences, with its flows decided at the given packets."""
     load_at = getattr(found, "load_at", None)
     parts = said.split(",")
     if load_at is None or not isinstance(data, str | Path | None):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How networks that classify applications are trained."""
+"""Recipes for networks that classify applications."""
 
 from __future__ import annotations
 

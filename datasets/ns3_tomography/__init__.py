@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network tomography: finds congested queues of a data centre from the delays of probes.
 
-The traces come from ns-3. One is bundled; :func:`generate` makes others where ns-3 is installed.
+The traces come from ns-3. One is bundled; ``n3ic data generate`` makes others if ns-3 is installed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Ns3Tomography(DataSet):
         return replace(table, sources=tuple(replace(s, path=BUNDLED) for s in table.sources))
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file begins as a trace does, or a folder holds one by its name."""
+        """Whether a file begins or is named like a trace, or a folder holds a file so named."""
         from n3ic.data.files import first_bytes
         from n3ic.datasets.ns3_tomography.trace import MAGIC, SUFFIX
 
@@ -125,7 +125,7 @@ class Tomography(UseCase):
     )
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
-        """One table a queue; see :func:`n3ic.datasets.ns3_tomography.table.queue_tables`."""
+        """One table per queue; see :func:`n3ic.datasets.ns3_tomography.table.queue_tables`."""
         from n3ic.datasets.ns3_tomography.table import queue_tables
 
         return queue_tables(table, str(options["queue"]), float(options["threshold"]))
@@ -144,7 +144,7 @@ class Tomography(UseCase):
         options: Mapping[str, Any],
         compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
     ) -> Mapping[str, Any]:
-        """The box plot over the queues, the table of shapes, a heat map of the last intervals."""
+        """Write a box plot over the queues, a table of shapes, a heat map of the last intervals."""
         from n3ic.datasets.ns3_tomography.report import finish
 
         return finish(directory, table, results, options, compared)
@@ -152,7 +152,7 @@ class Tomography(UseCase):
     def set_report(
         self, summary: Mapping[str, Mapping[str, Any]]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Whether each target answers before the next probes, at 40, 100 and 400 Gb/s."""
+        """Report whether each target answers before the next probes, at 40, 100 and 400 Gb/s."""
         from n3ic.datasets.ns3_tomography.report import PROBE_BUDGETS_US, probe_budget
 
         budgets = ", ".join(f"{us:g} us at {link} Gb/s" for link, us in PROBE_BUDGETS_US.items())
@@ -166,7 +166,7 @@ class Tomography(UseCase):
         out: Path,
         last: int | None = None,
     ) -> Sequence[str]:
-        """Which queues the networks find congested, interval by interval, beside the truth."""
+        """Write which queues the networks find congested in each interval, beside the truth."""
         from n3ic.datasets.ns3_tomography.replay import write_replay
         from n3ic.datasets.ns3_tomography.table import THRESHOLD
 

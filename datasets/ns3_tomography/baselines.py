@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a queue's delays tell without a network: one cut of one delay, and a linear model."""
+"""Baselines that need no network: one cut of one delay, and a linear model of all delays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from n3ic.data.table import FlowTable
 
 @dataclass(frozen=True)
 class DelayCut:
-    """A queue is called congested where one delay is above a cut.
+    """A rule that calls a queue congested if one delay is above a cut.
 
     Attributes:
         delay: name of the column.
-        above: congested where the column is larger than this integer.
+        above: the cut; larger integers in the column mean congestion.
         accuracy: accuracy on the test rows.
     """
 
@@ -46,7 +46,7 @@ def delay_baselines(table: FlowTable, protocol: SplitProtocol, seed: int) -> Del
     Args:
         table: a table of :func:`~n3ic.datasets.ns3_tomography.table.queue_tables`.
         protocol: the split of the network's training.
-        seed: its seed.
+        seed: seed of that split.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -67,11 +67,11 @@ def delay_baselines(table: FlowTable, protocol: SplitProtocol, seed: int) -> Del
 
 
 def best_cut(column: NDArray[np.int64], congested: NDArray[np.bool_]) -> tuple[int, float]:
-    """The cut above which calling rows congested is right most often, and how often.
+    """Find the cut above which calling rows congested is right most often.
 
     Args:
-        column: integers of each row, shape ``(rows,)``, at least one.
-        congested: the truth, likewise.
+        column: int64 array of shape ``(rows,)``, not empty.
+        congested: the truth, bool array of shape ``(rows,)``.
 
     Returns:
         The cut, which is -1 or a value of the column, and the share of rows that it gets right.
@@ -79,7 +79,7 @@ def best_cut(column: NDArray[np.int64], congested: NDArray[np.bool_]) -> tuple[i
     values, place = np.unique(column, return_inverse=True)
     positive = np.bincount(place[congested], minlength=len(values))
     negative = np.bincount(place[~congested], minlength=len(values))
-    # At cut i, rows of the first i values are called free.
+    # Entry i counts the correct rows if those with the i smallest values are called free.
     right = np.concatenate([[0], np.cumsum(negative - positive)]) + positive.sum()
     best = int(right.argmax())
     return (-1 if best == 0 else int(values[best - 1])), float(right[best] / len(column))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tomography networks are trained."""
+"""Recipes for tomography networks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of a trace through the networks of a run: which queues are congested, when."""
+"""Replays a trace through the networks of a run: which queues are congested, and when."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _POSITIVE = "congested"
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What the networks say in each interval.
+    """Verdicts of the networks in each interval.
 
     Attributes:
-        queues: names of the queues, one a network.
+        queues: names of the queues, one per network.
         congested: bool array of shape ``(rows, queues)``.
-        margins: best minus second best score, int32, shape ``(rows, queues)``: how sure.
+        margins: best minus second best score, int32, shape ``(rows, queues)``.
     """
 
     queues: tuple[str, ...]
@@ -68,7 +68,7 @@ def replay(
                 f"the network {queue or model.name!r} tells {', '.join(model.classes)} apart; "
                 "a replay needs networks that n3ic train tomography made"
             )
-    # In the trace's order of queues, those it does not have (a single network's) after them.
+    # Queues in the trace's order, then names that it lacks, such as that of a single network.
     order = [q for q in table.queues if q in models] + [q for q in models if q not in table.queues]
     congested, margins = [], []
     for queue in order:
@@ -86,7 +86,7 @@ def write_replay(
     threshold: float,
     last: int | None = None,
 ) -> tuple[str, ...]:
-    """Replay a trace and write a heat map (``.png``) or a row an interval (``.csv``).
+    """Replay a trace and write a heat map (``.png``) or one row per interval (``.csv``).
 
     Args:
         models: networks by queue.
@@ -143,13 +143,13 @@ def congested_in_truth(
 def heat_map(
     shown: Replay, *, interval_ms: float = 10.0, truth: NDArray[np.bool_] | None = None
 ) -> Figure:
-    """Which queues are congested over time, as a picture.
+    """Draw which queues are congested over time.
 
     Args:
-        shown: what the networks say.
-        interval_ms: length of an interval.
-        truth: bool array of the shape of ``shown.congested``; where given, hits, misses and
-            false alarms have colours of their own.
+        shown: verdicts of the networks.
+        interval_ms: length of an interval in milliseconds.
+        truth: bool array of shape ``(rows, queues)``; if given, hits, misses and false alarms have
+            colours of their own.
     """
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch

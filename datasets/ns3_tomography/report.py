@@ -48,7 +48,7 @@ class QueueFigures:
         weight_bytes: bytes of the binary weights.
         float_weight_bytes: bytes of the same weights as float32.
         one_cut: accuracy of the best cut of one delay; None if baselines were not trained.
-        logistic: accuracy of logistic regression on the delays; likewise.
+        logistic: accuracy of logistic regression on the delays; None if baselines were not trained.
     """
 
     queue: str
@@ -66,7 +66,7 @@ class QueueFigures:
 def figures_of(
     queue: str, result: TrainingResult, delays: DelayBaselines | None = None
 ) -> QueueFigures:
-    """The figures of one queue's result, and of what its delays tell without a network."""
+    """Collect the figures of one queue's result and of the baselines on its delays."""
     label = result.test_label
     majority: Evaluation | None = result.baselines.get("majority")
     mlp = result.baselines.get("float_mlp")
@@ -88,9 +88,9 @@ def figures_of(
 
 
 def summary(figures: Sequence[QueueFigures]) -> dict[str, dict[str, Any]]:
-    """Median, mean, least and largest figures over the queues, per shape ``32-16-2``.
+    """Median, mean, minimum and maximum figures over the queues, by shape such as ``32-16-2``.
 
-    Queues of the core are told apart (``core``): fewer probes share their whole way.
+    Queues of the core have figures of their own (``core``), as fewer probes share their whole path.
     """
     out: dict[str, dict[str, Any]] = {}
     for shape in dict.fromkeys(f.shape for f in figures):
@@ -133,7 +133,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _without_network(figures: Sequence[QueueFigures], name: str) -> dict[str, float | None]:
-    """Median, mean and least accuracy of a baseline, and how often a network is the better one."""
+    """Median, mean and minimum accuracy of a baseline, and how many networks are better."""
     pairs = [(f.accuracy, getattr(f, name)) for f in figures if getattr(f, name) is not None]
     own = [value for _, value in pairs]
     return {
@@ -145,12 +145,12 @@ def _without_network(figures: Sequence[QueueFigures], name: str) -> dict[str, fl
 
 
 def _shape_name(hidden: tuple[int, ...]) -> str:
-    """As the paper writes a shape: hidden layers, then the two classes."""
+    """Write a shape as the paper does: hidden layers, then the two classes."""
     return shape_text((*hidden, 2))
 
 
 def table5(figures: Sequence[QueueFigures]) -> str:
-    """The paper's table 5 for these networks, as Markdown, the paper's figures beside."""
+    """Write the paper's table 5 for these networks as Markdown, with the paper's figures beside."""
     head = [
         "neurons",
         "float weights",
@@ -197,7 +197,7 @@ def _points(value: float) -> str:
 
 @styled
 def box_figure(figures: Sequence[QueueFigures]) -> Figure:
-    """Box plot of the accuracies over the queues per shape, as the paper's figures 16 and 34."""
+    """Draw a box plot of the queues' accuracies per shape, like the paper's figures 16 and 34."""
     shapes = list(dict.fromkeys(f.shape for f in figures))
     figure, axes = new_figure(max(6.4, 2.4 + 1.6 * len(shapes)), 5.6)
     own = [[100 * f.accuracy for f in figures if f.shape == shape] for shape in shapes]
@@ -241,9 +241,9 @@ def probe_budget(summary: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
             :func:`~n3ic.targets.colocation_report.set_summary` gives them.
 
     Returns:
-        One row a target: ``target``, ``networks``, ``set_us`` and its ``kind`` (measured,
+        One row per target: ``target``, ``networks``, ``set_us`` and its ``kind`` (measured,
         simulated, estimated), and for each link speed, ``40 Gb/s`` and so on, whether the set
-        answers in time (None where not known).
+        answers in time (None if unknown).
     """
     out = []
     for target, figures in summary.items():
@@ -270,7 +270,7 @@ def finish(
     options: Mapping[str, Any],
     compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
 ) -> dict[str, Any]:
-    """Add to a run what tomography alone knows; see :meth:`n3ic.usecases.base.UseCase.finish`."""
+    """Add the results that only tomography has; see :meth:`n3ic.usecases.base.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
 
     delays = _delay_baselines(table, results, options)
@@ -306,7 +306,7 @@ def finish(
 def _delay_baselines(
     table: FlowTable, results: Mapping[str, TrainingResult], options: Mapping[str, Any]
 ) -> dict[str, DelayBaselines]:
-    """By queue; none where a run has no baselines."""
+    """Fit the baselines on delays, by queue; empty for a run without baselines."""
     asked = {queue: result for queue, result in results.items() if result.baselines}
     if not asked:
         return {}

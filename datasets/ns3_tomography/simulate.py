@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the ns-3 simulation and run it."""
+"""Builds the ns-3 simulation and runs it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Simulation:
         require(
             self.other_tor >= 0 and 0 < self.other_pod + self.other_tor <= 1,
             "other_tor",
-            "a share that makes, with --other-pod, more than 0 and at most 1",
+            "a share whose sum with --other-pod is more than 0 and at most 1",
         )
         require(0 <= self.focus <= 1000, "focus", "a factor in [0, 1000]")
         require(0 <= self.interval < 4000, "interval", "milliseconds in [0, 4000)")
@@ -89,11 +89,11 @@ class Simulation:
         require(1 <= self.run < 2**31, "run", "a number in 1..2^31-1")
 
     def arguments(self) -> list[str]:
-        """The options as the program takes them."""
+        """The options as arguments of the program."""
         return [f"--{name.replace('_', '-')}={value!r}" for name, value in asdict(self).items()]
 
 
-# Ranges are checked by Simulation, which knows how they hang together.
+# Simulation checks the ranges, because some of them depend on each other.
 OPTIONS = (
     Option("duration", "seconds that are recorded", Simulation.duration),
     Option("link", "speed of every link, Mb/s", Simulation.link),
@@ -102,9 +102,9 @@ OPTIONS = (
     Option("queue", "full packets that an output queue holds", Simulation.queue),
     Option("size", "mean bytes of an answer", Simulation.size),
     Option("other-pod", "share of the answers from the other pod", Simulation.other_pod),
-    Option("other-tor", "share from the other ToR of the pod", Simulation.other_tor),
+    Option("other-tor", "share of the answers from the pod's other ToR", Simulation.other_tor),
     Option("focus", "requests of the first server, relative to another's", Simulation.focus),
-    Option("interval", "ms between probes; 0: 10 at 100 Mb/s, in proportion", Simulation.interval),
+    Option("interval", "ms between probes; 0: 1000 / link (10 at 100 Mb/s)", Simulation.interval),
     Option("warmup", "seconds before the first record", Simulation.warmup),
     Option("seed", "seed of ns-3's generator", Simulation.seed),
     Option("run", "substream of the seed", Simulation.run),
@@ -117,7 +117,8 @@ def ns3_version() -> str:
     """The version of ns-3 that is installed.
 
     Raises:
-        MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
+        MissingDependencyError: ns-3, the compiler or pkg-config is missing; the error names the
+            packages.
     """
     for tool in ("g++", "pkg-config"):
         if shutil.which(tool) is None:
@@ -152,8 +153,8 @@ def build(program: Path, note: Note | None = None) -> Path:
     """Compile the simulation.
 
     Args:
-        program: the file to write, in a folder of the caller's own.
-        note: called with a line about what is done.
+        program: the file to write, in a folder that only the caller uses.
+        note: called with a progress message.
 
     Returns:
         ``program``.
@@ -166,7 +167,7 @@ def build(program: Path, note: Note | None = None) -> Path:
     if note:
         note(f"compiling the simulation against ns-3 {version}")
     flags = _call(["pkg-config", "--cflags", *MODULES]).stdout.split()
-    # Libraries by name alone: ns-3's own needs (GSL, SQLite) are linked to it already.
+    # Only ns-3's libraries are named: they already link to their own dependencies (GSL, SQLite).
     libraries = _call(["pkg-config", "--libs-only-L", "--libs-only-l", *MODULES]).stdout.split()
     with as_file(files(__package__).joinpath("sim", "tomography.cc")) as source:
         command = ["g++", *_FLAGS, *flags, "-o", str(program), str(source), *libraries]
@@ -178,11 +179,11 @@ def build(program: Path, note: Note | None = None) -> Path:
 
 
 def program(stack: ExitStack, note: Note | None = None) -> Path:
-    """The compiled simulation: from the user's cache folder, or built.
+    """Return the compiled simulation, from the user's cache folder or newly built.
 
-    The cache is found by the digest of the source, ns-3's version and the compiler, and is used
-    only where nobody else may write. Without it, the program lies in a folder that ``stack``
-    removes.
+    The cache finds it by the digest of the source, ns-3's version and the compiler. The cache is
+    used only if nobody else can write to it. Without the cache, the program lies in a folder that
+    ``stack`` removes.
 
     Raises:
         MissingDependencyError: a tool is missing.
@@ -200,7 +201,7 @@ def program(stack: ExitStack, note: Note | None = None) -> Path:
         with cache.new_file(name) as out:
             build(out, note)
         return cache.directory / name
-    except OSError:  # no cache: the next call compiles anew
+    except OSError:  # no cache: the next call compiles again
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-ns3-")))
         return build(scratch / "tomography", note)
 
@@ -212,10 +213,11 @@ def simulate(simulation: Simulation, note: Note | None = None) -> ProbeTrace:
 
     Args:
         simulation: its options.
-        note: called with lines about the progress.
+        note: called with progress messages.
 
     Raises:
-        MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
+        MissingDependencyError: ns-3, the compiler or pkg-config is missing; the error names the
+            packages.
         N3icError: the program failed.
     """
     (trace,) = _simulate_runs([simulation], 1, note)
@@ -223,20 +225,20 @@ def simulate(simulation: Simulation, note: Note | None = None) -> ProbeTrace:
 
 
 class _Running:
-    """Programs that run in threads, so that all of them can be ended."""
+    """The running programs of all threads, so that all of them can be ended."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[str]] = []
         self._ended = False
 
     def add(self, process: subprocess.Popen[str]) -> None:
-        """Count a program in; it ends at once where the others have been ended."""
+        """Add a program; it is killed at once if the others have already been ended."""
         self._processes.append(process)
         if self._ended:
             process.kill()
 
     def end(self) -> None:
-        """End every program, those that are yet to be added too."""
+        """End every program, including those that are added later."""
         self._ended = True
         for process in self._processes:
             process.kill()
@@ -263,7 +265,7 @@ def _run(
         if process.wait():
             raise N3icError(
                 f"the simulation ended with code {process.returncode}: "
-                f"{' '.join(complaints) or 'it said nothing'}"
+                f"{' '.join(complaints) or 'it printed no message'}"
             )
         output.seek(0)
         data = output.read()
@@ -307,16 +309,17 @@ def generate(
     """Simulate and write a trace file, whole or not at all.
 
     Args:
-        simulation: its options; the defaults where None.
-        out: the file to write; ``tomography.tomo.xz`` where None.
-        runs: number of independent runs to join, each of ``duration``: substreams ``run``, ``run +
-            1`` and so on of the seed.
+        simulation: its options; None for the defaults.
+        out: the file to write; None for ``tomography.tomo.xz``.
+        runs: number of independent runs to join, each of ``duration``; they use the substreams
+            ``run``, ``run + 1`` and so on of the seed.
         jobs: number of runs at once; None for one per core. The trace does not depend on it.
-        note: called with lines about the progress.
+        note: called with progress messages.
 
     Raises:
-        MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
-        UsageError: an option or a count is out of range, or the file cannot stand there.
+        MissingDependencyError: ns-3, the compiler or pkg-config is missing; the error names the
+            packages.
+        UsageError: an option or a count is out of range, or ``out`` is a folder or has none.
         N3icError: the program failed, or the file cannot be written.
     """
     simulation = simulation or Simulation()
@@ -335,7 +338,7 @@ def generate(
 
 
 def _simulate_runs(runs: list[Simulation], jobs: int, note: Note | None) -> list[ProbeTrace]:
-    """Traces of several simulations, ``jobs`` at a time; none goes on once one has failed."""
+    """Run simulations, ``jobs`` at a time; if one fails, all others are ended."""
     with ExitStack() as stack:
         executable = program(stack, note)
         running = _Running()

@@ -49,8 +49,8 @@ def sweep(
 
     Args:
         table: a table of this data set.
-        recipe: how they are trained; its hidden layers are replaced. The default recipe if None.
-        queue: ``all``, an index, a name, or several of them parted by commas.
+        recipe: recipe of the networks, whose hidden layers are replaced; None for the default one.
+        queue: ``all``, an index, a name, or several of them separated by commas.
         shapes: neurons of the hidden layers.
         thresholds: full packets above which a queue is congested.
         seeds: seeds of the choice of bits and of the training.

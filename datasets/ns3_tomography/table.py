@@ -35,7 +35,7 @@ class TomographyTable(FlowTable):
     """A trace's delays as features, with the occupancy of every queue beside them.
 
     The label of the table itself says whether any queue is congested at the default threshold;
-    networks are trained on the tables that :func:`queue_tables` makes of it, one a queue.
+    networks are trained on the tables that :func:`queue_tables` makes from it, one per queue.
 
     Attributes:
         occupancy: int64 array of shape ``(rows,)`` per queue, in quarters of a full packet.
@@ -58,7 +58,7 @@ class TomographyTable(FlowTable):
 
 
 def catalogue(header: Mapping[str, Any]) -> tuple[Feature, ...]:
-    """What the features of a trace mean: a one-way delay a path, and the least through a queue."""
+    """Describe the features of a trace: the delay of each path, the least through each queue."""
     unit_us = header["delay_unit_ns"] / 1000
 
     def feature(name: str, meaning: str, reason: str) -> Feature:
@@ -96,8 +96,8 @@ def catalogue(header: Mapping[str, Any]) -> tuple[Feature, ...]:
 def shared_queues(header: Mapping[str, Any]) -> dict[str, list[int]]:
     """Queues that several probes cross, with the numbers of these probes' paths.
 
-    The least of their delays is what a full queue cannot leave small: whatever else they meet,
-    all of them have waited in it.
+    A full queue raises even the least of their delays, because all of these probes have waited in
+    it, whatever else they met.
     """
     paths = [path["path"] for path in header["paths"]]
     crossing = {q: [i for i, path in enumerate(paths) if q in path] for q in header["queues"]}
@@ -110,7 +110,7 @@ def from_trace(
     sources: tuple[SourceFile, ...] = (),
     name: str = "ns3-tomography",
 ) -> TomographyTable:
-    """The table of a trace.
+    """Make the table of a trace.
 
     Args:
         trace: delays and occupancies.
@@ -198,7 +198,7 @@ def choose_queues(names: Sequence[str], wanted: str) -> tuple[str, ...]:
             chosen.append(names[int(word)])
         else:
             raise UsageError(
-                f"--queue: {word!r} is no queue; {nearest(word, names)}name all, a number in "
+                f"--queue: {word!r} is not a queue; {nearest(word, names)}name all, a number in "
                 f"0..{len(names) - 1} or one of {', '.join(names)}"
             )
     return tuple(dict.fromkeys(chosen))
@@ -215,7 +215,7 @@ def queue_tables(
 
     Args:
         table: a table of this data set.
-        queue: ``all``, an index, a name, or several of them parted by commas.
+        queue: ``all``, an index, a name, or several of them separated by commas.
         threshold: full packets; a queue is congested above it.
 
     Raises:

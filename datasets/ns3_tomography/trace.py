@@ -61,11 +61,11 @@ _KEPT_FACTS = (
 
 @dataclass(frozen=True, eq=False)
 class ProbeTrace:
-    """What the probes measured and how full the queues were, interval by interval.
+    """Delays of the probes and occupancies of the queues, interval by interval.
 
     Attributes:
         header: the options of the simulation, its runs, the queues and the path of each probe.
-        delays: uint8 array of shape ``(rows, paths)``; see the module's text.
+        delays: uint8 array of shape ``(rows, paths)``; see the module's docstring.
         occupancy: uint16 array of shape ``(rows, queues)``, in quarters of a full packet.
     """
 
@@ -83,7 +83,7 @@ class ProbeTrace:
 
     @cached_property
     def queues(self) -> tuple[str, ...]:
-        """Name of each queue: the switch that it stands in and where it leads to."""
+        """Name of each queue: the switch that holds it, and the node that it leads to."""
         return tuple(self.header["queues"])
 
     def congested(self, threshold: float) -> NDArray[np.bool_]:
@@ -130,7 +130,7 @@ def path_name(queues: Sequence[str]) -> str:
 
 
 def join(traces: Sequence[ProbeTrace]) -> ProbeTrace:
-    """One trace of several runs of the same simulation, one after the other.
+    """Join several runs of the same simulation to one trace, one after the other.
 
     Raises:
         DataError: the runs differ in more than their substream.
@@ -155,10 +155,10 @@ def join(traces: Sequence[ProbeTrace]) -> ProbeTrace:
 
 
 def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> ProbeTrace:
-    """The trace of what the simulator wrote to its standard output.
+    """Make a trace from the standard output of the simulator.
 
     Args:
-        data: a line of JSON and the records; a last record that is cut short is dropped.
+        data: a line of JSON, then the records; an incomplete last record is dropped.
         facts: entries to add to the header.
 
     Raises:
@@ -174,11 +174,11 @@ def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> ProbeTra
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"this is not the output of the simulator: {error!r}") from error
     if stream != STREAM:
-        raise DataError(f"the simulator writes {stream!r}, {STREAM!r} is expected: build it anew")
+        raise DataError(f"the simulator writes {stream!r}, {STREAM!r} is expected: build it again")
     width = len(probes) + len(queues)
     rows = (len(data) - end - 1) // (4 * width)
     if not rows:
-        raise DataError("the simulator wrote no record: simulate a longer time")
+        raise DataError("the simulator wrote no record: simulate for a longer time")
     records = np.frombuffer(data, "<u4", rows * width, end + 1).reshape(rows, width)
     delays = quantise_delays(records[:, : len(probes)][:, kept], header["interval_ns"])
     occupancy = quantise_occupancy(records[:, len(probes) :], header["packet_bytes"])
@@ -204,7 +204,8 @@ def quantise_delays(nanoseconds: NDArray[np.uint32], interval_ns: int) -> NDArra
     """Delays in 250ths of the interval, rounded down; 255 for a probe that had not arrived.
 
     Args:
-        nanoseconds: any shape; 0xffffffff where the probe had not arrived in its interval.
+        nanoseconds: uint32 array of any shape; 0xffffffff where the probe had not arrived in its
+            interval.
         interval_ns: nanoseconds between two probes of a server.
     """
     units = nanoseconds.astype(np.int64) * UNITS_PER_INTERVAL // interval_ns
@@ -229,7 +230,7 @@ def read(path: str | Path) -> TraceSource:
 
 
 def parse(data: bytes, name: str = "trace") -> ProbeTrace:
-    """The trace in the decompressed bytes of a file.
+    """Parse the decompressed bytes of a trace file.
 
     Raises:
         DataError: the bytes are not a trace; the error says what was expected.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows as sequences of their first packets: DoH tunnels, embedded, and files of three formats."""
+"""Flows as sequences of their first packets: DoH tunnels, embedded, and files that users bring."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASET", "DOH_TUNNELS"]
 
-DECIDED = (8,)  # packets at which flows are decided, unless others are asked for
+DECIDED = (8,)  # packets at which flows are decided by default
 
 
 class PacketSequences(DataSet):
@@ -36,7 +36,7 @@ class PacketSequences(DataSet):
         return catalogue_of(sequence_spec(DECIDED))
 
     def load(self, path: str | Path | None = None) -> FlowTable:
-        """Flows that are decided at their 8th packet, or at their end.
+        """Read flows that are decided at their 8th packet, or at their end.
 
         Raises:
             DataError: a file is malformed.
@@ -45,7 +45,7 @@ class PacketSequences(DataSet):
         return self.load_at(path, DECIDED)
 
     def load_at(self, path: str | Path | None, packets: Sequence[int]) -> FlowTable:
-        """Flows that are decided at these packets; with several, also at their ends.
+        """Read flows that are decided at these packets; with several packets, also at their ends.
 
         Raises:
             DataError: a file is malformed.
@@ -80,7 +80,7 @@ class DohTunnels(PacketSequences):
         return self.folder / "doh-tunnels.csv.xz" if path is None else path
 
     def recognises(self, path: Path) -> bool:
-        """False: the format alone does not tell that flows are DNS over HTTPS."""
+        """False: the format alone does not show that flows are DNS over HTTPS."""
         return False
 
 

@@ -15,20 +15,20 @@ _LONGEST_GAP = (1 << 48) - 1
 def sequence_features(
     lengths: NDArray[np.int64], times: NDArray[np.int64], packets: int
 ) -> dict[str, NDArray[np.int64]]:
-    """What :func:`sequence_spec` computes of packets whose lengths and times a table has.
+    """Compute the features of :func:`sequence_spec` from a table of packet lengths and times.
 
     Args:
         lengths: bytes of the IP packets, negative in reverse, int64 of shape ``(flows, n)``; 0
             where a flow has no more packets.
-        times: microseconds since the flow's first packet, int64 of the same shape, not falling.
-        packets: packets that are kept, 1 to 32.
+        times: ticks since the flow's first packet, int64 of the same shape, never decreasing.
+        packets: number of packets that are kept, 1 to 32.
 
     Returns:
         int64 arrays of shape ``(flows,)`` by the names of :func:`sequence_registers`.
     """
     missing = max(0, packets - lengths.shape[1])
     lengths, times = (np.pad(x[:, :packets], ((0, 0), (0, missing))) for x in (lengths, times))
-    # Forward is the direction of the first packet, whatever the table calls so.
+    # Forward is the direction of the first packet, whichever sign the table gives it.
     signed = np.clip(lengths * np.sign(lengths[:, :1]), -_LONGEST, _LONGEST)
     there = lengths != 0
     codes = np.where(there, _MIDDLE + signed, 0)
@@ -40,7 +40,7 @@ def sequence_features(
 
 
 def log_codes(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """:func:`~n3ic.model.metering.log_code` of each value below 2^48."""
+    """:func:`~n3ic.model.metering.log_code` of each value; int64 from 0 to 2^48 - 1."""
     # Powers of two below 2^48 are exact in float64, and frexp gives their exponents exactly.
     exponent = np.maximum(np.frexp(values.astype(np.float64))[1] - 1, 3).astype(np.int64)
     return np.where(values < 8, values, 8 * (exponent - 2) + (values >> (exponent - 3) & 7))

@@ -27,11 +27,11 @@ _Row = tuple[str, Sequence[int], Sequence[int]]  # label, signed lengths, times
 
 @dataclass(frozen=True)
 class SequenceFormat:
-    """What a format says of its sequences.
+    """A format of packet sequences.
 
     Attributes:
         name: name of the format.
-        columns: columns, or keys of the JSON, that it has.
+        columns: columns of a table, or keys of a JSON object, that it requires.
         length: what counts as a packet's length.
         payload: which packets are in a sequence.
         tick_ns: unit of the times in nanoseconds.
@@ -53,7 +53,7 @@ class PacketSequenceFile:
     Attributes:
         format: its format.
         lengths: int64 array of shape ``(flows, 32)``: bytes of each packet, negative in reverse,
-            0 behind the last one.
+            0 after the last one.
         times: int64 array of the same shape, in the format's unit since the first packet.
         labels: class of each flow.
         sha256: digest of the bytes that were read.
@@ -82,7 +82,7 @@ def _spaced(row: Mapping[str, Any]) -> _Row:
 
 def _splt(row: Mapping[str, Any]) -> _Row:
     ways, sizes, gaps = (_list(row[name]) for name in ("splt_direction", "splt_ps", "splt_piat_ms"))
-    there = [way != -1 for way in ways]  # -1 stands for a packet that did not come
+    there = [way != -1 for way in ways]  # -1 stands for a missing packet
     kept = [(-size if way else size, gap) for way, size, gap, t in
             zip(ways, sizes, gaps, there, strict=True) if t]  # fmt: skip
     return _label(row), [size for size, _ in kept], _summed([gap for _, gap in kept])
@@ -102,7 +102,7 @@ def _list(cell: Any) -> Any:
 
 
 def _summed(gaps: Iterable[float]) -> list[int]:
-    """Times since the first packet, whose own gap means nothing."""
+    """Times since the first packet; the first gap, which has no meaning, is ignored."""
     return [int(t) for t in np.cumsum([0, *(max(0, round(g)) for g in list(gaps)[1:])])]
 
 
@@ -138,7 +138,7 @@ def read_sequences(path: str | Path) -> list[PacketSequenceFile]:
     """Read a file, or the files of a folder.
 
     Args:
-        path: JSON, CSV (plain or packed) or Parquet.
+        path: JSON, CSV (plain or compressed) or Parquet.
 
     Raises:
         DataError: a file is malformed, or of no known format; the error names file and flow.
@@ -228,12 +228,14 @@ def _checked(
             f"{where}: not a flow of {kind.name}: {printable(str(error)) or type(error).__name__}"
         ) from error
     if len(sizes) != len(when) or not len(sizes):
-        raise DataError(f"{where}: {len(sizes)} lengths and {len(when)} times, expected as many")
+        raise DataError(
+            f"{where}: {len(sizes)} lengths and {len(when)} times, expected equal numbers"
+        )
     n = min(len(sizes), MAX_PACKET)
     if not found[0, :n].all() or np.abs(found[0]).max() >= 1 << 17:
         raise DataError(f"{where}: a packet's length is not in 1..{(1 << 17) - 1}")
     if not label or found[1, 0] != 0 or found[1].min() < 0 or found[1].max() >= _MAX_TIME:
         raise DataError(f"{where}: expected a label, and times from 0 up to {_MAX_TIME:,} ticks")
-    # Packets that are stamped before the one ahead of them have a gap of 0, as in the meter.
+    # A packet with an earlier timestamp than its predecessor gets a gap of 0, as in the meter.
     found[1, :n] = np.maximum.accumulate(found[1, :n])
     return label, found[0], found[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables to train on from packet sequences, with the meter that computes their features."""
+"""Loads packet sequences as tables for training, with the meter that computes their features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENOUGH_NAMES = 4096  # bytes of a file's beginning, which hold its column names
 
 
 def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowTable:
-    """Read flows that are decided at some packets, or at their ends where they have fewer.
+    """Read flows that are decided at the given packets, or at their ends if they have fewer.
 
     Args:
         name: name of the data set.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UNSW IoT traces: flows of home devices as Argus tells them, which the user brings."""
+"""UNSW IoT traces: flows of home devices as Argus reports them; the user brings the files."""
 
 from __future__ import annotations
 

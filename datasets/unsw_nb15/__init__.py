@@ -34,7 +34,7 @@ def _card(name: str) -> str:
 
 
 class UnswNb15(DataSet):
-    """The UNSW-NB15 files, which the user brings: their licence lets nobody pass them on."""
+    """The UNSW-NB15 files; the user brings them, because their licence forbids passing them on."""
 
     name = "unsw-nb15"
     summary = "labelled flows, benign and nine kinds of attack (UNSW Canberra, research only)"
@@ -68,7 +68,7 @@ class UnswNb15(DataSet):
         return load_table(path)
 
     def load_sheet(self, sheet: Sheet) -> FlowTable:
-        """Read a table in memory as its file.
+        """Read a table in memory like its file.
 
         Raises:
             DataError: it breaks the layout; the error names row and column.
@@ -95,7 +95,7 @@ class UnswNb15(DataSet):
     def read_features(
         self, sheet: Sheet, wanted: Collection[str]
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Integer features of flows that may lack labels and columns, derived ones included.
+        """Read integer features of flows that may lack labels and columns, derived ones included.
 
         Raises:
             DataError: the table is malformed; the error names file, line and column.
@@ -116,7 +116,7 @@ class UnswNb15(DataSet):
 
 
 def _made(table: FlowTable, source: object) -> FlowTable:
-    """A table that a generator made; others are refused."""
+    """Return a table that a generator made; refuse any other."""
     if not table.synthetic:
         raise DataError(f"{source}: these flows are not synthetic; read them as {DATASET.name}")
     return table
@@ -140,7 +140,7 @@ class UnswNb15Synthetic(DataSet):
         return DATASET.catalogue
 
     def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
-        """Generate the default table, or read files that :meth:`generate` flows were written to.
+        """Generate the default table, or read files of generated flows.
 
         Raises:
             DataError: a file is malformed, or its flows are not synthetic.
@@ -150,7 +150,7 @@ class UnswNb15Synthetic(DataSet):
         return _made(DATASET.load(path), path)
 
     def load_sheet(self, sheet: Sheet) -> FlowTable:
-        """Read a table in memory that :meth:`generate` made, as its file; see :meth:`load`."""
+        """Read a table in memory that :meth:`generate` made, like its file; see :meth:`load`."""
         return _made(DATASET.load_sheet(sheet), sheet)
 
     def has_layout(self, sheet: Sheet) -> bool:
@@ -160,7 +160,7 @@ class UnswNb15Synthetic(DataSet):
     def read_features(
         self, sheet: Sheet, wanted: Collection[str]
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Integer features of flows that may lack labels, as for the real data."""
+        """Read integer features of flows that may lack labels, as for the real data."""
         return DATASET.read_features(sheet, wanted)
 
     def generate(self, rows: int | None = None, seed: int | None = None) -> FlowTable:

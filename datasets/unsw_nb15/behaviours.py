@@ -26,11 +26,11 @@ class Behaviour:
         service: service name as in the files.
         port: destination port; 0 for any.
         request: bytes of payload that the source sends.
-        response: bytes of payload that the destination sends, where it answers.
+        response: bytes of payload that the destination sends if it answers.
         turns: mean number of exchanges of request and response.
         think: seconds of pause between exchanges.
         rtt: round-trip time in seconds.
-        speed: bits a second that the slower side reaches.
+        speed: rate of the slower side in bits per second.
         loss: share of packets that are lost.
         answered: share of flows that the destination answers.
         session: mean number of flows in a row between the same hosts.

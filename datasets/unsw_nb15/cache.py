@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parsed files, kept in the user's cache folder.
+"""Keeps parsed files in the user's cache folder.
 
 An entry is found by the digest of the source's bytes and of the code that parsed them, and
 carries the digest of its own arrays: a stale, damaged or foreign entry is never used.
@@ -28,7 +28,7 @@ _FORMAT = 1
 
 @cache
 def loader_version() -> str:
-    """Digest of the code that turns a file into columns; another code, another entry."""
+    """Digest of the code that turns a file into columns, so that changed code gets a new entry."""
     digest = hashlib.sha256(str(_FORMAT).encode())
     here = Path(__file__).parent
     names = ("reader.py", "columns.py", "catalogue.py", "catalogue.toml", "cache.py")
@@ -45,9 +45,9 @@ def _entry(sha256: str) -> str:
 
 
 def write_cached(sha256: str, flows: FlowFile) -> None:
-    """Keep the flows of a file, in place of what older code made of it.
+    """Keep the flows of a file, in place of the entries that older code made.
 
-    Does nothing where the cache cannot be written, or could be by somebody else.
+    The function does nothing if the cache cannot be written, or if somebody else could write it.
     """
     categories, codes = np.unique(flows.category, return_inverse=True)
     arrays: dict[str, NDArray[np.generic]] = {
@@ -76,7 +76,7 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
 
 
 def read_cached(sha256: str) -> FlowFile | None:
-    """The flows of the file with this digest, or None where there is no sound entry."""
+    """Return the flows of the file with this digest; None without a valid entry."""
     try:
         path = Cache.open(CACHE).find(_entry(sha256))
         if path is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the data cards that are made from the catalogue, so that they cannot drift."""
+"""Fills data cards with tables made from the catalogue, so that the two cannot drift apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from n3ic.util.markdown import percent, table
 
 
 def fill(card: str) -> str:
-    """A card with its ``{{...}}`` marks replaced by tables."""
+    """Replace the ``{{...}}`` marks of a card by tables."""
     for mark, text in (
         ("{{columns}}", feature_table(COLUMNS)),
         ("{{derived}}", feature_table([*(d.feature for d in DERIVED), *WINDOWS])),

@@ -37,23 +37,23 @@ def _ratio(numerator: Column, denominator: Column, limit: int) -> Column:
 
 
 def _difference(a: Column, b: Column, offset: int, limit: int) -> Column:
-    """``a - b``, moved up so that it is not negative."""
+    """``a - b`` plus an offset, clipped to 0 and the limit."""
     moved: Column = np.clip(a - b + offset, 0, limit)
     return moved
 
 
 def _half(doubled: Column) -> Column:
-    """What one tap counts of a counter of both sides, rounded up: what is there stays there."""
+    """Halve a counter that counted on both sides of a router; rounded up, so that 1 stays 1."""
     return (doubled + 1) >> 1
 
 
 def _duration(dur: Column, spkts: Column, dpkts: Column) -> Column:
-    """A single packet has no duration; what is published is its time through the router."""
+    """The duration; 0 for a single packet, whose published one is its time through the router."""
     return np.where(_half(spkts) + _half(dpkts) > 1, dur, 0)
 
 
 def _quotient(amount: int, left: Column, right: Column) -> Column:
-    """``amount * left / right``, rounded down and 0 where ``right`` is, as the meter has it."""
+    """``amount * left / right`` rounded down; 0 if ``right`` is 0, as in the meter."""
     quotient: Column = np.where(right > 0, amount * left // np.maximum(right, 1), 0)
     return quotient
 
@@ -68,7 +68,7 @@ def _load(size: Column, dur: Column, spkts: Column, dpkts: Column) -> Column:
 
 
 def _mean_gap(mean: Column, packets: Column) -> Column:
-    """The gaps of both copies add up to those of one, which has fewer of them."""
+    """Mean gap of one copy: both copies' gaps add up to the same time, but one has fewer gaps."""
     return _quotient(1, mean * np.maximum(packets - 1, 0), np.maximum(_half(packets) - 1, 0))
 
 
@@ -135,11 +135,11 @@ HEADER_COLUMNS: tuple[str, ...] = tuple(
     for f in COLUMNS
     if f.name not in ("stcpb", "dtcpb", "is_sm_ips_ports", *RAW_ONLY) and f.tap != "payload"
 )
-"""The 33 columns of the partition files that say something about a flow and need no payload, the
-three TTL columns among them."""
+"""The 33 columns of the partition files that say something about a flow and need no payload,
+including the three TTL columns."""
 
 HANDSHAKE_TIMES: tuple[str, ...] = ("tcprtt", "synack", "ackdat", "synack_share")
-"""Times of the TCP handshake. They leak the distance of the hosts; the literature reads them."""
+"""Times of the TCP handshake. They leak the distance of the hosts, but the literature uses them."""
 
 
 def _as_in_literature(feature: Feature) -> bool:
@@ -155,17 +155,25 @@ PUBLISHED: tuple[str, ...] = tuple(
     and _as_in_literature(f)
     and f.name not in {*_TOML["tap"], *_TOML["windows"]}
 )
-"""The published columns, and what is derived from them, that need no payload and do not leak, and
-the times of the handshake, which do. A NIC at one tap cannot compute them all."""
+"""Published columns and features derived from them that need no payload and do not leak, plus the
+times of the handshake, which do leak. A NIC at one tap cannot compute them all."""
 
 
 def to_units(name: str, values: ArrayLike) -> Column:
-    """Values of a column in its source unit as integers that fit the catalogue's bits."""
+    """Convert a column from its source unit to integers that fit the catalogue's bits.
+
+    Args:
+        name: name of the column.
+        values: array of shape ``(rows,)``, in the source unit.
+
+    Returns:
+        int64 array of shape ``(rows,)``, in the catalogue's unit.
+    """
     feature = BY_NAME[name]
     units: Column = np.minimum(to_integer(values, feature.scale), (1 << feature.bits) - 1)
     return units
 
 
 def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """The columns, and the derived features whose columns are there."""
+    """Add the derived features whose columns are present."""
     return catalogue.with_derived(columns, DERIVED)

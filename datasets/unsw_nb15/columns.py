@@ -39,7 +39,7 @@ _SPELLINGS = MappingProxyType(
 )
 
 TEXT_COLUMNS = ("proto", "service", "state", "attack_cat", "srcip", "dstip", "sport", "dsport")
-"""Columns that are not numbers in the files; ports are text for their hexadecimal cells."""
+"""Columns that are not numbers in the files; ports are text, as some cells are hexadecimal."""
 
 RAW_ONLY = ("srcip", "sport", "dstip", "dsport", "stime", "ltime")
 """Columns that only the raw files have."""
@@ -67,7 +67,7 @@ FIRST_SYNTHETIC_ID = 900_000_001
 
 
 def canonical(name: str) -> str:
-    """A column name of either layout in the partition files' spelling."""
+    """Convert a column name of either layout to the partition files' spelling."""
     plain = "".join(name.lower().split())
     return _SPELLINGS.get(plain, plain)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Crosses of two published columns: what a small network would need many cuts of both for.
+"""Crosses of two published columns, each of which saves a small network many cuts of both.
 
-A cut on ``a - b`` is one bit, where a network needs neurons that read thermometers of a and b. The
-same holds of quotients and products, which are differences and sums of logarithms.
+A cut on ``a - b`` is one bit; without it, a network needs neurons that read thermometers of a and
+b. The same holds for quotients and products, which are differences and sums of logarithms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAPS = ("payload", "artefact", "not causal", "halved", "approximate", "exact")
 
 @cache
 def _powers() -> NDArray[np.int64]:
-    """The least integer of each step: not below ``2**(k / 64)``, by integers alone."""
+    """The least integer of each step, at least ``2**(k / 64)``, by exact integer arithmetic."""
     out = []
     for k in range(33 * OCTAVE):
         n = max(1, int(2.0 ** (k / OCTAVE)) - 1)
@@ -40,10 +40,10 @@ def _powers() -> NDArray[np.int64]:
 def log_steps(values: Column) -> Column:
     """``64 * log2(value + 1)``, rounded down, the same on every machine.
 
-    A NIC takes it from the position of the first bit and a table of the next ones.
+    A NIC computes it from the position of the leading 1 and a table of the bits after it.
 
     Args:
-        values: integers from 0 to 2^33 - 2.
+        values: int64 array of values from 0 to 2^33 - 2.
     """
     steps: Column = np.searchsorted(_powers(), values + 1, side="right") - 1
     return steps
@@ -52,7 +52,7 @@ def log_steps(values: Column) -> Column:
 def crosses(
     entries: Mapping[str, Sequence[Any]], columns: Mapping[str, Feature]
 ) -> tuple[Derived, ...]:
-    """The crosses that a catalogue lists, as derived features.
+    """Make the derived features of the crosses that a catalogue lists.
 
     Args:
         entries: ``log``, a list of ``[a, i, b, j]`` for ``i * log_steps(a) + j * log_steps(b)``;
@@ -104,7 +104,7 @@ def _derived(
     columns: Mapping[str, Feature],
     of: Callable[[Column, Column], Column],
 ) -> Derived:
-    """A tap stands to a cross as to the worse of its columns, and it leaks if one of them does."""
+    """Make a cross: it has the ``tap`` of its worse column, and leaks if either column leaks."""
     leaky = next((columns[n] for n in needs if columns[n].leaks), None)
     worst = min((columns[n] for n in needs), key=lambda f: _TAPS.index(f.tap))
     feature = Feature(

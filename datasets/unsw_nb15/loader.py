@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UNSW-NB15 files, one or many, as one table."""
+"""Loads one or more UNSW-NB15 files as one table."""
 
 from __future__ import annotations
 
@@ -43,17 +43,16 @@ def load_table(
 ) -> FlowTable:
     """Read files as one table.
 
-    The table is synthetic, in its name too, where a file of it is.
-
-    In a folder, where an official partition is among the files, the partitions alone are read:
-    the raw files hold the same flows again.
+    The table counts as synthetic, in its name too, if any of its files is synthetic. If a folder
+    contains an official partition, only partitions are read from it, because the raw files hold the
+    same flows again.
 
     Args:
         paths: a file, a folder, or several of them.
         cache: whether parsed files are kept in the user's cache folder.
 
     Raises:
-        DataError: a file is not what it should be; names file, line and column.
+        DataError: a file is malformed; the error names file, line and column.
     """
     given = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
     explicit = {p for p in given if not p.is_dir()}
@@ -88,10 +87,10 @@ def load_table(
 
 
 def load_sheet(sheet: Sheet) -> FlowTable:
-    """Read a table in memory as its file.
+    """Read a table in memory like its file.
 
     Raises:
-        DataError: it breaks the layout; names row and column.
+        DataError: the table breaks the layout; the error names row and column.
     """
     text = sheet.as_text()
     return _table([_part(Content(sheet.name, text.body), flows_of(text))])
@@ -146,10 +145,10 @@ def _table(parts: list[_FilePart]) -> FlowTable:
 
 
 def _named_categories(files: list[FlowFile]) -> list[NDArray[np.str_]]:
-    """Names for categories that a file recodes as numbers, where the other files tell them.
+    """Name the categories that a file recodes as numbers, if the other files reveal the names.
 
-    TCP flows are told apart by their sequence numbers, so a flow that stands in a recoded and
-    in a named file gives the name of its code. A code that stays unknown reads ``category N``.
+    Sequence numbers identify TCP flows, so a flow that occurs in a recoded and in a named file
+    gives the name of its code. A code that stays unknown reads ``category N``.
     """
     names: dict[tuple[int, ...], str] = {}
     if any(f.coded for f in files):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meter at one tap whose features are the deployable columns, under their names and units.
+"""The meter at one tap whose features are the deployable columns, with their names and units.
 
 A record ends 60 s after its first packet, not at FIN or RST, and bytes are IP bytes, as argus
 recorded UNSW-NB15. The catalogue lists the differences column by column.
@@ -36,10 +36,10 @@ WINDOW_FLOWS = 100
 
 
 def one_tap(*, windows: bool = False) -> MeterSpec:
-    """The specification.
+    """Make the specification of the meter.
 
     Args:
-        windows: whether to also count flows over the last 100.
+        windows: whether to also count over the last 100 flows.
     """
     return MeterSpec(
         registers=(*_counters(), *_tcp()),
@@ -87,7 +87,7 @@ def _guard(direction: Direction, flags_set: int, flags_clear: int = 0) -> Guard:
 
 
 def _protocol() -> list[MeteredFeature]:
-    state = (  # of the codes that hold the highest
+    state = (  # the highest of the codes that apply
         Step("min", "dpkts", amount=1),
         Step("sub", "$0", "is_tcp"),
         Step("max", "$1", "established"),
@@ -136,7 +136,7 @@ def _sizes() -> list[MeteredFeature]:
             Step("add", "$0", count),
             Step("add", count, count),
         )
-        of_other = (  # of both copies of a packet, which shows where there is no other
+        of_other = (  # doubled like the published counters; it matters if there are no others
             Step("add", total, total),
             Step("add", f"{other}pkts", f"{other}pkts"),
             Step("max", "$1", amount=1),

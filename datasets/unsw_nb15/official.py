@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The published UNSW-NB15 files, known by their bytes and rows and never by their names.
+"""The published UNSW-NB15 files, recognised by their bytes and rows, never by their names.
 
-The two partition files bear each other's names on public copies, so a name says nothing.
+On public copies the two partition files bear each other's names, so a name proves nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class OfficialFile:
 
     Attributes:
         partition: ``train`` or ``test``.
-        rows: flows in it.
-        size: decompressed bytes.
-        md5: of the decompressed bytes, as published.
-        categories: flows of each category.
-        sha256: of the decompressed bytes, or empty where it is not known.
+        rows: number of flows.
+        size: size of the decompressed file in bytes.
+        md5: MD5 of the decompressed bytes, as published.
+        categories: number of flows of each category.
+        sha256: SHA-256 of the decompressed bytes; empty if unknown.
     """
 
     partition: str
@@ -93,16 +93,16 @@ NOT_FLOWS = {
 def identify(
     content: Content, layout: str, rows: int, categories: Mapping[str, int]
 ) -> tuple[str, str]:
-    """What a file is, and the partition that it is.
+    """Identify a file.
 
     Args:
         content: the file.
         layout: ``partition`` or ``raw``.
-        rows: flows in it.
-        categories: flows of each category.
+        rows: number of flows in the file.
+        categories: number of flows of each category.
 
     Returns:
-        A sentence, and ``train``, ``test`` or an empty string.
+        A description of the file, and its partition: ``train``, ``test`` or an empty string.
     """
     for known in PARTITIONS:
         if rows != known.rows:

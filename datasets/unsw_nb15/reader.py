@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One UNSW-NB15 file, in either layout, as integer columns."""
+"""Reads one UNSW-NB15 file, in either layout, as integer columns."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FlowFile:
         layout: ``partition`` or ``raw``.
         columns: int64 array of shape ``(rows,)`` per column, in the catalogue's integer unit.
         label: 0 benign, 1 attack, int64, shape ``(rows,)``.
-        category: category of each row; a number in text where the file recodes categories.
+        category: category of each row; a number as text if the file recodes categories.
         coded: whether the categories are numbers.
         synthetic: whether a generator made the flows, by their ids.
     """
@@ -104,11 +104,11 @@ def read_flows(content: Content) -> FlowFile:
 
 
 def flows_of(sheet: Sheet) -> FlowFile:
-    """The labelled flows of a table.
+    """Read the labelled flows of a table.
 
     Raises:
-        NotFlowsError: it is another table altogether.
-        DataError: the table breaks the layout; names file, line and column.
+        NotFlowsError: the table is of another kind.
+        DataError: the table breaks the layout; the error names file, line and column.
     """
     layout, names, header = _layout(sheet)
     names = [n if n in BY_NAME or n in ("id", "attack_cat", "label") else "" for n in names]
@@ -128,7 +128,7 @@ def flows_of(sheet: Sheet) -> FlowFile:
 
 
 def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
-    """Integer features of flows that may lack labels, derived ones included.
+    """Read integer features of flows that may lack labels, derived ones included.
 
     Args:
         sheet: table in either layout; only the columns behind ``wanted`` are required.
@@ -140,8 +140,8 @@ def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
     windows = sorted({f.name for f in WINDOWS} & {*wanted})
     if windows:
         raise DataError(
-            f"{sheet.name}: {windows[0]} counts over recent flows, which a table that is "
-            "read in pieces does not tell: n3ic evaluate reads it whole, predict meters captures"
+            f"{sheet.name}: {windows[0]} counts over recent flows, but this table is read in "
+            "pieces: use n3ic evaluate, which reads it whole, or n3ic predict on captures"
         )
     header = not _is_bare(sheet)
     names = [canonical(c) for c in sheet.first] if header else list(RAW_COLUMNS)
@@ -155,7 +155,7 @@ def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
 
 
 def recognises(path: Path) -> bool:
-    """Whether a file has most of the columns; what is wrong with it does not matter."""
+    """Whether a file has most of the columns, even if it is malformed in other ways."""
     start = first_bytes(path)
     try:
         sheet = open_sheet(Content(str(path), start[: start.find(b"\n", 200) + 1] or start))
@@ -165,7 +165,7 @@ def recognises(path: Path) -> bool:
 
 
 def has_layout(sheet: Sheet) -> bool:
-    """Whether a table shows one of the layouts: most of its columns, and names where it codes."""
+    """Whether a table has most columns of a layout, and protocols or states as names."""
     if _is_bare(sheet):
         return True
     names = [canonical(c) for c in sheet.first]
@@ -204,7 +204,7 @@ def _columns(sheet: Sheet, header: bool, cells: Cells) -> dict[str, Column]:
         if name in cells.texts:
             columns[name] = _coded(sheet, header, name, cells.texts[name], code, expected)
     if "rate" not in columns and set(_RATE) <= {*columns}:
-        # the partition files' own definition; see the data card for the rows where theirs differs
+        # The partition files' own definition; the data card names the rows that differ from it.
         gaps = columns["spkts"] + columns["dpkts"] - 1
         seconds = cells.numbers["dur"]
         rate = np.divide(gaps, seconds, out=np.zeros(len(gaps)), where=seconds > 0)
@@ -239,7 +239,7 @@ def _refuse_companions(content: Content) -> None:
 
 
 def _is_bare(sheet: Sheet) -> bool:
-    """Whether it is a raw file without a header."""
+    """Whether a table is a raw file without a header."""
     first = sheet.first
     return (
         len(first) == len(RAW_COLUMNS)

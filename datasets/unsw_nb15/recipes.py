@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the anomaly network is trained."""
+"""Recipes for the anomaly network."""
 
 from __future__ import annotations
 

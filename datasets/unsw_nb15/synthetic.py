@@ -48,7 +48,7 @@ Ints = NDArray[np.int64]
 
 
 def generate(rows: int = ROWS, seed: int = SEED) -> FlowTable:
-    """A table of synthetic flows.
+    """Generate a table of synthetic flows.
 
     Args:
         rows: number of flows.
@@ -87,7 +87,7 @@ def write_csv(path: str | Path, rows: int = ROWS, seed: int = SEED) -> Path:
 
 
 def to_csv(source: Mapping[str, Source]) -> bytes:
-    """Columns in source units as the bytes of a partition file."""
+    """Format columns in source units as the bytes of a partition file."""
     cells = [
         map(str if source[n].dtype.kind == "U" else repr, source[n].tolist())
         for n in PARTITION_COLUMNS
@@ -110,7 +110,7 @@ def _integers(source: Mapping[str, Source]) -> dict[str, Column]:
 
 
 def generate_columns(rows: int = ROWS, seed: int = SEED) -> dict[str, Source]:
-    """Synthetic flows as the columns of a partition file, in source units, in time order.
+    """Generate synthetic flows as columns of a partition file, in source units, in time order.
 
     Raises:
         UsageError: ``rows`` is not in 1..10,000,000 or ``seed`` is negative.
@@ -147,7 +147,7 @@ def _request(rng: np.random.Generator, b: Behaviour, n: int) -> Floats:
 
 
 def _sessions(rng: np.random.Generator, b: Behaviour, n: int, span: float) -> dict[str, Source]:
-    """Who talks to whom, and when."""
+    """Draw who talks to whom, and when."""
     first = rng.random(n) < 1 / b.session
     first[0] = True
     session = np.cumsum(first) - 1
@@ -179,7 +179,7 @@ def _sessions(rng: np.random.Generator, b: Behaviour, n: int, span: float) -> di
 
 
 def _flows(rng: np.random.Generator, b: Behaviour, n: int, span: float) -> dict[str, Source]:
-    """The flows of one behaviour, all columns but the counters."""
+    """Draw the flows of one behaviour: all columns but the counters."""
     who = _sessions(rng, b, n, span)
     tcp = b.proto == "tcp"
     header = 52 if tcp else 28 if b.proto == "udp" else 18 if b.proto == "arp" else 20
@@ -281,7 +281,7 @@ def _rates(rng: np.random.Generator, f: Mapping[str, Source]) -> dict[str, Sourc
         rest = volume * (packets - 1) / np.maximum(packets, 1)
         out[f"{side}load"] = np.round(np.where(many & (dur > 0), 8 * rest / safe, 0), 3)
         out[f"{side}mean"] = np.rint(volume / np.maximum(packets, 1)).astype(np.int64)
-        # packets of a side stand within the flow; a machine's are even, a person's are not
+        # the packets of a side lie within the flow's duration
         within = dur * np.where(dpkts > 0, rng.uniform(0.9, 1.0, n), 1.0)
         gap = np.where(many, within / np.maximum(packets - 1, 1) * 1e3, 0)
         out[f"{side}inpkt"] = np.round(gap, 6)
@@ -291,7 +291,7 @@ def _rates(rng: np.random.Generator, f: Mapping[str, Source]) -> dict[str, Sourc
 
 
 def _counters(f: dict[str, Source]) -> dict[str, Source]:
-    """Counts among the last 100 flows, the flow itself included, and what else depends on them."""
+    """Count flows among the last 100, this one included; add ct_state_ttl and is_sm_ips_ports."""
     ids: dict[str, Ints] = {}
     service = np.unique(f["service"], return_inverse=True)[1].astype(np.int64)
     src, dst = f.pop("src").astype(np.int64), f.pop("dst").astype(np.int64)

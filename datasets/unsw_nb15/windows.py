@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Causal windows over raw rows: what the meter's rings of recent flows would hold."""
+"""Counts over causal windows of raw rows, as the meter's rings of recent flows give them."""
 
 from __future__ import annotations
 

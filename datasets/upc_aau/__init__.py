@@ -21,7 +21,7 @@ __all__ = ["DATASET", "SYNTHETIC"]
 
 
 class UpcAau(DataSet):
-    """A capture and its ``.info``, which the user gets from their authors."""
+    """Captures and their ``.info``, which the user gets from the authors."""
 
     name = "upc-aau"
     summary = "captures with the application behind each flow (UPC, AAU; from its authors)"
@@ -44,11 +44,12 @@ class UpcAau(DataSet):
         return self._loaded(path).table
 
     def load_at(self, path: str | Path | None, packets: Sequence[int]) -> FlowTable:
-        """Flows as the sequence of their first packets, decided at some packets or at their ends.
+        """Read flows as sequences of their first packets, decided at some packets or at their ends.
 
         Args:
             path: see :meth:`load`.
-            packets: packets that decide, increasing, 1 to 32; with several also the flow's end.
+            packets: packets at which flows are decided, increasing, each 1 to 32; with several of
+                them, flows are also decided at their ends.
 
         Raises:
             DataError: files are missing or unreadable, or no flow has one of the classes.
@@ -66,7 +67,7 @@ class UpcAau(DataSet):
             return False
 
     def check(self, path: str | Path) -> Mapping[str, Any]:
-        """What files hold, what was assumed of them and what was left out.
+        """Report what files hold, what was assumed about them and what was left out.
 
         Raises:
             DataError: files are missing or cannot be read, or no flow has one of the classes.
@@ -119,10 +120,10 @@ class UpcAau(DataSet):
         """Write a folder with a synthetic capture and its ``.info``.
 
         Args:
-            out: the folder; ``upc-aau-synthetic`` where None.
+            out: the folder; None for ``upc-aau-synthetic``.
             options: ``flows`` and ``seed``.
-            note: called with a line about what is done.
-            replace: whether a folder that was written so may be replaced.
+            note: called with a progress message.
+            replace: whether a folder that this method wrote may be replaced.
 
         Raises:
             UsageError: an option is unknown or out of range, or the folder exists.
@@ -151,11 +152,11 @@ class UpcAauSynthetic(UpcAau):
         return (self.folder / "card_synthetic.md").read_text(encoding="utf-8")
 
     def recognises(self, path: Path) -> bool:
-        """Never: its files are read as UPC-AAU's, and marked by what they hold."""
+        """False: its files are recognised as UPC-AAU's, and their content marks them synthetic."""
         return False
 
     def load(self, path: str | Path | None = None) -> FlowTable:
-        """Make captures and read them, or read a folder that was generated.
+        """Generate captures and read them, or read a folder that was generated.
 
         Raises:
             DataError: files are missing or cannot be read, or their flows are not synthetic.
@@ -163,7 +164,7 @@ class UpcAauSynthetic(UpcAau):
         return self._named(path, self._loaded(path).table)
 
     def load_at(self, path: str | Path | None, packets: Sequence[int]) -> FlowTable:
-        """Make captures and read them, or read a folder, as sequences of the first packets.
+        """Generate captures and read them, or read a folder, as sequences of the first packets.
 
         Raises:
             DataError: files are missing or cannot be read, or their flows are not synthetic.
@@ -172,7 +173,7 @@ class UpcAauSynthetic(UpcAau):
         return self._named(path, super().load_at(path, packets))
 
     def _named(self, path: str | Path | None, table: FlowTable) -> FlowTable:
-        """The table, whose sources are no files of the user if it was made for this call."""
+        """Hide the temporary sources of a table if its captures were generated for this call."""
         if path is not None:
             return table
         made = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)

@@ -19,11 +19,11 @@ class SizeDistribution:
     """Payload bytes of a message, or seconds: log-normal, or fixed where ``spread`` is 0.
 
     Attributes:
-        median: of the values.
+        median: median of the values.
         spread: standard deviation of their logarithm.
-        least: no value is smaller.
-        most: no value is larger.
-        padding: most that is added, uniformly from 0.
+        least: smallest value.
+        most: largest value before padding.
+        padding: upper bound of the padding, which is uniform from 0.
     """
 
     median: float
@@ -63,7 +63,7 @@ class ApplicationTraffic:
 
     Attributes:
         name: the class.
-        ports: of the server; one of them at random, or any high one where empty.
+        ports: ports of the server, one of which is chosen at random; empty for any high port.
         udp: share of the flows over UDP.
         inbound: share of the flows that the remote side opens.
         silent: share of the flows that nobody answers.
@@ -73,11 +73,11 @@ class ApplicationTraffic:
         opening: the first exchanges over TCP, such as a protocol's handshake.
         datagrams: the exchanges over UDP; None for the same as over TCP.
         pause: seconds between an answer and the next request.
-        round_trip: seconds.
-        reset: share of the TCP flows that a RST ends; of the others, ``unended`` do not end.
-        unended: share of the TCP flows that do not end within the capture.
+        round_trip: round-trip time in seconds.
+        reset: share of the TCP flows that end with a RST.
+        unended: share of the other TCP flows that do not end within the capture.
         loss: share of the data segments that are sent again.
-        servers: how many different remote hosts there are.
+        servers: number of different remote hosts.
     """
 
     name: str
@@ -119,7 +119,7 @@ _BLOCK = Exchange(SizeDistribution(17), SizeDistribution(16_397))
 """BitTorrent: a request of 4 + 1 + 12 bytes, and a block of 2^14 bytes behind 13 (BEP 3)."""
 _DHT = Datagrams(SizeDistribution(95), SizeDistribution(285, 0.1, 47, 400), 1.6)
 """BitTorrent's DHT: a get_peers of 95 bytes, as BEP 5 shows it; its answer names eight nodes of 26
-bytes, and its other fields take some 77. How many follow each other is a guess."""
+bytes, and its other fields take about 77. The number of exchanges per flow is a guess."""
 
 BEHAVIOURS = (
     ApplicationTraffic(

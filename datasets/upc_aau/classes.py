@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ten classes that the N3IC paper takes of UPC-AAU."""
+"""The ten classes that the N3IC paper takes from UPC-AAU."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ FLOWS_PER_CLASS = max(CLASSES.values())
 
 @lru_cache(maxsize=1 << 12)
 def class_name(text: str) -> str:
-    """A label as a class is written: lower case, words parted by dashes."""
+    """Spell a label like a class: lower case, words separated by dashes."""
     return "-".join(text.strip().lower().replace("_", " ").replace("-", " ").split())

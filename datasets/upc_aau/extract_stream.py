@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extract the flows of a long capture, or of the pieces of one; resume after an interruption.
+"""Extracts the flows of a long capture, or of the pieces of one; resumes after an interruption.
 
-At intervals the flows so far are written to a part (:mod:`n3ic.meter.checkpoints`) and the meter's
-state to a file beside it. A later run reads the newest state, skips the packets that it covers,
-and gives the same table.
+At intervals, the flows so far are written to a part (:mod:`n3ic.meter.checkpoints`), and the
+meter's state to a file beside it. A later run reads the newest state, skips the packets that it
+covers, and gives the same table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Progress:
 
     Attributes:
         key: digest of captures, specification and code.
-        capture: index of the present capture.
+        capture: index of the current capture.
         packets: packets of that capture that were counted.
         parts: number of written parts.
         state: SHA-256 of the meter's state.
@@ -81,15 +81,15 @@ def extract_stream(
 
     Args:
         captures: pieces of one capture, in the order of their packets.
-        out: a CSV file, or a Parquet file where the name ends in ``.parquet``.
-        spec: what a flow is and which integers are kept of it.
+        out: a CSV file, or a Parquet file if the name ends in ``.parquet``.
+        spec: the meter's specification.
         folder: folder of parts and states, made if missing and removed at the end. States in it
             are trusted, so nobody else may be able to write there.
 
     Raises:
         DataError: a capture cannot be read or has changed, or the captures have different link
             types.
-        UsageError: another process is at the same folder.
+        UsageError: another process uses the same folder.
         MissingDependencyError: libpcap or a C compiler is missing.
         N3icError: a file cannot be written.
     """
@@ -112,7 +112,7 @@ class _Steps:
         self.passed: int
 
     def tables(self, stack: ExitStack) -> Iterator[pa.Table]:
-        """All tables; parts are written on the way."""
+        """Yield all tables; parts are written on the way."""
         pending: list[pa.Table] = []
         meter: CompiledMeter | None = None
         for number, path in enumerate(self.captures):
@@ -127,7 +127,7 @@ class _Steps:
                 if capture.link != meter.link:
                     raise DataError(
                         f"{path}: its link type is {capture.link}, the first capture has "
-                        f"{meter.link}; these are no parts of one capture"
+                        f"{meter.link}; they are not parts of one capture"
                     )
                 before = self._pass_over(capture, meter, number)
                 start = meter.counters()["packets"] - before
@@ -181,7 +181,7 @@ class _Steps:
         return self.place / f"{_STATE}-{number % 2}"  # keeps the last one until this is complete
 
     def _found(self) -> tuple[_Progress, bytes]:
-        """The progress of an earlier run and its state; a fresh start if they are not sound."""
+        """The progress of an earlier run and its state; a fresh start if they are not valid."""
         with suppress(OSError, ValueError, TypeError, RecursionError):
             said = _Progress(**json.loads((self.place / _PROGRESS).read_bytes()))
             whole = all(type(n) is int for n in (said.capture, said.packets, said.parts))
@@ -197,7 +197,7 @@ def _handler(meter: CompiledMeter, name: str) -> Any:
 
 
 def _key(captures: Sequence[Path], spec: MeterSpec) -> str:
-    """Digest of the captures (path, size, time of the last change), the specification, the code."""
+    """Digest of the captures (path, size, modification time), the specification and the code."""
     said: list[Any] = [spec.to_json(), sorted(meter_source(spec).items())]
     for path in captures:
         seen = path.stat()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows of captures, metered once: tables in the user's cache folder.
+"""Meters captures once, and keeps their flows as tables in the user's cache folder.
 
-An entry is found by the captures' sizes, times of change and samples of their bytes, by the
-meter's specification and by the code that meters.
+An entry is found by the captures' sizes, modification times and samples of their bytes, by the
+meter's specification and by the code of the meter.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ExtractedFlows:
 
     Attributes:
         table: a Parquet file of all of them, unlabelled.
-        found: what was counted.
-        cached: whether they were metered at an earlier time.
+        found: counters of the extraction.
+        cached: whether an earlier call metered them.
     """
 
     table: Path
@@ -44,15 +44,15 @@ class ExtractedFlows:
 
 @contextmanager
 def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[ExtractedFlows]:
-    """The flows of captures, from the cache where they are.
+    """Yield the flows of captures, from the cache if it has them.
 
     Several captures are pieces of one. An interrupted run resumes: its flows so far and the meter's
     state are in the cache.
 
     Args:
         captures: see :class:`~n3ic.meter.capture.Capture`.
-        spec: what a flow is and which integers are kept of it.
-        cache: whether entries are read and written; without, the table goes with the block.
+        spec: the meter's specification.
+        cache: whether to use the cache; otherwise the table is removed after the block.
 
     Raises:
         DataError: a capture cannot be read.
@@ -104,7 +104,7 @@ def _read(kept: Cache, name: str) -> StreamExtraction | None:
 
 
 def _entry(captures: Sequence[Path], spec: MeterSpec) -> str:
-    """Name of an entry: 55 GB are not read twice to see that they are the same."""
+    """Name of an entry; it samples the captures, because 55 GB take too long to read twice."""
     digest = hashlib.sha256(f"{_FORMAT} {spec.digest}".encode())
     for text in (*meter_source(spec).values(), Path(n3ic.meter.rows.__file__).read_text()):
         digest.update(hashlib.sha256(text.encode()).digest())

@@ -16,7 +16,7 @@ from n3ic.meter.packet import SYN, TCP, UDP
 SNAP = 96  # bytes that are kept of a frame
 _CHUNK = 1 << 17
 _RECORD, _ETHERNET, _IP4, _IP6 = 16, 14, 20, 40
-_SHORTEST = 60  # of a frame from the wire, without its check sequence
+_SHORTEST = 60  # least bytes of an inbound frame; a host's own frames are captured before padding
 _LOCAL_4, _REMOTE_4 = int(IPv4Address("198.18.0.1")), int(IPv4Address("198.19.0.0"))
 _LOCAL_6, _REMOTE_6 = int(IPv6Address("2001:db8:0:1::1")), int(IPv6Address("2001:db8:1::"))
 
@@ -26,7 +26,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Conversations:
-    """Ends of conversations; arrays of shape ``(flows,)``.
+    """Endpoints of conversations; arrays of shape ``(flows,)``.
 
     Attributes:
         udp: whether it is UDP; TCP otherwise.
@@ -61,10 +61,10 @@ class Packets:
         flow: index of the conversation.
         time: microseconds since 1970.
         outbound: whether the local host sends it.
-        payload: bytes behind the TCP or UDP header; all of them are 0.
-        flags: of TCP.
-        sequence: of TCP.
-        acknowledged: of TCP.
+        payload: number of bytes after the TCP or UDP header; all of them are 0.
+        flags: TCP flags.
+        sequence: TCP sequence number.
+        acknowledged: TCP acknowledgement number.
     """
 
     flow: Ints
@@ -85,7 +85,7 @@ def host(flows: Conversations, i: int, *, local: bool) -> str:
 
 
 def write_pcap(stream: IO[bytes], flows: Conversations, packets: Packets) -> None:
-    """Write packets, microseconds, Ethernet, the first 96 bytes of each frame."""
+    """Write packets as a pcap file in microseconds, with the first 96 bytes of each frame."""
     stream.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, SNAP, 1))
     for start in range(0, len(packets.time), _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -94,10 +94,10 @@ def write_pcap(stream: IO[bytes], flows: Conversations, packets: Packets) -> Non
 
 
 def _records(flows: Conversations, p: Packets, number: int) -> bytes:
-    """Records of packets, one behind the other."""
+    """Records of packets, one after the other."""
     rows = np.zeros((len(p.time), _RECORD + SNAP), dtype=np.uint8)
     udp, six, syn = flows.udp[p.flow], flows.version_6[p.flow], (p.flags & SYN) != 0
-    transport = np.where(udp, 8, np.where(syn, 24, 20))  # SYNs tell a segment size
+    transport = np.where(udp, 8, np.where(syn, 24, 20))  # a SYN has the option of the MSS
     length = _ETHERNET + np.where(six, _IP6, _IP4) + transport + p.payload
     length = np.where(p.outbound, length, np.maximum(length, _SHORTEST))
     captured = np.minimum(length, SNAP)
@@ -137,7 +137,7 @@ def _ip(
     number: int,
     version_6: bool,
 ) -> Ints:
-    """Write the IP header; gives the sum of its addresses for the pseudo header."""
+    """Write the IP header; return the sum of its addresses for the pseudo header."""
     flow, outbound = p.flow[i], p.outbound[i]
     protocol = np.where(flows.udp[flow], UDP, TCP)
     ttl = 64 - np.where(outbound, 0, flows.hops[flow])
@@ -198,7 +198,7 @@ def _words(data: Bytes) -> Ints:
 
 
 def _checksum(data: Bytes, more: Ints) -> Ints:
-    """The Internet checksum of rows and of what is added (RFC 1071)."""
+    """The Internet checksum (RFC 1071) of each row, with ``more`` added to its sum."""
     total = _words(data) + more
     for _ in range(2):
         total = (total & 0xFFFF) + (total >> 16)

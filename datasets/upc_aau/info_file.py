@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ``.info`` file says: which field holds the class, and the labels of its flows."""
+"""Reads an ``.info`` file: finds the field that holds the class, and reads the labels of flows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from n3ic.meter.info import (
 from n3ic.meter.labels import Labelled, Labels
 
 SETTINGS = "upc-aau.toml"
-_LAST_FIELD = 15  # a URL may hold separators: no class is looked for behind it
+_LAST_FIELD = 15  # later fields may be parts of a URL, which may contain separators
 _DISTINCT = 4096  # values of a field that are counted
 
 
@@ -47,7 +47,7 @@ class Settings:
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
-        """The settings of a folder; the defaults where it has none.
+        """Read the settings of a folder; the defaults if it has none.
 
         Raises:
             DataError: the file is damaged, or has an unknown key or an invalid value.
@@ -80,7 +80,7 @@ class InfoFile:
 
     Attributes:
         labels: label of each flow: a class, or the file's text if it is not a class.
-        label_field: the field that the labels stand in.
+        label_field: index of the field that holds the labels.
         lines: lines that are not blank.
         bad: lines that were left out, by reason.
         classes: lines of each class.
@@ -106,7 +106,7 @@ def read_info(path: Path, settings: Settings) -> InfoFile:
 
     Args:
         path: the file, plain or packed; it is read twice.
-        settings: what the user says of it.
+        settings: settings of the user.
 
     Raises:
         DataError: the file cannot be read, or no field holds a class.
@@ -131,8 +131,8 @@ def read_info(path: Path, settings: Settings) -> InfoFile:
             synthetic = synthetic or MARK in flow.fields
     if protocols[0]:
         notes.append(
-            f"field {settings.protocol_field} (as remembered, the transport protocol) names none "
-            f"in {protocols[0]:,} of {said.total():,} lines: they hold for any protocol"
+            f"field {settings.protocol_field} (presumably the transport protocol) names none in "
+            f"{protocols[0]:,} of {said.total():,} lines: these lines match any protocol"
         )
     classes = {c: said.pop(c, 0) for c in dict.fromkeys(settings.classes.values())}
     return InfoFile(
@@ -155,7 +155,7 @@ def _flows(path: Path, settings: Settings) -> Iterator[InfoFlow | str]:
 
 
 def _label_field(path: Path, settings: Settings) -> tuple[int, list[str]]:
-    """The field with the most classes, or the one that the user names; and what to say of it.
+    """The field with the most classes, or the one that the user names; and notes about it.
 
     Raises:
         DataError: no field holds a class.
@@ -177,7 +177,7 @@ def _label_field(path: Path, settings: Settings) -> tuple[int, list[str]]:
     at, hits = min(found.items(), key=lambda item: (-item[1], item[0]))
     notes = [
         f"field {at} of {path.name} (counted from 0) was taken for the label: it holds one of "
-        f"the {len(settings.classes)} classes in {hits:,} of {lines:,} lines, none more often"
+        f"the {len(settings.classes)} classes in {hits:,} of {lines:,} lines, the most of any field"
     ]
     notes += [
         f"field {i} holds classes, too, in {n:,} lines: they were not read"
@@ -188,7 +188,7 @@ def _label_field(path: Path, settings: Settings) -> tuple[int, list[str]]:
 
 
 def _split(path: Path) -> Iterator[list[str]]:
-    """The fields behind the ports of all lines that have some."""
+    """Yield the fields after the ports of each line that has any."""
     for line in info_lines(path):
         fields = line.split("#")[FIRST_UNSURE : _LAST_FIELD + 1]
         if fields and len(line) <= MAX_LINE:
@@ -210,7 +210,7 @@ def _no_class(path: Path, where: str) -> str:
         if seen
     )
     return (
-        f"{path}: expected one of the classes in {where} behind the ports, none of {lines:,} lines "
+        f"{path}: expected one of the classes in {where} after the ports, none of {lines:,} lines "
         f"has it; most frequent are {listed or 'none'}. Name the field and the classes of "
         f"its labels in {SETTINGS} beside the file (see the data card)"
     )

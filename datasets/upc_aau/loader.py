@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures and their ``.info`` as a table of labelled flows."""
+"""Loads captures and their ``.info`` as a table of labelled flows."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class Files:
 
 @dataclass(frozen=True, eq=False)
 class LoadedTable:
-    """A table and how it came about.
+    """A table and the facts of its loading.
 
     Attributes:
         table: the flows.
-        info: what the ``.info`` says.
-        found: what was counted in the captures.
-        joined: flows that are ``matched``, ``unmatched``, ``ambiguous``.
-        flows: flows of each class before any was left out.
-        cached: whether the captures were metered at an earlier time.
+        info: content of the ``.info``.
+        found: counters of the captures' extraction.
+        joined: number of flows that are ``matched``, ``unmatched`` and ``ambiguous``.
+        flows: number of flows of each class before any was left out.
+        cached: whether an earlier call metered the captures.
     """
 
     table: FlowTable
@@ -76,7 +76,7 @@ class LoadedTable:
 
 
 def find_files(path: str | Path) -> Files:
-    """The files of a folder, or those beside an ``.info`` or a capture.
+    """Find the files of a folder, or those beside an ``.info`` or a capture.
 
     Raises:
         DataError: not exactly one ``.info`` or no capture is found, or a file beside them is
@@ -165,7 +165,7 @@ def _flow_table(
     classes: tuple[str, ...],
     spec: MeterSpec,
 ) -> FlowTable:
-    """Rows in order of time, with the classes in theirs; those without a flow are left out."""
+    """Make a table of rows in time order, with the given order of classes, without empty ones."""
     import pyarrow as pa
 
     names = [classes[i] for i in index]
@@ -187,7 +187,7 @@ def _flow_table(
 
 
 def _labelled(rows: pa.Table, labels: Labels) -> tuple[list[str], Counter[str]]:
-    """Label of each flow, empty where none or several are said of it; and how many are which."""
+    """Label of each flow, empty if it has none or several; and the number of each outcome."""
     sides = [
         zip(map(_packed, rows[end].to_pylist()), rows[f"{end}_port"].to_pylist(), strict=True)
         for end in ("source", "destination")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synthetic captures in the format of UPC-AAU: conversations drawn from behaviours, by seed.
 
-Every packet is drawn at once with the others of its kind, in arrays. Seen is a link beside the
-local hosts: what they answer comes at once, what they are answered a round trip later.
+All packets of one kind are drawn together, as arrays. The capture point is a link beside the local
+hosts: their answers appear at once, and the answers to them appear a round trip later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from n3ic.util.files import new_directory
 FLOWS, SEED = 6000, 1
 CAPTURE, INFO, README = "packets_default.pcap", "packets_default.info", "README.md"
 MARK = SYNTHETIC_MARK
-"""What stands in a line's field 8 (as remembered, the operating system), to be known by."""
+"""Text in field 8 of a line (presumably the operating system) that marks it as synthetic."""
 OTHER = "other-application"
 _START_US = 1_361_750_400_000_000  # 2013-02-25
 _FLOWS_PER_SECOND = 20
@@ -39,7 +39,7 @@ _HOSTS = 3
 _SEGMENT = 1448
 _SERIAL_US = 120  # a full segment at 100 Mbit/s
 _AT_ONCE = 10  # segments that are sent before an acknowledgement is waited for
-_REACT_US = 150  # of a host beside the tap
+_REACT_US = 150  # reaction time of a host beside the tap
 _MAX_EXCHANGES = 400
 
 Ints = NDArray[np.int64]
@@ -50,7 +50,8 @@ Bools = NDArray[np.bool_]
 class _Part:
     """Packets of one sort, such as all acknowledgements; see :class:`.frames.Packets`.
 
-    ``sequence`` is relative, -1 for what is due; ``end`` is that after the packet.
+    ``sequence`` is relative; -1 stands for the number that is due. ``end`` is the sequence number
+    after the packet.
     """
 
     flow: Ints
@@ -68,8 +69,8 @@ def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False)
     Args:
         out: the folder.
         flows: conversations to make.
-        seed: of the generator.
-        replace: whether a folder that was written so may be replaced.
+        seed: seed of the generator.
+        replace: whether a folder that this function wrote may be replaced.
 
     Raises:
         UsageError: the folder exists, or holds something else.
@@ -85,7 +86,7 @@ def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False)
 
 
 def generate(flows: int, seed: int) -> tuple[Conversations, Packets, list[str]]:
-    """Conversations, their packets in order of time, and their labels; empty for no line."""
+    """Generate conversations, their packets in time order, and their labels; empty for no line."""
     rng = np.random.default_rng(seed)
     shares = np.array([CLASSES[b.name] for b in BEHAVIOURS], dtype=float)
     kind = rng.choice(len(BEHAVIOURS), flows, p=shares / shares.sum())
@@ -124,7 +125,7 @@ def _flows(rng: np.random.Generator, kind: Ints) -> Conversations:
 
 
 def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Packets:
-    """All packets of the conversations."""
+    """Draw all packets of the conversations."""
     count = len(kind)
     tcp = ~flows.udp
     client_out = ~flows.inbound
@@ -147,7 +148,7 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
     asking = _lasts(request, trip[of])
     answering = _lasts(answer, trip[of])
     lasts = asking + to_server[of] + think + answering + to_client[of]
-    before = _running_sum(of, pause + lasts) - lasts  # pauses come before
+    before = _running_sum(of, pause + lasts) - lasts  # a pause precedes each exchange
     handshake = np.where(tcp, to_server + to_client, 0)
     asked = (start + handshake)[of] + before
     answered = asked + asking + to_server[of] + think
@@ -178,7 +179,7 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
 
 
 def _messages(rng: np.random.Generator, kind: Ints, of: Ints, udp: Bools) -> tuple[Ints, Ints]:
-    """Payloads of the requests and answers of all exchanges, which lie together by flow."""
+    """Draw the payloads of requests and answers of all exchanges, which are grouped by flow."""
     nth = _running_sum(of, np.ones(len(of), dtype=np.int64)) - 1
     request, answer = np.zeros((2, len(of)), dtype=np.int64)
     for i, b in enumerate(BEHAVIOURS):
@@ -194,7 +195,7 @@ def _messages(rng: np.random.Generator, kind: Ints, of: Ints, udp: Bools) -> tup
 
 
 def _values(rng: np.random.Generator, of: SizeDistribution, count: int) -> Ints:
-    """Whole numbers of a distribution."""
+    """Draw whole numbers from a distribution."""
     drawn = np.clip(of.median * np.exp(of.spread * rng.standard_normal(count)), of.least, of.most)
     whole: Ints = (drawn + rng.uniform(0, of.padding, count)).astype(np.int64)
     return whole
@@ -203,7 +204,7 @@ def _values(rng: np.random.Generator, of: SizeDistribution, count: int) -> Ints:
 def _handshakes(
     i: Ints, start: Ints, to_server: Ints, to_client: Ints, client_out: Bools, silent: Bools
 ) -> list[_Part]:
-    """SYN, SYN-ACK and ACK; three SYNs, a second and two apart, where nobody answers."""
+    """SYN, SYN-ACK and ACK; if nobody answers, three SYNs that are one and two seconds apart."""
     out = [_bare(i, start[i], client_out[i], SYN, 0)]
     alone = i[silent[i]]
     out += [_bare(alone, start[alone] + t, client_out[alone], SYN, 0) for t in (10**6, 3 * 10**6)]
@@ -235,7 +236,7 @@ def _closes(
 def _segments(
     of: Ints, start: Ints, size: Ints, outbound: Bools, trip: Ints
 ) -> tuple[_Part, Bools]:
-    """Messages cut into segments, ten in flight; and whether each is its message's last."""
+    """Cut messages into segments, ten in flight; return also which ones end their message."""
     pieces = -(-size // _SEGMENT)
     message = np.repeat(np.arange(len(of)), pieces)
     k = np.arange(len(message)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -256,7 +257,7 @@ def _lasts(size: Ints, trip: Ints) -> Ints:
 
 
 def _bare(flow: Ints, time: Ints, outbound: Bools, flags: int, sequence: Any = -1) -> _Part:
-    """Packets without payload; SYN and FIN take a place in the sequence."""
+    """Packets without payload; a SYN or FIN takes one sequence number."""
     counted = np.broadcast_to(np.asarray(sequence, dtype=np.int64), flow.shape)
     end = np.where(counted < 0, 0, counted + 1)
     none = np.zeros(len(flow), dtype=np.int64)
@@ -273,7 +274,7 @@ def _later(part: _Part, by: Ints) -> _Part:
 
 
 def _in_order(parts: list[_Part], flows: Conversations) -> Packets:
-    """The packets by time, with what each end has sent and acknowledged until then."""
+    """Order the packets by time, and fill in what each end has sent and acknowledged until then."""
     flow, time, outbound, payload, flags, sequence, end = (
         np.concatenate([getattr(p, name) for p in parts]) for name in _Part.__dataclass_fields__
     )
@@ -302,7 +303,7 @@ def _in_order(parts: list[_Part], flows: Conversations) -> Packets:
 
 
 def _running_sum(group: Ints, values: Ints) -> Ints:
-    """Sums of the values so far within each group; groups lie together."""
+    """Sums of the values so far within each group; the rows of a group are contiguous."""
     total = np.cumsum(values)
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     before = np.repeat(total[starts] - values[starts], np.diff(np.append(starts, len(group))))
@@ -312,7 +313,7 @@ def _running_sum(group: Ints, values: Ints) -> Ints:
 
 def _running_max(group: Ints, values: Ints) -> Ints:
     """Largest value so far within each group; groups ascend."""
-    step = group << 34
+    step = group << 34  # larger than all values, so that groups do not mix
     largest: Ints = np.maximum.accumulate(values + step) - step
     return largest
 
@@ -320,7 +321,7 @@ def _running_max(group: Ints, values: Ints) -> Ints:
 def _chance(
     rng: np.random.Generator, kind: Ints, share: Callable[[ApplicationTraffic], float]
 ) -> Bools:
-    """Whether something is so for each flow."""
+    """Draw for each flow whether a property with the given share holds."""
     happens: Bools = rng.random(len(kind)) < np.array([share(b) for b in BEHAVIOURS])[kind]
     return happens
 
@@ -328,7 +329,7 @@ def _chance(
 def _draw(
     rng: np.random.Generator, kind: Ints, sizes: Callable[[ApplicationTraffic], SizeDistribution]
 ) -> NDArray[np.float64]:
-    """A value for each."""
+    """Draw a value for each flow from the distribution of its behaviour."""
     every = [sizes(b) for b in BEHAVIOURS]
     median, spread, least, most, padding = (
         np.array([getattr(s, name) for s in every])[kind]

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NetFPGA-SUME: Verilog executors, their packet wrapper, simulation and synthesis."""
+"""The target ``netfpga``: Verilog executors, their packet path, simulation and synthesis.
+
+It imports the core and the families, and no other exporter.
+"""

@@ -65,7 +65,7 @@ class NetfpgaExporter(Exporter):
         ),
         Option(
             "packing",
-            "neurons of a memory row; balanced: the fewest that keep the rate; "
+            "neurons per memory row; balanced: the fewest that keep the rate; "
             "full: as many as fit 256 bits, for the least latency",
             "balanced",
             choices=("balanced", "full"),
@@ -80,8 +80,8 @@ class NetfpgaExporter(Exporter):
         ),
         Option(
             "score-bits",
-            "bits of a score, more if a popcount has more than nine; models that are loaded "
-            "later must fit them",
+            "bits of a score, raised if a popcount has more than nine bits; models that are "
+            "loaded later must fit them",
             sequential.SCORE_BITS,
             minimum=2,
             maximum=32,

@@ -38,7 +38,7 @@ class Resources:
 
 
 def estimated_latency(clocks: int, clock_mhz: float) -> list[Figure]:
-    """Make the figure for the latency of a core whose generator counts its stages."""
+    """Make the figures for the latency of a core from the stages that its generator counts."""
     source = "stages of the generator"
     at = f"{source}, at {clock_mhz:g} MHz"
     return [

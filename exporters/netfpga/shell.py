@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts around a core of either model family: packet path or front end, README, runs."""
+"""The parts around a core of any model family: packet path or front end, README, runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write_shell(
         out: the export directory, which already holds the core's Verilog.
         addresses: address map of the write port; None for a core without one.
         masked: whether every layer has a memory for connection masks.
-        lanes: look-up tables that a sequential core reads in a clock; 0 for other models.
+        lanes: look-up tables that a sequential core reads per clock; 0 for other models.
     """
     core.save(out)
     behind_front = options["front-end"] != "none"

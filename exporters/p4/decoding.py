@@ -37,7 +37,7 @@ _READINGS = ["model", "model_again"]
 
 @dataclass(frozen=True)
 class DecodedEntry:
-    """One entry of a file: table, action and its data; ``key`` is None of a default action."""
+    """One entry of a file: table, action and its data; ``key`` is None for a default action."""
 
     table: str
     action: str
@@ -136,8 +136,8 @@ def from_p4runtime(
         update: whether the file changes the entries of tables with a key instead of inserting them.
 
     Raises:
-        VerifyError: the text is not such requests, or they do not clear the model's number, load
-            the weights and set the number, in this order.
+        VerifyError: the text does not hold such requests, or they do not clear the model's number,
+            load the weights and set the number, in this order.
     """
     names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
     requests = _json(text, name)
@@ -194,7 +194,7 @@ def _integer(text: str, where: str) -> int:
         octets = base64.b64decode(text)
     except (binascii.Error, ValueError) as error:
         raise VerifyError(f"{where}: a value is not base64") from error
-    # Other digits are skipped, and unused bits of the last one decode to the same bytes.
+    # The decoder skips foreign characters and ignores unused bits, so the text must be canonical.
     if base64.b64encode(octets).decode() != text:
         raise VerifyError(f"{where}: a value is not canonical base64")
     return int.from_bytes(octets, "big")
@@ -202,13 +202,13 @@ def _integer(text: str, where: str) -> int:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file of entries loads besides the model's number.
+    """The content of a file of entries.
 
     Attributes:
         entries: the entries of the model.
-        shunt: the smallest margin that is not shunted; None where the file has none.
+        shunt: the smallest margin that is not shunted; None if the file has no threshold.
         signature: suffix of the actions that set the model's number.
-        numbers: the model's number, once a reading.
+        numbers: the model's number, once for each table that sets it.
     """
 
     entries: tuple[DecodedEntry, ...]
@@ -263,7 +263,7 @@ def decode_entries(
         artefact: name of the file, for errors.
         held: entries of the file, in order.
         model: the model, which gives the shape, the masked layers, and the model's number.
-        shunt_port: port for shunted packets; None if they leave as all others.
+        shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
         VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the

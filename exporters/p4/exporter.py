@@ -147,7 +147,7 @@ class P4Exporter(P4Target):
         return Report(
             figures,
             (
-                "bmv2 is for function, not for speed: measure latency on the device of use.",
+                "bmv2 shows function, not speed: measure latency on the target device.",
                 "The program is for p4c and bmv2; the verification names the executor that ran "
                 "here.",
                 "PHV bits are the width of the program's headers and metadata. As in the paper, "

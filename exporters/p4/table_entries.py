@@ -81,7 +81,7 @@ def network_entries(network: MatchActionPipeline, shunt_port: int | None = None)
 
     Args:
         network: the network.
-        shunt_port: port for shunted packets; None if they leave as all others.
+        shunt_port: port for shunted packets; None if they leave like all others.
     """
     entries = []
     for layer in network.layers:
@@ -177,7 +177,7 @@ def p4runtime_requests(steps: Steps, ids: ControlIds, *, update: bool = False) -
     """Write each step as one ``p4.v1.WriteRequest`` in the JSON mapping, with bytes in base64.
 
     A server may reorder the updates within a request (P4Runtime specification, batching and
-    ordering of updates), so each request is sent after the answer to the one before.
+    ordering of updates), so each request must be sent after the answer to the previous one.
 
     Args:
         steps: the entries.

@@ -42,7 +42,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
     Args:
         source: P4 source.
         model: the model, which gives the shape and the model's number.
-        shunt_port: port for shunted packets; None if they leave as all others.
+        shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
         VerifyError: a constant is missing, duplicated, or applied to another neuron's counter, or
@@ -59,7 +59,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
 
     for layer, neuron, read, width, weights, mask_width, mask in _XNOR.findall(source):
         expected = "x" if layer == "0" else f"l{int(layer) - 1}_y"
-        # Equal weights applied to another vector are another network: it must be the last layer's.
+        # The same weights on another vector are another network: a layer reads the previous one.
         if read != expected or mask_width not in ("", width):
             raise VerifyError(f"{name}: layer {layer}, neuron {neuron} reads {read}")
         keep("weights", layer, neuron, _hex(weights))

@@ -53,11 +53,11 @@ class P4NetfpgaExporter(P4Target):
     }
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
-        shunt_port(255, "one bit each, 8 is the host's nf1"),
+        shunt_port(255, "one bit per port; 8 is the host's nf1"),
     )
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
-        """Layers wider than the paper's, and an input wider than a field."""
+        """List layers wider than the paper's, and an input wider than a field."""
         limits = self.device.limits
         widest, field_bits = int(limits["layer_neurons"]), int(limits["field_bits"])
         problems = [
@@ -77,7 +77,7 @@ class P4NetfpgaExporter(P4Target):
         return problems
 
     def nearest(self, shape: Shape) -> str:
-        """The nearest shape with layers no wider than the paper's that fits the device."""
+        """Describe the nearest shape that fits, with layers no wider than the paper's."""
         limits = self.device.limits
         widest, field_bits = int(limits["layer_neurons"]), int(limits["field_bits"])
         hidden = (min(neurons, widest) for neurons in shape[1:-1])
@@ -85,14 +85,14 @@ class P4NetfpgaExporter(P4Target):
         return nearest_shape(clipped, self.fits)
 
     def needs(self, shapes: Sequence[Shape], masked: int = 0) -> dict[str, float]:
-        """LUTs and BRAMs: the paper's figures for the shape, scaled, beside the reference NIC."""
+        """Scale the paper's LUTs and BRAMs to the shapes, and add the reference NIC."""
         bit_operations = sum(shape_operations(shape) for shape in shapes) + masked
         return scaled_resources(bit_operations, self.device.paper)
 
     def texts(
         self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """The program and the README."""
+        """Render the program and the README."""
         return {
             PROGRAM: self.render("n3ic_sume.p4.j2", model, network, packets),
             "README.md": self.render("README_sume.md.j2", model, network, packets),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test bench for the front end: frames go in at given clocks and come out with theirs."""
+"""A test bench for the front end: sends frames at given clocks, and records when frames leave."""
 
 from __future__ import annotations
 

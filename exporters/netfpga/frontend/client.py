@@ -73,7 +73,8 @@ class ClientRun:
         requests: number of requests.
         resent: number of datagrams that were sent again.
         seconds: time from the first request to the last answer, in seconds.
-        latencies: seconds from each request's first datagram to its answer.
+        latencies: seconds from each request's first datagram to its answer, float64, shape
+            ``(requests,)``.
     """
 
     model: Classifier
@@ -169,7 +170,7 @@ def query_card(
         input_stage: content of a row: ``bits`` or ``features``.
 
     Raises:
-        AskError: no answer arrived, or the answer is an error.
+        ClientError: no answer arrived, or the answer is an error.
         VerifyError: a result differs from the model's.
         UsageError: no rows were given.
     """
@@ -256,7 +257,7 @@ def _exchange(
             index = answer.number - first
             if answer.kind == FAULT and (not faults or answer.number not in (first, 0)):
                 raise _fault(answer)
-            if index in due:
+            if index in due:  # a request that was sent again may be answered twice
                 answers[index] = answer
                 latencies[index] = now - begun[index]
                 del due[index]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic ask``."""
+"""The command ``n3ic ask``."""
 
 from __future__ import annotations
 

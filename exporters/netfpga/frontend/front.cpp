@@ -12,7 +12,7 @@
 //   f CLOCK DAMAGED HEX  offer a frame, at this clock at the earliest
 //   h CLOCKS             the receiver accepts nothing for CLOCKS clocks
 //   r CLOCKS QUIET       run for CLOCKS clocks, or until nothing happened for QUIET clocks
-// The answer to r are lines "i FIRST LAST STALLS" for frames that were accepted, "o FIRST LAST HEX"
+// r is answered by lines "i FIRST LAST STALLS" for frames that were accepted, "o FIRST LAST HEX"
 // for those that left, "n COUNTERS" and "= CLOCK".
 #include <poll.h>
 #include <unistd.h>

@@ -123,6 +123,9 @@ def feature_rows(columns: ArrayLike) -> NDArray[np.uint8]:
 
     Args:
         columns: integer array of shape ``(rows, features)``; values are clamped to 32 bits.
+
+    Returns:
+        uint8 array of shape ``(rows, 4 * features)``, big-endian.
     """
     values = np.clip(np.asarray(columns, dtype=np.int64), 0, UINT32_MAX).astype(">u4")
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
@@ -176,7 +179,13 @@ def read_results(message: Message, classes: int) -> Results:
 
 
 def results_body(model: Classifier, words: ArrayLike, *, full: bool = True) -> bytes:
-    """Results of packed inputs as the card sends them: the reference for every answer."""
+    """Compute the results of packed inputs as the card sends them: the reference for its answers.
+
+    Args:
+        model: the model.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+        full: whether results hold class, margin and scores in addition to the verdict.
+    """
     found = model.infer(words)
     verdicts = model.verdicts(found.scores) if model.shunt else found.classes
     wire = np.where(verdicts == SHUNT, SHUNTED, verdicts)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the frames that hosts send to a card, and parses the card's frames.
 
-It is the reference of the Verilog stack, so it shares no code with it or with the host's stack.
+It is the reference for the Verilog stack, so it shares no code with that stack or the host's.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ OPTIONS = (
     ),
     Option(
         "mtu",
-        "maximum bytes of an IPv4 packet of the front end",
+        "maximum size of the front end's IPv4 packets, in bytes",
         1500,
         minimum=576,
         maximum=9000,
@@ -180,7 +180,7 @@ class FrontendParameters:
 
     @property
     def segment_results(self) -> int:
-        """Maximum bytes of results of a segment, with the part of a row left by the one before."""
+        """Maximum bytes of results per segment, including a row that the previous one began."""
         return (self.mss + max(self.row, HEADER.size)) * self.growth + 2 * HEADER.size
 
     @property

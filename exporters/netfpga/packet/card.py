@@ -53,7 +53,7 @@ class CardTrafficCounts:
     Attributes:
         packets: number of frames that came out.
         asked: number of those frames that were inference requests.
-        swaps: number of bank swaps, seen in the answers or made without a change.
+        swaps: number of bank swaps during the traffic.
         simulator: name of the simulator.
     """
 
@@ -85,7 +85,7 @@ def check_card(
     Args:
         directory: an export directory.
         model: the network that it holds.
-        options: the export's.
+        options: options of the export.
         layout: layout of a core with a write port; None without one.
         simulator: the simulator to use.
         asks: number of requests; fewer, but at least 48, for networks that simulate slowly.
@@ -152,7 +152,7 @@ class _Stimulus:
 def _inputs(
     model: Classifier, options: Options, count: int, rng: np.random.Generator
 ) -> tuple[list[bytes], Words]:
-    """Convert inputs to the form of packets or side channel; return their packed bits too."""
+    """Make inputs as packets or the side channel carry them; return their packed bits too."""
     if options["input-stage"] == "features":
         rows = traffic.edge_features(model.input, count, rng)
         words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
@@ -193,10 +193,10 @@ def _another(
 ) -> tuple[Classifier, list[tuple[int, int]]]:
     """Make a random model for the same executor, and the writes that load it."""
     if isinstance(layout, TablesLayout):
-        assert isinstance(model, TablesModel)  # noqa: S101 - the layout is of one
+        assert isinstance(model, TablesModel)  # noqa: S101 - only such models have this layout
         tables = sequential.another(model, layout, rng)
         return tables, sequential.writes(tables, layout)
-    assert isinstance(model, BinaryModel)  # noqa: S101 - the layout is of one
+    assert isinstance(model, BinaryModel)  # noqa: S101 - only such models have this layout
     network = _another_network(model, layout, rng)
     return network, writes(network, layout)
 
@@ -313,6 +313,7 @@ def _compare(
         network += fits.index(True)
     if at != len(beats):
         raise VerifyError(f"the card: {len(beats)} beats left it, {at} are expected")
+    # Without the model's id in the packet, a swap shows only if the last answers differ.
     last = slice(len(answers[0]) * 7 // 8, None)
     values = [[(a.label, a.margin) for a in of[last]] for of in answers]
     told = form.in_packet or all(a != b for a, b in pairwise(values))

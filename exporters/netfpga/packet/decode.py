@@ -76,10 +76,10 @@ def decode_cuts(
 
 
 def _compared(formula: str) -> tuple[int, int]:
-    """The feature and the cut that a formula compares; (-1, -1) if it is no comparison.
+    """The feature and the cut that a formula compares; (-1, -1) if it is not a comparison.
 
-    From the highest bit on, an OR of bits stands for zeros of the cut and an AND for ones, each
-    joined with what follows by the same operator.
+    From the highest bit down, an OR of bits stands for zeros of the cut and an AND for ones. The
+    same operator joins each run to the next one.
     """
     features, cut, at, depth, end = set(), 0, 31, 0, 0
     while run := _RUN.match(formula, end):

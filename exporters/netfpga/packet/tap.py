@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual card between two TAP devices, for any network client: simulated Verilog.
+"""A virtual card between two TAP devices: simulated Verilog that any network client can use.
 
 Linux only. Needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.
 """
@@ -70,7 +70,8 @@ class VirtualNic(SimulatedCardProcess):
             tap: name of the first device.
             peer: name of the second device.
             tap_netns: network namespace to create for the first device; empty for none.
-            peer_netns: the same for the second device. With either, both devices get addresses.
+            peer_netns: the same for the second device. If either is given, both devices get
+                addresses.
 
         Raises:
             UsageError: Linux does not allow a name, or both names are equal.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes frames of all kinds for a card, and the expected output.
 
-It is the reference of the packet path's Verilog.
+It is the reference for the packet path's Verilog.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from n3ic.model.inputs import UINT32_MAX, InputSpec
 
 BEAT = 32  # bytes
 MACS = bytes.fromhex("020000000001020000000002")
-# Bytes that a packet must have behind its last checked byte.
+# Numbers of bytes that follow the last byte that the card checks.
 TAILS = (0, 1, 31, 32, 33, 64, 300, 1200)
 LONG = 1486  # bytes after the Ethernet header of a long frame
 

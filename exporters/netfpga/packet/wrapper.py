@@ -36,7 +36,7 @@ OPTIONS = (
     ),
     Option(
         "feature-bits",
-        "bits of a feature: 32; or own, those of its largest cut, where what is larger arrives as "
+        "bits of a feature: 32, or as many as its largest cut needs (own); larger values arrive as "
         "all ones",
         "32",
         choices=("32", "own"),
@@ -90,8 +90,8 @@ OPTIONS = (
     ),
     Option(
         "shunt-port",
-        "port for shunted packets, one bit each as in tuser (2: the host's nf0); "
-        "0: the port of all other packets",
+        "port for shunted packets, as a bit mask like tuser's (2: the host's nf0); "
+        "0: the same port as for other packets",
         0,
         minimum=0,
         maximum=255,
@@ -182,7 +182,7 @@ def input_width(model: Classifier, options: Options) -> int:
 def feature_widths(spec: InputSpec, options: Options) -> tuple[int, ...]:
     """Width of each feature as it reaches the card, in bits.
 
-    A width of its own holds every clamp of the feature, so a saturated value has the same bits.
+    A feature's own width holds all its clamps, so a saturated value gives the same input bits.
     """
     if options.get("feature-bits") != "own":
         return (32,) * len(spec.features)
@@ -193,10 +193,10 @@ def feature_widths(spec: InputSpec, options: Options) -> tuple[int, ...]:
 
 
 def features_number(row: Sequence[int], widths: Sequence[int]) -> int:
-    """The features of a row as they reach the card, as one number: the first is the highest.
+    """Pack the features of a row into one number as it reaches the card, the first one highest.
 
     Args:
-        row: non-negative integers, a feature each; larger ones than its width holds are saturated.
+        row: one non-negative integer per feature; values that exceed the width are saturated.
         widths: width of each feature in bits.
     """
     number = 0
@@ -239,7 +239,7 @@ def features_text(model: Classifier, widths: Sequence[int] = ()) -> str:
 
     Args:
         model: the model.
-        widths: width of each feature in bits; none for 32 each.
+        widths: width of each feature in bits; empty for 32 each.
     """
     spec = model.input
     widths = widths or (32,) * len(spec.features)
@@ -272,9 +272,9 @@ def features_text(model: Classifier, widths: Sequence[int] = ()) -> str:
 def at_least(wire: str, cut: int) -> str:
     """Write ``wire >= cut`` for 32 bits by runs of equal bits of the cut, highest first.
 
-    Some bit of a run of zeros decides for the value; a run of ones must be all ones, and what
-    follows decides. The zeros at the end need no bit. Synthesis shares runs between the cuts of a
-    feature, which it does not with carry chains.
+    Where the cut has a run of zeros, any set bit makes the value larger. Where it has a run of
+    ones, the value must have ones too, and the next run decides. Trailing zeros need no logic.
+    Synthesis shares runs between the cuts of a feature, but not carry chains.
     """
     bits = f"{cut:032b}".rstrip("0")
     text, at = "", 31

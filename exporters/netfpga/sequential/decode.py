@@ -87,7 +87,7 @@ _Parameters = dict[str, int | str]
 
 
 def _blocks(verilog: str) -> list[_Parameters]:
-    """Read the parameters of each layer: of the block of its rows, then of its second half."""
+    """Read each layer's parameters: ``n3ic_rows`` and ``n3ic_hidden`` or ``n3ic_output``."""
     layers: dict[int, _Parameters] = {}
     for kind, text, index in _BLOCK.findall(verilog):
         found = {k: int(v) if v.isdigit() else v[1:-5] for k, v in _PARAMETER.findall(text)}

@@ -62,7 +62,7 @@ def compose(executor: str, digest: str, width: int, found: Sequence[tuple[int, i
 
     Args:
         executor: description of the executor that it is for.
-        digest: of the model.
+        digest: hexadecimal digest of the model.
         width: bits of an address.
         found: addresses and words, in order.
     """

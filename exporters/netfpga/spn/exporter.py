@@ -46,7 +46,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     family: ClassVar[str] = SpnModel.family
     options: ClassVar[tuple[Option, ...]] = (
         *wrapper.OPTIONS,
-        # One style only, so every option applies to it.
+        # There is only one style, so conditions on the style are dropped.
         *(
             replace(o, only_with=tuple(pair for pair in o.only_with if pair[0] != "style"))
             for o in front.OPTIONS
@@ -131,7 +131,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         figures: list[Figure] = []
         notes = [
             "Latency and rate are the core's own, in simulation; LUTs, flip-flops and DSP blocks "
-            f"are of one core{f', of which there are {copies}' if copies > 1 else ''}.",
+            f"are those of one core{f' out of {copies}' if copies > 1 else ''}.",
         ]
         try:
             seen = simulate.run_core(directory, model, spn_vectors(model, _REPORT_VECTORS))

@@ -225,7 +225,7 @@ class _Builder:
 
     def _log_add(self, a: int, b: int, low: int, high: int) -> int:
         arithmetic = self.model.arithmetic
-        assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
+        assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - no other has log-adds
         operands = [self.cells[i] for i in (a, b)]
         bounds = max(c.low for c in operands), max(c.high for c in operands)
         least = min(c.low for c in operands)

@@ -47,7 +47,7 @@ def _late(plan: SpnPipeline) -> int:
 def table_text(plan: SpnPipeline) -> str:
     """Render the file ``n3ic_log_table.v``."""
     arithmetic = plan.model.arithmetic
-    assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
+    assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - no other has a table
     widths = _table_widths(plan)
     table = arithmetic.table.tolist()
     # Synthesis maps small tables to one look-up table per bit, and large ones to block memory.
@@ -156,7 +156,7 @@ def _literal(value: int, width: int) -> str:
 
 
 def _operand(plan: SpnPipeline, index: int, clock: int, width: int) -> str:
-    """Write a value in a clock, extended to the reader's width."""
+    """Write a value as it is read in a clock, extended to the reader's width."""
     cell = plan.cells[index]
     if cell.kind == "constant":
         return _literal(cell.low, width)

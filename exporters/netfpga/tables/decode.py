@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the sums of an unrolled core back from its Verilog, for all inputs.
 
-The decoder of binary networks solves the adders (:mod:`n3ic.exporters.netfpga.unrolled.decode`):
-a score is a sum of functions of input bits. Such a sum has exactly one form as a polynomial of the
-input bits without powers, so sums are equal iff their coefficients are. Which table an entry
-belongs to cannot be read: what two tables give to the same inputs may be moved between them.
+The decoder of binary networks solves the adders (:mod:`n3ic.exporters.netfpga.unrolled.decode`),
+which leaves each score as a sum of functions of input bits. Such a sum has exactly one form as a
+polynomial in the input bits without powers, so two sums are equal iff their coefficients are. The
+decoder cannot tell which table an entry belongs to: tables that read the same inputs may split
+their sum in many ways.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ Polynomial = Mapping[frozenset[int], int]
 def decode(directory: Path, model: TablesModel) -> Decoded:
     """Compare an unrolled core with its model on all inputs: scores, and what is shunted.
 
-    Of two classes, the class is compared as well. The class of more classes is left to vectors.
+    For two classes, the class is compared as well. For more classes, test vectors check it.
 
     Raises:
-        VerifyError: the Verilog cannot be read, or computes something else.
+        VerifyError: the Verilog cannot be read, or does not compute the model.
     """
     try:
         core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
@@ -84,7 +85,7 @@ def _compare(core_text: str, cells_text: str, model: TablesModel) -> int | None:
             for product, factor in _of_bit(system, variable, inputs).items():
                 got[product] += coefficient * factor
         for product in wanted.keys() | got.keys():
-            # A score fits its bits, so it is right if it is modulo 2**width.
+            # Every score fits its bits, so scores that agree modulo 2**width are equal.
             if (got[product] - wanted.get(product, 0)) % modulus:
                 bits = " and ".join(str(bit) for bit in sorted(product)) or "no"
                 raise VerifyError(
@@ -116,7 +117,7 @@ def _decisions(
     found: Sequence[tuple[int, dict[int, int]]],
     threshold: int,
 ) -> int | None:
-    """Check the class of two by its comparison; return the shunting threshold."""
+    """Check the comparison that picks one of two classes; return the shunting threshold."""
     literal = shunt_literal(core, threshold)
     margin = [system.bit(x) for x in output(core, "out_margin")]
     if len(found) > 2 or "out_scores" in plain.outputs:

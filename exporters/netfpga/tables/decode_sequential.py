@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads indices, entries, biases and the shunting threshold of a sequential executor back.
+"""Reads back the indices, entries, biases and shunting threshold of a sequential executor.
 
 The artefacts are ``n3ic_executor.v``, which wires the indices, both banks of the memory files, and
 ``update.hex``. This module shares no code with the writer.
@@ -29,14 +29,14 @@ _WIDTH = re.compile(r"output wire \[(\d+):0\] out_margin,")
 _INDEX_WIDTH = re.compile(r"reg  \[(\d+):0\] index0;")
 
 _Read = Callable[[str, int, int, int, int], int]
-"""Value in a memory: file, lane, kind, row and sum."""
+"""Reads a value of a memory, given its file, lane, kind, row and sum."""
 
 
 def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
     """Compare the artefacts of a sequential core with its model.
 
     Raises:
-        VerifyError: a file is missing or malformed, or holds something else than the model.
+        VerifyError: a file is missing or malformed, or differs from the model.
     """
     text = _text(directory, EXECUTOR)
     wiring = _wiring(text)
@@ -91,7 +91,7 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
             raise VerifyError(f"{name}: shunts margins below {got}, the model below {model.shunt}")
         names.append(Decoded(name, (), shunt=model.shunt if shunts else None))
     if update.model != model.digest:
-        raise VerifyError(f"mem/update.hex: of model {update.model}, the model is {model.digest}")
+        raise VerifyError(f"mem/update.hex: holds model {update.model}, not {model.digest}")
     return tuple(names)
 
 
@@ -103,7 +103,7 @@ def _text(directory: Path, name: str) -> str:
 
 
 def _wiring(text: str) -> dict[tuple[int, int], tuple[int, ...]]:
-    """The input bits of each index by lane and turn, the lowest first; constants above them."""
+    """Parse the input bits of each index, lowest first, by lane and turn; higher bits must be 0."""
     out: dict[tuple[int, int], tuple[int, ...]] = {}
     for cases in _CASES.findall(text):
         found = _INDEX.findall(cases)

@@ -55,7 +55,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         ),
         Option(
             "modules",
-            "tables that are looked up in a clock",
+            "tables looked up per clock",
             4,
             minimum=1,
             maximum=64,
@@ -140,7 +140,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             shell.write_shell(model, options, core, out, addresses=addresses, lanes=lanes)
 
     def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
-        """Compare scores, shunting threshold and input stage with the model's; see the module."""
+        """Compare scores, shunting threshold and input stage with the model's, for all inputs."""
         if options["style"] == "sequential":
             parts = decode_sequential(directory, model)
             if options["input-stage"] == "features":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns look-up tables into those of the FPGA: bits of entries, and adders of these.
+"""Turns a model's tables into look-up tables of the FPGA: bits of entries, and their adders.
 
-The entries of a table are offset to be unsigned, and each of their bits is a function of the
-index bits. Two bits of a table of five index bits share one site. The bits of all tables are one
-heap, which adders of seven bits compress.
+An offset makes the entries of a table unsigned, and each of their bits is a function of the index
+bits. Two such functions of five index bits share one site. The bits of all tables form one heap
+per sum, which adders of seven bits compress.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sequential executor of look-up tables: entries in block RAM, in two banks.
 
-Each lane looks up one table a clock, so an input takes as many clocks as a lane has tables. The
-indices are wired, entries and biases are replaced at run time and swapped whole, by the banks and
-the write port of the binary network's core (:mod:`n3ic.exporters.netfpga.sequential`).
+Each lane looks up one table per clock, so an input takes as many clocks as a lane has tables. The
+indices are wired. Entries and biases can be replaced at run time and are swapped as a whole, by the
+banks and the write port of the binary networks' core (:mod:`n3ic.exporters.netfpga.sequential`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from n3ic.util.templates import render
 FOLDER = Path(__file__).resolve().parent
 ENTRIES, BIASES, MODEL = 0, 2, 3  # kinds of words
 _MAX_DISTRIBUTED_LUTS = 16  # larger memories go to block RAM
-_SRL_MINIMUM = 4  # clocks of a delay that synthesis turns into a shift register
+_SRL_MINIMUM = 4  # clocks of the shortest delay that synthesis turns into a shift register
 _READ = 5  # clocks from an input to its sums, without its turns
 
 
@@ -44,16 +44,15 @@ class TablesLayout:
     """Sizes of a sequential executor.
 
     Attributes:
-        lanes: tables that are looked up in a clock; lane ``l`` has the tables ``l``, ``l + lanes``
-            and so on.
-        turns: clocks of an input.
+        lanes: tables looked up per clock; lane ``l`` has the tables ``l``, ``l + lanes`` and so on.
+        turns: clocks per input.
         index_w: bits of the longest index.
         entry_w: bits of the widest entry.
         sums: number of sums.
         classes: number of classes.
         score_w: width of a score in two's complement, for any entries of these widths.
         shunts: whether each bank has a register for the shunting threshold.
-        wiring: digest of what reads which input bits.
+        wiring: digest of the input bits that each table reads.
     """
 
     lanes: int
@@ -125,17 +124,17 @@ class TablesLayout:
 
 
 def plan(model: TablesModel, lanes: int, *, shunting: bool = False) -> TablesLayout:
-    """Compute the executor's sizes, which depend on the indices and on widths alone.
+    """Compute the executor's sizes, which depend only on the indices and the widths.
 
     Args:
         model: the model.
-        lanes: most tables that are looked up in a clock.
-        shunting: whether to add the register of the shunting threshold in any case.
+        lanes: maximum number of tables looked up per clock.
+        shunting: whether to add the register of the shunting threshold even if the model has none.
     """
     lanes = min(lanes, len(model.tables))
     bits = [t.bits for t in model.tables]
     entry_w = max(t.width for t in model.tables)
-    most = len(bits) << entry_w  # twice what the entries of all tables give at most
+    most = len(bits) << entry_w  # twice the largest sum of one entry per table
     return TablesLayout(
         lanes=lanes,
         turns=-(-len(bits) // lanes),
@@ -153,7 +152,8 @@ def check_fits(model: TablesModel, layout: TablesLayout) -> None:
     """Check that a model's entries can replace those of an executor.
 
     Raises:
-        ExportError: it has other indices, wider entries or scores, or a threshold without register.
+        ExportError: the model has other indices, wider entries or scores, or a threshold for which
+            the executor has no register.
     """
     own = plan(model, layout.lanes, shunting=layout.shunts)
     if own.wiring != layout.wiring or own.classes != layout.classes:
@@ -284,13 +284,13 @@ def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]
 
 
 def _wires(model: TablesModel, layout: TablesLayout, table: int) -> list[str]:
-    """The signals of a table's index, the highest bit first; 0 for a table that is not there."""
+    """The signals of a table's index, the highest bit first; all 0 if there is no such table."""
     bits = model.tables[table].bits if table < len(model.tables) else ()
     return ["1'b0"] * (layout.index_w - len(bits)) + [f"x[{bit}]" for bit in reversed(bits)]
 
 
 def another(model: TablesModel, layout: TablesLayout, rng: np.random.Generator) -> TablesModel:
-    """Make a model with random entries for the same executor; half of the margins are decided."""
+    """Make a model with random entries for the same executor, which shunt half of the inputs."""
     tables = []
     for table in model.tables:
         half = 1 << table.width - 1

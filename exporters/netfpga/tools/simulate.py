@@ -227,7 +227,7 @@ def run_features(
     ]
     width = sum(widths)
     numbers = [features_number(row, widths) for row in zip(*columns, strict=True)]
-    # Of a number in hexadecimal, a word of 32 bits at a time, the highest first.
+    # The bench reads each number as 32-bit hexadecimal words, the highest first.
     lines = [" ".join(textwrap.wrap(f"{n:0{8 * -(-width // 32)}x}", 8)) for n in numbers]
     chosen = choose_simulator(simulator, short=len(lines) <= _SHORT_ROWS)
     parameters = {"IN_W": width, "OUT_W": model.input.n_bits}

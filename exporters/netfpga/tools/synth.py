@@ -115,7 +115,7 @@ def synthesise_sources(
 def read_commands(
     sources: Sequence[Path], top: str, parameters: Mapping[str, int], work: Path
 ) -> list[str]:
-    """Copy Verilog files to where WebAssembly may read; return the Yosys commands that do."""
+    """Copy Verilog files to where WebAssembly may read; return Yosys commands that read them."""
     commands = []
     for index, path in enumerate(sources):
         shutil.copy(path, work / f"{index:03d}.v")
@@ -229,8 +229,9 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
 def version(tool: str) -> str:
     """Name and version of a tool, as it reports them.
 
-    YoWASP compiles a tool at its first run, into a cache that others read while it is written. So
-    one process at a time asks, and each asks before it runs the tool.
+    YoWASP compiles a tool into a cache on its first run, and other processes may read that cache
+    while it is being written. So a lock lets one process ask at a time, and each process asks
+    before it runs the tool.
     """
     path = _tool(tool)
     with Path(path).open("rb") as alone:
@@ -250,7 +251,7 @@ def version(tool: str) -> str:
 def _read(
     directory: Path, core: CorePorts, work: Path, instead: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """Copy a core's files to where WebAssembly may read; return the Yosys commands that do."""
+    """Copy a core's files to where WebAssembly may read; return Yosys commands that read them."""
     for index, source in enumerate(core.sources):
         file = (instead or {}).get(Path(source).name, directory / source)
         shutil.copy(file, work / f"{index:02d}.v")

@@ -219,7 +219,7 @@ class BitHeapCompressor:
     def sevens(self, heap: BitHeap, name: str) -> BitHeap:
         """Add seven bits at a time, on carry logic, until a column has at most five bits.
 
-        Two sites remove four bits; the other adders take three for that.
+        It removes four bits with two sites; the other adders need three sites for that.
         """
         columns = self._columns(heap, 0)
         out = BitHeap(offset=heap.offset, most=heap.most)

@@ -193,7 +193,7 @@ class EquationSystem:
         weights: Sequence[int] | None = None,
         **more: Any,
     ) -> Bit:
-        """A bit of an equation of bits with weights, 1 each unless told otherwise."""
+        """Add an equation of weighted bits (1 each by default); return the bit that it defines."""
         made = self._variable(len(self.equations))
         inputs = zip(bits, weights or (1,) * len(bits), strict=True)
         self.equations.append(Equation(made, kind, tuple(inputs), **more))
@@ -284,7 +284,7 @@ class EquationSystem:
         terms: dict[int, Fraction] = {}
         constant = low = high = Fraction(0)
         # Equations to expand, highest level first, so that each is expanded once with its whole
-        # weight; the flag tells that only its sum bit is wanted.
+        # weight; the flag marks those of which only the sum bit is wanted.
         todo: list[tuple[int, bool, int]] = []
 
         def add(bit: Bit, weight: Fraction) -> None:
@@ -301,7 +301,7 @@ class EquationSystem:
                     heapq.heappush(todo, (-self.levels[equation], alone, equation))
 
         def leave(weight: Fraction) -> None:
-            """Replace a part that is not known by its range, 0 to its weight."""
+            """Replace an unknown part by its range, 0 to its weight."""
             nonlocal low, high
             if not (modulus and weight % modulus == 0):
                 low += min(weight, Fraction(0))
@@ -716,7 +716,7 @@ def unwrapped(number: int, half: int, low: int = 0) -> int:
     Args:
         number: a coefficient, or the constant of a sum.
         half: half the modulus.
-        low: what is added to the number at least; the sum is -half to half - 1.
+        low: the least that is added to the number; the sum lies between -half and half - 1.
     """
     return (number + low + half) % (2 * half) - half - low
 

@@ -25,7 +25,7 @@ from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
 Cube = frozenset[int]  # literals of an AND
-_MOST_LITERALS = 64  # literals of an AND: the recursion is as deep
+_MOST_LITERALS = 64  # literals of an AND, which bound the depth of the recursion
 _CUTS = 12  # cuts kept per gate
 _COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # cost of a table by inputs: small ones share sites
 
@@ -148,7 +148,7 @@ def build(net: Netlist, gate: Gate, name: str) -> int:
 
 
 def _choose(gate: Gate, best: dict[Gate, _Cut]) -> list[_Cut]:
-    """Find the cuts of a gate for the gate above; store the best one of its own in ``best``."""
+    """Return the cuts of a gate for the gate above; store the gate's own best cut in ``best``."""
     if gate.kind == "x":
         return [_Cut(frozenset({gate.literal & ~1}), frozenset(), 0.0)]
     first, second = (_choose(child, best) for child in gate.children)

@@ -34,7 +34,7 @@ def count(made: unrolled.Design) -> Resources:
     tables = [net.table(node) for node in sorted(plan.core)]
     sevens = {table.cell: table.inputs for table in tables if table.cell.kind is ADD7}
     supports = [table.inputs for table in tables if table.cell.kind is not ADD7]
-    # The parity of six bits, and two functions of five of them, of which one is no select input.
+    # Per adder: the parity of six bits, and two functions of five, one of them no select input.
     own = [support for read in sevens.values() for support in (read[:6], read[:5], read[:5])]
     inverted = {x for x in made.network.outputs if x & 1 and x > TRUE}
     chains = [*_chains(made), *[plan.depth] * TAG_BITS]

@@ -350,7 +350,7 @@ def number(text: str) -> int:
         raise P4Error(f"{text[:40]!r} is not a number", getattr(text, "line", 0)) from error
 
 
-@lru_cache(maxsize=16)  # reporting and running parse the same program, and those of a card
+@lru_cache(maxsize=16)  # reports and runs parse the same programs, and a card has several
 def parse(source: str) -> SourceProgram:
     """Parse P4 source.
 

@@ -53,7 +53,7 @@ class _Wanted:
 
     def is_told(self, answer: str) -> bool:
         """Whether an answer matches."""
-        # A dump of a table lists its entries first; the default action is asked for.
+        # A table dump lists all entries before the default action, and only that one is compared.
         told = answer.partition(_DEFAULT)[2] if _DEFAULT in answer else answer
         priority = _PRIORITY.search(told)
         return (
@@ -149,7 +149,7 @@ def run_commands(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
     for command, answer in zip(commands, answers, strict=False):
         if _REFUSED.search(answer):
             raise VerifyError(f"{CLI} refuses {command[:120]!r}: {end_of(answer)}")
-    # One prompt more follows the last answer: there the tool finds the end of its input.
+    # One more prompt follows the last answer, where the tool reaches the end of its input.
     if done.returncode or len(answers) != len(commands) + 1:
         last = commands[max(0, min(len(answers), len(commands)) - 1)]
         why = end_of(done.stderr or done.stdout)

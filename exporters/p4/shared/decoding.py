@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes what both P4 targets share: the popcount masks, and a network from its integers.
+"""Decodes the parts that both P4 targets share: popcount masks, and a network from its integers.
 
 The code shares nothing with the writer, so that a mistake there shows here.
 """

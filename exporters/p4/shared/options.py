@@ -87,7 +87,7 @@ def packet_problems(model: Classifier, packets: PacketLayout) -> list[Problem]:
 
     Raises:
         UsageError: the EtherType belongs to IP; or a port for shunted packets is given, but the
-            program shunts none; or the output does not tell which packets are shunted.
+            program shunts none; or the output does not say which packets are shunted.
     """
     if packets.ethertype in (0x0800, 0x86DD):  # the parser could not tell requests from IP
         raise UsageError(f"--ethertype {packets.ethertype:#06x} belongs to IP: choose another one")

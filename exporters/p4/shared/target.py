@@ -58,7 +58,7 @@ class P4Program(Exporter[ModelT]):
 
     @property
     def template_folders(self) -> tuple[Path, ...]:
-        """Folders of the target's templates, the first first."""
+        """Folders of the target's templates, in the order in which they are searched."""
         return (self.folder / "templates", _SHARED_TEMPLATES)
 
     def commands(self, directory: Path) -> str:
@@ -146,8 +146,8 @@ class P4Target(P4Program[BinaryModel]):
     """
 
     refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "each sum compares two values, looks their distance up and needs "
-        "the sum before: such a chain of dependent tables is longer than a pipeline"
+        "sum-product-network": "each sum compares two values, looks up their distance and waits "
+        "for the previous sum: such a chain of dependent tables is longer than a pipeline"
     }
     budget: ClassVar[Mapping[str, str]]
     sharing: ClassVar[str]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up tables as match-action tables."""
+"""Boosted look-up tables as match-action tables for the target ``p4``."""

@@ -81,7 +81,7 @@ def wiring_of(source: str, meta: str) -> Wiring:
             raise VerifyError(f"{_PROGRAM}: the index of table {table} is made twice")
         indices[int(table)] = _index(terms, meta, int(table))
     if sorted(indices) != list(range(len(indices))) or not indices:
-        raise VerifyError(f"{_PROGRAM}: {len(indices)} indices are not of consecutive tables")
+        raise VerifyError(f"{_PROGRAM}: {len(indices)} indices do not belong to consecutive tables")
     held: dict[str, frozenset[str]] = {}
     for into, left, right in _found(_ADD, meta, source):
         one, other = held.get(left, frozenset({left})), held.get(right, frozenset({right}))
@@ -110,7 +110,7 @@ def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
     for j, part in enumerate(parts):
         found = re.fullmatch(_BIT.format(meta=meta), part)
         if found is None:
-            raise VerifyError(f"{_PROGRAM}: the index of table {table} is not of input bits")
+            raise VerifyError(f"{_PROGRAM}: the index of table {table} is not made of input bits")
         widths = {found[name] for name in ("w", "w2", "w3", "w4")} - {None}
         bit = j + int(found["right"] or 0) - int(found["left"] or 0)
         if widths != {str(len(parts))} or int(found["mask"], 16) != 1 << j or bit < 0:
@@ -121,7 +121,7 @@ def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ProgramWiring:
-    """What a v1model program says of its tables besides their entries.
+    """The properties of the tables in a v1model program, apart from their entries.
 
     Attributes:
         wiring: indices and sums.
@@ -140,7 +140,7 @@ def program_wiring(source: str, meta: str) -> ProgramWiring:
     """Decode a v1model program.
 
     Raises:
-        VerifyError: as :func:`wiring_of`; or a table has another key or action than its own.
+        VerifyError: as for :func:`wiring_of`; or a table has the key or action of another table.
     """
     wiring = wiring_of(source, meta)
     columns = {
@@ -156,7 +156,7 @@ def program_wiring(source: str, meta: str) -> ProgramWiring:
         raise VerifyError(f"{_PROGRAM}: a table is not looked up by its own index")
     told = _SET_MODEL.findall(source)
     if sorted(name for name, _ in told) != _READINGS or len({said for _, said in told}) != 1:
-        raise VerifyError(f"{_PROGRAM}: the model's number has no two readings")
+        raise VerifyError(f"{_PROGRAM}: the model's number is not set by two matching actions")
     offsets = [names.split(", ") for names in _OFFSETS.findall(source)]
     if len(offsets) != 1:
         raise VerifyError(f"{_PROGRAM}: {len(offsets)} actions add the offsets")
@@ -176,9 +176,9 @@ def decode_entries(
     Args:
         artefact: name of the file, for errors.
         held: entries of the file, in order.
-        program: what the program says of its tables.
+        program: the properties of the program's tables.
         model: the model, which gives the number of classes and the model's number.
-        shunt_port: port for shunted packets; None if they leave as all others.
+        shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
         VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
@@ -251,12 +251,12 @@ def biases(
     Args:
         artefact: name of the artefact, for errors.
         wiring: indices and sums.
-        offsets: 32-bit offsets by the name that the program has for them.
-        excess: what is added to the entries of each field.
+        offsets: 32-bit offsets, by their names in the program.
+        excess: amount that makes the entries of each field non-negative.
         model: the model, which gives the number of classes.
 
     Raises:
-        VerifyError: a score lacks an offset, or adds other entries than those of its own sum.
+        VerifyError: a score lacks an offset, or does not add exactly the entries of its own sum.
     """
     sums = len(model.bias)
     first = len(model.classes) - sums

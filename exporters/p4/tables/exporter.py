@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up tables on v1model: a match-action table each, its entries changed at run time."""
+"""Look-up tables on v1model: one match-action table each, with entries that change at run time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class P4TablesExporter(P4TablesTarget):
     """v1model: the program depends on the indices, and the entries are the model."""
 
     name: ClassVar[str] = "p4"
-    summary: ClassVar[str] = "P4_16 for bmv2 (v1model), a match-action table each"
+    summary: ClassVar[str] = "P4_16 for bmv2 (v1model), one match-action table each"
     options: ClassVar[tuple[Option, ...]] = P4Exporter.options
     verify_options: ClassVar[tuple[Option, ...]] = P4Exporter.verify_options
     budget: ClassVar[Mapping[str, str]] = {
@@ -50,8 +50,8 @@ class P4TablesExporter(P4TablesTarget):
 
     def needs(self, network: TablesPipeline) -> dict[str, float]:
         """Count statements, tables and classes."""
-        # Arg max takes 2 classes - 1; five are load_input, indices, offsets, model and its second
-        # reading, and one is the result.
+        # Arg max takes 2 classes - 1; the others are load_input, indices, offsets, model,
+        # model_again and result.
         tables = len(network.tables) + len(network.levels) + 2 * network.classes + 5
         return {
             "statements": network.statements,
@@ -68,7 +68,7 @@ class P4TablesExporter(P4TablesTarget):
     def texts(
         self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """Render the program, its entries in both formats to load and to change, and the README."""
+        """Render the program, its entries (two formats, to load and to change), and the README."""
         entries = tables_entries(network, packets.shunt_port)
         ids = ids_of(entries)
         return {
@@ -131,11 +131,11 @@ class P4TablesExporter(P4TablesTarget):
         return Report(
             figures,
             (
-                "bmv2 is for function, not for speed: measure latency on the device of use.",
+                "bmv2 shows function, not speed: measure latency on the target device.",
                 "The program is for p4c and bmv2; the verification names the executor that ran "
                 "here.",
                 "PHV bits are the width of the program's headers and metadata: an index and a "
-                "partial sum a table.",
+                "partial sum per table.",
             ),
         )
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look-up tables as steps of a match-action pipeline, for the P4 templates, and their entries.
 
-All indices are made at once, then every table is looked up, then a tree adds the entries. The
+All indices are computed at once, then every table is looked up, then a tree adds the entries. The
 tables do not depend on each other, so a device may put many of them into one stage.
 """
 
@@ -36,7 +36,7 @@ class TablesPipeline(StoredTables):
         model_id: number in answers: the start of the model's digest, never 0.
         shunts: whether the program has a shunting threshold.
         shunt: smallest margin that is not shunted.
-        layers: none; the templates that binary networks share loop over them.
+        layers: empty; templates shared with binary networks loop over it.
     """
 
     input_bits: int
@@ -98,7 +98,7 @@ def tables_entries(network: TablesPipeline, shunt_port: int | None = None) -> St
 
     Args:
         network: the look-up tables.
-        shunt_port: port for shunted packets; None if they leave as all others.
+        shunt_port: port for shunted packets; None if they leave like all others.
     """
     entries: list[DefaultEntry] = [
         MatchEntry(

@@ -33,7 +33,7 @@ class P4TablesTarget(P4Program[TablesModel]):
     @property
     @abstractmethod
     def sibling(self) -> Path:
-        """The folder of the target's exporter of binary networks: its device and templates."""
+        """Folder of the target's exporter for binary networks, with its device and templates."""
 
     @cached_property
     def device(self) -> Device:

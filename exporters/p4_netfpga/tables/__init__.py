@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up tables for SimpleSumeSwitch, as constants."""
+"""Boosted look-up tables for SimpleSumeSwitch, as constants of the program."""

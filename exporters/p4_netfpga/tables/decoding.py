@@ -45,7 +45,7 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
     Args:
         source: P4 source.
         model: the model, which gives the number of classes and the model's number.
-        shunt_port: port for shunted packets; None if they leave as all others.
+        shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
         VerifyError: a constant is missing, duplicated, or selected by another table's index.
@@ -78,7 +78,7 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
     excess = {}
     for (table, s), (size, low, high) in words.items():
         width, length = taken[table, s], len(wiring.bits[table])
-        # The highest bit of the index takes one of the halves, each other halves what is left.
+        # The highest bit of the index selects one of two halves, and each lower bit halves again.
         wanted = [
             (str(size), str(size), str(table), str(j), "" if j == length - 1 else str(width << j))
             for j in reversed(range(length))

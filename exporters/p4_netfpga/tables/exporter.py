@@ -39,11 +39,11 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
 
     @property
     def sibling(self) -> Path:
-        """The folder of the exporter of binary networks."""
+        """Folder of the target's exporter for binary networks."""
         return Path(binary.__file__).resolve().parent
 
     def needs(self, network: TablesPipeline) -> dict[str, float]:
-        """LUTs and BRAMs: the paper's figures, scaled by bit operations, beside the NIC."""
+        """Scale the paper's LUTs and BRAMs by bit operations, and add the reference NIC."""
         return scaled_resources(bit_operations(network), self.device.paper)
 
     def placement(self, network: TablesPipeline) -> Placement:
@@ -60,7 +60,7 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
         }
 
     def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
-        """Decode the model from the program's constants, and compare it."""
+        """Decode the tables from the program's constants, and compare them with the model's."""
         source = read_artefact(directory / PROGRAM)
         port = packet_layout(model, options).shunt_port
         return (compared(model, decode_program(source, model, port)),)

@@ -226,7 +226,7 @@ def test_the_label_is_found_wherever_it_stands(data, field):
     table = DATASET.load(data)
     assert np.array_equal(table.label, want.label)
     assert any(f"field {field} of" in said for said in table.notes)
-    assert any("they hold for any" in said for said in table.notes) == (field == 7)
+    assert any("these lines match any" in said for said in table.notes) == (field == 7)
 
 
 def test_of_two_fields_with_classes_the_fuller_is_taken_and_the_other_named(data):

@@ -392,8 +392,8 @@ ENTRIES = "are not selected by its index"
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
-        ("p4", r"(\.set_model_again_)\w", r"\1x", "the model's number has no two readings"),
-        ("p4", r"\.set_model_again_", ".set_model_", "the model's number has no two readings"),
+        ("p4", r"(\.set_model_again_)\w", r"\1x", "number is not set by two matching actions"),
+        ("p4", r"\.set_model_again_", ".set_model_", "number is not set by two matching actions"),
         ("p4", "^ +action add_offsets", "    action add", "0 actions add the offsets"),
         ("p4", "key = { meta.t0", "key = { meta.t1", "not looked up by its own index"),
         ("p4", r"(meta.t0_s0 = \(bit<\d>\) entry)0", r"\g<1>1", "keep the entries of its own"),
@@ -404,10 +404,10 @@ ENTRIES = "are not selected by its index"
         ("p4", r"(meta.score)0 = 0", r"\g<1>1 = 0", "score 1 is computed twice"),
         ("p4", "meta.score0 = 0", "meta.score0 = 1", "first of two classes is not 0"),
         ("p4", "meta.t1_index = ", "meta.t0_index = ", "index of table 0 is made twice"),
-        ("p4", "meta.t1_index = ", "meta.t2_index = ", "2 indices are not of consecutive"),
+        ("p4", "meta.t1_index = ", "meta.t2_index = ", "2 indices do not belong to consecutive"),
         ("p4", r"(_index = .*)3w0x1\)", r"\g<1>3w0x2)", "bit 0 of the index of table"),
         ("p4", r"(_index = .*)3w0x1\)", r"\g<1>4w0x1)", "bit 0 of the index of table"),
-        ("p4", r"(_index = \(\(\(bit<3>\)) meta.x\)", r"\1 meta.x) << 1)", "not of input bits"),
+        ("p4", r"(_index = \(\(\(bit<3>\)) meta.x\)", r"\1 meta.x) << 1)", "made of input bits"),
         ("p4", r"(_index = )", r"\1" + "(((bit<9>) meta.x) & 9w0x1) | " * 6, "has 9 bits"),
         ("p4-netfpga", r"^( +)(user_metadata\.t0_v0 = \(12w0x.*)$", r"\1\2\n\1\2", "two halves"),
         ("p4-netfpga", r"(t0_v0 = .*)12(w0x\w+ & \()", r"\g<1>13\2", "are not two halves"),

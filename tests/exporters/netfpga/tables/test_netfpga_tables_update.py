@@ -168,7 +168,7 @@ def test_an_update_is_of_the_model(tmp_path: Path) -> None:
     model, options = model_of(CASES[0]), options_of(CASES[0])
     EXPORTER.write(model, options, tmp_path)
     other = replace(model, classes=("another", "class"))
-    with pytest.raises(VerifyError, match=f"of model {model.digest}, the model is {other.digest}"):
+    with pytest.raises(VerifyError, match=f"holds model {model.digest}, not {other.digest}"):
         EXPORTER.decode(tmp_path, other, options)
 
 
