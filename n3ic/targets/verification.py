@@ -347,7 +347,7 @@ def _not_run(path: Path, tool: Exporter[Any], model: Classifier, options: Option
         decoded, failures = (), [str(error)]
     except MissingDependencyError:
         decoded, failures = (), []
-    failures.append("files that n3ic would not write itself were not run (--run-changed runs them)")
+    failures.append("the export is not what n3ic writes and was not run (--run-changed runs it)")
     return Verification(tool.name, "", 0, failures=tuple(failures), decoded=decoded)
 
 
