@@ -74,7 +74,7 @@ def coverage(model: BinaryModel, words: Words, *, hidden: bool) -> Coverage:
     Args:
         model: the network.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-        hidden: whether hidden bits are compared, too.
+        hidden: whether hidden bits are also compared.
     """
     left = _connections(model)
     for start in range(0, len(words), _ROWS):
@@ -99,7 +99,7 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
     Args:
         model: the network.
         seed: seed of the search.
-        hidden: whether hidden bits are compared, too.
+        hidden: whether hidden bits are also compared.
 
     Returns:
         Packed inputs, uint32 array of shape ``(rows, n_words)``.
@@ -164,7 +164,7 @@ def _sought(model: BinaryModel, left: list[Words], rng: np.random.Generator) -> 
 
 
 def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits:
-    """Search an input on which a layer gives wanted outputs, or nearly, by greedy flips of bits.
+    """Search for an input on which a layer gives wanted outputs, or nearly, by greedy bit flips.
 
     Args:
         layer: the layer.

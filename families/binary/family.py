@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from n3ic.model.passes import Simplified
     from n3ic.util.display import TextTable
 
-_MAX_FOLLOWED = 1 << 21  # weight bits; following every neuron of more to the scores takes minutes
+_MAX_FOLLOWED = 1 << 21  # weight bits; beyond, following each neuron to the scores takes minutes
 
 
 class BinaryFamily(Family):
@@ -119,7 +119,7 @@ class BinaryFamily(Family):
         )
 
     def predict(self, model: BinaryModel, flows: Any, **how: Any) -> Any:
-        """Classify flows, wherever they are."""
+        """Classify flows; see :func:`n3ic.predict`."""
         from n3ic.memory import predict_flows
 
         return predict_flows(model, flows, **how)

@@ -86,7 +86,7 @@ def fold(
         spec: the input on which it was trained.
         classes: class names.
         name: the model's name.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
 
     Raises:
         ModelError: the network does not fit the spec.

@@ -58,8 +58,8 @@ def train_forest(
 ) -> BinaryModel:
     """Grow trees on input bits, best split first; each leaf answers with its most likely class.
 
-    Several trees choose each split from another half of the bits (Breiman 2001, without the
-    bootstrap). The same arguments give the same network.
+    If there are several trees, each split is chosen from another random half of the bits (Breiman
+    2001, without the bootstrap). The same arguments give the same network.
 
     Args:
         bits: bool array of shape ``(rows, inputs)``.
@@ -72,7 +72,7 @@ def train_forest(
         teacher: class probabilities of shape ``(rows, classes)``, for distillation.
         class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         name: the model's name.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
 
     Returns:
         A network of the shape inputs, leaves, answers, classes. With two classes it holds only the
@@ -84,7 +84,7 @@ def train_forest(
     """
     with needed("training trees"):
         from sklearn.ensemble import RandomForestRegressor
-    # Of the labels alone, the squared error is the Gini impurity.
+    # For labels alone, the squared error is the Gini impurity.
     wanted = np.eye(len(classes))[label]
     if config.distill:
         if teacher is None:
@@ -98,7 +98,7 @@ def train_forest(
         random_state=seed,
         n_jobs=1,
     )
-    # Equal rows are merged into one with their mean and weight: the same trees, sooner.
+    # Equal rows are merged into one with their mean and weight: the same trees, but faster.
     _, first, which = np.unique(pack(bits), axis=0, return_index=True, return_inverse=True)
     weight = np.ones(len(label)) if class_weight is None else class_weight[label]
     counts = np.bincount(which.reshape(-1), weight)
@@ -130,10 +130,10 @@ def tree_network(
         tree: a tree fitted to integers in ``0..2^32-1`` and class indices.
         names: feature of each column.
         classes: names of the classes.
-        n_leaves: leaves of its beginning, if it was grown best-first; 0 for the whole tree.
+        n_leaves: number of first leaves to keep of a tree grown best-first; 0 for the whole tree.
         catalogue: descriptions of the features, for their units.
         name: the model's name.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
 
     Returns:
         A network of the shape inputs, leaves, answers, classes, as from :func:`train_forest`. Its
@@ -217,7 +217,7 @@ def _network(
     answers: list[tuple[int, list[int]]] = []  # class and leaves
     bias = np.zeros(len(classes), dtype=np.int32)
     for leaves in grown:
-        if len(leaves) == 1:  # a tree without a split votes for one class always
+        if len(leaves) == 1:  # a tree without a split always votes for one class
             bias[leaves[0][0]] += 1
             continue
         for c in range(int(two), len(classes)):

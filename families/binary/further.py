@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a binary network further by gradient, from its integers on.
+"""Trains a binary network further by gradient descent, starting from its integers.
 
-An integer network has no latent weights and no batch norm any more. Here each latent weight starts
-near zero with the sign of its bit, so that few steps can flip it, and each batch norm such that it
-fires from its neuron's threshold on: before the first step the opened network decides as the
+An integer network no longer has latent weights or batch norms. Here each latent weight starts near
+zero with the sign of its bit, so that few steps can flip it. Each batch norm starts such that its
+neuron fires from its threshold on. So before the first step, the opened network decides as the
 integer one does.
 """
 
@@ -23,9 +23,9 @@ from n3ic.model.network import BinaryModel
 from n3ic.training.loop import Passes, deterministic, run_epochs, signs
 from n3ic.training.recipe import Training
 
-_LATENT = 0.05
+_LATENT = 0.05  # magnitude of the latent weights at the start
 _BATCH = 64
-_LEAST_DEVIATION = 0.5  # of a neuron's dot products: one that hardly moves has no scale
+_LEAST_DEVIATION = 0.5  # least of dot products: a nearly constant neuron has no scale
 
 
 def trained_further(
@@ -42,10 +42,10 @@ def trained_further(
     Args:
         model: the network; input, shape and masks stay. Its output layer has no mask.
         bits: bool array of shape ``(rows, n_bits)``, two rows or more.
-        weights: what each row counts as of each class, shape ``(rows, classes)``.
+        weights: weight of each row for each class, float64 array of shape ``(rows, classes)``.
         epochs: passes over the rows.
-        learning_rate: of Adam, at the start of a cosine.
-        seed: of the shuffling.
+        learning_rate: initial learning rate of Adam, which falls along a cosine.
+        seed: seed of the shuffling.
     """
     with deterministic(seed):
         x = signs(bits)
@@ -72,7 +72,7 @@ def trained_further(
 
 
 def opened(model: BinaryModel, x: Tensor) -> BinaryMLP:
-    """The network with latent weights and batch norms, which decides as the integers do.
+    """Give a network latent weights and batch norms with which it decides as its integers do.
 
     Args:
         model: the network.
@@ -91,7 +91,7 @@ def opened(model: BinaryModel, x: Tensor) -> BinaryMLP:
             dots = layer(x)
             mean, variance = dots.mean(dim=0), dots.var(dim=0, unbiased=False)
             deviation = (variance + norm.eps).sqrt().clamp(min=_LEAST_DEVIATION)
-            # Dot products have one parity: the point halfway below the threshold is never hit.
+            # Dot products have one parity: the value just below the threshold never occurs.
             least = torch.from_numpy((2 * own.thresholds - own.fan_in - 1).astype(np.float32))
             seen = norm.state_dict()
             seen["running_mean"].copy_(mean)

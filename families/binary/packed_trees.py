@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision trees as a card would store them, so that their bytes are counted and not estimated.
+"""Decision trees as a card would store them, so that their bytes are counted, not estimated.
 
-All trees share a table of distinct cuts, four bytes each, as the input stage of a network has it;
-which column a cut compares is wiring there and here. A split has the index of its cut, the near
-child (the next split, or a vote) and the far child (a vote, or the number of a split). A leaf votes
-for a class, with a weight of two bits where several trees vote.
+All trees share one table of distinct cuts of four bytes each, like the input stage of a network. In
+both, the column that a cut compares is wiring, which takes no bytes. A split stores the index of
+its cut, its near child (the next split, or a vote) and its far child (a vote, or the number of a
+split). A leaf votes for a class, with a weight of two bits if several trees vote.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 CUT_BYTES = 4
 TREE, FOREST = "tree, packed", "forest, packed"
 FOREST_TREES = 60
-"""Trees of the baseline, of any size."""
-_WEIGHTS = 3  # of a vote in a forest; with the mark of a next split, two classes take three bits
+"""Number of trees of the baseline; they may have any size."""
+_WEIGHTS = 3  # weights of a forest's vote: 2 classes and the mark of a next split fit three bits
 _TREES = (3, 5, 9, 21)
-_CUT_SHARES = (0.3, 0.6)  # of a forest's bytes
+_CUT_SHARES = (0.3, 0.6)  # tried shares of a forest's bytes that its cuts take
 _CANDIDATES = 0.5  # share of the columns that a split chooses from, so that trees differ
 _MOST_LEAVES = 4096
 _Vote = Callable[[NDArray[np.float64]], NDArray[np.int64]]  # class shares of nodes to votes
@@ -48,13 +48,13 @@ class TreeSplit:
 
 @dataclass(frozen=True, eq=False)
 class PackedTrees:
-    """Trees as bytes, and what a reader knows of their layout.
+    """Trees as bytes, and what a reader must know about their layout.
 
     Attributes:
         data: the cuts, the roots, then the splits of each tree from the root on, left side first.
         columns: the column that each cut compares.
-        trees: how many vote.
-        splits: how many they have together.
+        trees: number of trees, which all vote.
+        splits: number of splits in all trees.
         classes: number of classes.
         weights: number of different weights of a vote.
     """
@@ -77,7 +77,7 @@ class PackedTrees:
         return {"input_bytes": self.cut_bytes, "index_bytes": len(self.data) - self.cut_bytes}
 
     def votes(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The votes for each class, shape ``(rows, classes)``; the first class wins a tie.
+        """Count votes for each class: int64, ``(rows, classes)``; the first class wins a tie.
 
         Args:
             columns: integers in ``0..2^32-1``, shape ``(rows, features)``.
@@ -107,7 +107,7 @@ def packed(trees: Sequence[TreeSplit | int], classes: int, weights: int = 1) -> 
     """Pack trees.
 
     Args:
-        trees: one or more; a vote is ``weights * class + weight - 1``.
+        trees: one or more trees; a vote is ``weights * class + weight - 1``.
         classes: number of classes.
         weights: number of different weights of a vote.
     """
@@ -135,7 +135,7 @@ def packed(trees: Sequence[TreeSplit | int], classes: int, weights: int = 1) -> 
 
 
 def packed_bytes(trees: Iterable[TreeSplit | int], votes: int) -> int:
-    """Bytes of :func:`packed` for that number of different votes."""
+    """Number of bytes that :func:`packed` makes of trees with a number of different votes."""
     each = [_splits(tree) for tree in trees]
     splits = [split for tree in each for split in tree]
     cuts = len({split.cut for split in splits})
@@ -144,7 +144,7 @@ def packed_bytes(trees: Iterable[TreeSplit | int], votes: int) -> int:
 
 
 def _widths(cuts: int, splits: int, votes: int) -> tuple[int, int, int]:
-    """Bits of a split's fields."""
+    """Widths of a split's fields in bits: cut, near child, far child."""
     return max(cuts - 1, 0).bit_length(), votes.bit_length(), (votes + splits - 1).bit_length()
 
 
@@ -158,7 +158,7 @@ def _numbers(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def _splits(tree: TreeSplit | int) -> list[TreeSplit]:
-    """The splits of a tree; a split whose left side is one is followed by it."""
+    """List the splits of a tree, each followed by its left side if that is a split."""
     found, left = [], [tree]
     while left:
         node = left.pop()
@@ -169,7 +169,7 @@ def _splits(tree: TreeSplit | int) -> list[TreeSplit]:
 
 
 def least_right(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The least integers that scikit-learn sends to the right; it compares in float32."""
+    """The least integer that scikit-learn, comparing in float32, sends right at each threshold."""
     low, high = np.zeros(len(thresholds), np.int64), np.full(len(thresholds), UINT32_MAX + 1)
     while (low < high).any():
         middle = (low + high) // 2
@@ -184,19 +184,19 @@ def split_tree(
     leaves: int = 0,
     cuts: Sequence[Sequence[Cut]] = (),
 ) -> TreeSplit | int:
-    """A tree of scikit-learn, without splits whose sides vote alike.
+    """Convert a tree of scikit-learn, without splits whose sides vote alike.
 
     Args:
-        tree: its arrays, of a tree that was grown best-first if ``leaves`` is given.
-        vote: the vote of each node from its class shares, shape ``(nodes, classes)``.
-        leaves: number of leaves of the best-first tree, of which this is the beginning; 0 for all.
-        cuts: cuts of each of its columns, which holds how many of them a value reaches; empty if
-            its columns hold the values.
+        tree: the arrays of the tree, which must be grown best-first if ``leaves`` is given.
+        vote: function from class shares of nodes, shape ``(nodes, classes)``, to their votes.
+        leaves: number of leaves to keep, in the order in which the tree grew; 0 for all.
+        cuts: the cuts of each column, if columns hold how many of their cuts a value reaches;
+            empty if columns hold the values.
     """
     votes = vote(tree.value[:, 0]).tolist()
     right = least_right(tree.threshold).tolist()
     columns, below = tree.feature.tolist(), tree.children_left.tolist()
-    # scikit-learn appends both children when it makes a split, so their number tells its turn.
+    # scikit-learn appends both children when it makes a split, so their numbers show the order.
     turns = sorted(child for child in below if child >= 0)
     last = max(turns[: leaves - 1] if leaves else turns, default=-1)
     made: list[TreeSplit | int] = votes
@@ -213,18 +213,21 @@ def split_tree(
 def tree_within(
     columns: NDArray[np.int64], label: NDArray[np.int64], budget: int, classes: int, seed: int
 ) -> PackedTrees | None:
-    """The largest beginning of a best-first tree that is packed in a number of bytes, if any.
+    """Grow a best-first tree, and pack as many of its first leaves as fit a number of bytes.
 
     Args:
         columns: integers of training rows, shape ``(rows, features)``.
         label: class index of each row, shape ``(rows,)``.
-        budget: most bytes.
+        budget: largest number of bytes.
         classes: number of classes.
         seed: selects among equally good splits.
+
+    Returns:
+        The packed tree; None if no split fits.
     """
     from sklearn.tree import DecisionTreeClassifier
 
-    most = min(max(2, budget), _MOST_LEAVES)  # a split takes a byte and more
+    most = min(max(2, budget), _MOST_LEAVES)  # a split takes at least a byte
     grown = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
     known = grown.classes_
 
@@ -238,14 +241,14 @@ def tree_within(
 def forests_within(
     columns: NDArray[np.int64], label: NDArray[np.int64], budget: int, classes: int, seed: int
 ) -> Iterator[PackedTrees]:
-    """Forests of several numbers of trees and cuts, each of the largest that fit.
+    """Yield forests of several numbers of trees and cuts, each with the largest trees that fit.
 
     The trees share the cuts of a best-first tree: a cut of its own costs more than a split.
 
     Args:
         columns: integers of training rows, shape ``(rows, features)``.
         label: class index of each row, shape ``(rows,)``.
-        budget: most bytes of one forest.
+        budget: largest number of bytes of one forest.
         classes: number of classes.
         seed: seed of the trees.
     """
@@ -265,7 +268,7 @@ def forests_within(
         if not cuts:
             return
         bins = [np.searchsorted([c for _, c in of], columns[:, of[0][0]], "right") for of in cuts]
-        # Equal rows are merged into one with their number: the same shares, sooner.
+        # Equal rows are merged into one with their count: the same shares, but faster.
         rows, count = np.unique(np.stack([*bins, label], axis=1), axis=0, return_counts=True)
         forest = RandomForestClassifier(
             n_estimators=_TREES[-1],
@@ -293,16 +296,16 @@ def _fit(
 def _beginnings(
     forest: Sequence[Any], vote: _Vote, cuts: Sequence[Sequence[Cut]], leaves: int
 ) -> list[TreeSplit | int]:
-    """The beginnings of best-first trees, of so many leaves each."""
+    """Convert best-first trees, each cut to its first ``leaves`` leaves."""
     return [split_tree(t.tree_, vote, min(leaves, t.tree_.n_leaves), cuts) for t in forest]
 
 
 def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedTrees]]:
-    """A tree on the columns within a number of bytes, and the best of several forests, if any.
+    """Yield a tree on the columns and the best of several forests, each by name, if they fit.
 
     Args:
         prepared: the rows; validation rows choose the forest.
-        budget: most bytes of each.
+        budget: largest number of bytes of each.
     """
     rows, held, this = prepared.train, prepared.validation, prepared.experiment
     asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
@@ -319,7 +322,7 @@ def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedT
 def random_forest(
     columns: NDArray[np.int64], label: NDArray[np.int64], classes: int, seed: int
 ) -> PackedTrees:
-    """A random forest of ``FOREST_TREES`` trees of any size (Breiman 2001), packed.
+    """Grow and pack a random forest of ``FOREST_TREES`` trees of any size (Breiman 2001).
 
     Args:
         columns: integers of training rows, shape ``(rows, features)``.
@@ -336,7 +339,7 @@ def random_forest(
 
 
 def _weighted(known: NDArray[np.int64]) -> _Vote:
-    """Votes for the likeliest class, the heavier the farther the second is behind."""
+    """Make votes for the likeliest class, heavier the farther the second is behind."""
 
     def vote(share: NDArray[np.float64]) -> NDArray[np.int64]:
         ordered = np.sort(share, axis=1)
@@ -348,11 +351,11 @@ def _weighted(known: NDArray[np.int64]) -> _Vote:
 
 
 def most_leaves(most: int, fits: Callable[[int], bool]) -> int:
-    """The most leaves of trees that fit, by bisection; one leaf always does.
+    """Find the largest number of leaves that fits, by bisection; one leaf always fits.
 
     Args:
-        most: as many as there are.
-        fits: whether trees of so many leaves fit.
+        most: number of leaves of the whole trees.
+        fits: whether trees cut to a number of leaves fit.
     """
     low, high = 1, most
     while low < high:
@@ -362,7 +365,7 @@ def most_leaves(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def forest_baseline(prepared: Prepared) -> Prediction:
-    """A random forest on the test rows: its votes, its classes and its bytes.
+    """Predict the test rows by a random forest: votes, classes and the forest's bytes.
 
     Args:
         prepared: the rows.

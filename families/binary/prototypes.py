@@ -23,7 +23,7 @@ from n3ic.util.signals import check
 
 STEP = 0.5  # logits that a firing ball adds
 _FARTHEST = 6  # largest radius that is tried
-_MOST_CELLS = 1536  # different rows, the most frequent ones, that two classes consider
+_MOST_CELLS = 1536  # distinct rows, the heaviest ones, that are considered with two classes
 
 Floats = NDArray[np.float32]
 
@@ -59,7 +59,7 @@ def prototype_network(
         neurons: number of balls.
         class_weight: weight of a row of each class, shape ``(classes,)``; None for 1.
         name: the model's name.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
 
     Returns:
         The network, which depends on the rows but not on the number of cores.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles rare classes: weights of classes, and the bias for a wanted false-alarm rate."""
+"""Handles rare classes: class weights, and the bias that keeps a false-alarm rate."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def step_for(
     positive: int | None,
     share: float,
 ) -> tuple[int, str]:
-    """The most that can be added to a class's score so that a false-alarm rate is kept.
+    """Find the most that can be added to a class's score within a false-alarm rate.
 
     Args:
         classes: names of the classes.

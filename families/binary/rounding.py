@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a float network's rounding may decide, and what is told of that.
+"""Finds where a float network's rounding may decide, and reports it.
 
-The integer network decides by exact sums. A float network adds its products in some order, and
-rounds each time; where a sum lies as near to a threshold as that, the two may differ, and so may
-the float network on two machines. Those popcounts are known, and so are the inputs that meet them.
+The integer network decides by exact sums. A float network adds its products in some order and
+rounds each time. Where a sum lies that close to a threshold, the two networks may differ, and the
+float network may differ between machines. Both the popcounts where this can happen and the inputs
+that reach them are known.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def facts(scores: Signal, found: Scores, origin: str) -> dict[str, str]:
-    """What a model's provenance says of the network that it was made of.
+    """Describe, for a model's provenance, the network that it was made from.
 
     Args:
-        scores: the tensor of its scores, with the layers before it.
-        found: its output layer.
-        origin: what it was, such as ``graph``.
+        scores: the network's score tensor, with the layers before it.
+        found: the model's output layer.
+        origin: what the network was, such as ``graph``.
     """
     said = {
         "scores": f"as in the {origin}"
@@ -52,12 +53,12 @@ def in_doubt(model: BinaryModel, scores: Signal, found: Scores, bits: Bits) -> B
 
     Args:
         model: the integer network.
-        scores: the tensor that it was made of.
-        found: its output layer.
+        scores: the score tensor that the network was made from.
+        found: the network's output layer.
         bits: bool array of shape ``(rows, inputs)``.
 
     Returns:
-        bool array of shape ``(rows,)``. A False is sure: no rounding gives the row another class.
+        bool array of shape ``(rows,)``. False is certain: no rounding gives the row another class.
     """
     words = pack(bits)
     doubtful = np.zeros(len(bits), np.bool_)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last layer: integer biases that order the classes as a network's float scores do."""
+"""Makes the last layer: integer biases that order the classes as float scores do."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """An output layer and what its scores are to those of the network that it came from.
+    """An output layer, and how its scores relate to those of the original network.
 
     Attributes:
         layer: the output layer.
-        exact: whether its scores are the network's; else it has the same best class.
-        order: the network's class that each class of the layer is.
-        low: the least that rounding may make of the network's score, float64 array of shape
+        exact: whether its scores equal the network's; otherwise only the best class is the same.
+        order: for each class of the layer, the index of the network's class.
+        low: least value that rounding may give the network's score, float64 array of shape
             ``(classes, largest popcount + 1)``.
-        high: the most.
+        high: largest value, likewise.
     """
 
     layer: OutputLayer
@@ -46,9 +46,9 @@ def output_layer(signal: Signal) -> Scores:
 
     Scores that are popcounts plus integers are taken as they are. Others (another scale, real
     biases) become integers with the same arg max on every input, ties included. A tie of integers
-    goes to the lower index. So of two classes whose scores differ by less than a popcount is worth,
-    the higher one comes first, and the order of the classes may be another. One score tells two
-    classes apart: above 0 it is the second.
+    goes to the lower index. So if the scores of two classes differ by less than one popcount is
+    worth, the class with the higher score comes first, and the order of the classes may change. A
+    single score stands for two classes: above 0, the second wins.
 
     Raises:
         ModelError: no integer biases order the classes in the same way; the error names the scores.
@@ -75,7 +75,7 @@ def output_layer(signal: Signal) -> Scores:
 
 
 def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
-    """Two classes of one score: a neuron and its inverse, with biases that make a threshold."""
+    """Make two classes of one score: a neuron and its inverse, with biases as the threshold."""
     n = int(signal.fan_in[0])
     above = tables[0][0, : n + 1] > 0  # a score of exactly 0 is the first class
     edges = np.flatnonzero(above[1:] != above[:-1])
@@ -83,12 +83,12 @@ def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
         raise ModelError(f"{signal.by}: its score rises and falls with its popcount")
     falls = bool(above[0]) and len(edges) == 1
     first = int(edges[0]) + 1 if len(edges) else (0 if above[0] else n + 1)
-    if falls:  # above 0 below a popcount: count disagreements instead
+    if falls:  # it is above 0 up to a popcount: count disagreements instead
         first = n - first + 1
         tables = [t[:, n::-1] for t in tables]
     weights = ~weights if falls else weights
-    # With p of n connections in agreement, the scores are n - p and p plus their biases. A tie is
-    # the first class's, so the second wins where 2 p > 2 first - 1, which is p >= first.
+    # With p of n connections in agreement, the scores are n - p and p plus their biases. A tie goes
+    # to the first class, so the second wins where 2 p > 2 first - 1, which is p >= first.
     bias = np.maximum(0, [2 * first - 1 - n, n - 2 * first + 1]).astype(np.int32)
     mask = None if signal.mask is None else np.repeat(signal.mask, 2, axis=0)
     layer = OutputLayer(np.concatenate([~weights, weights]), mask=mask, bias=bias)
@@ -98,10 +98,10 @@ def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
 
 
 def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
-    """The order of the classes, and biases by which they decide as the tables of their scores do.
+    """Find an order of the classes and biases that decide as the tables of the scores do.
 
-    The first table is the network's own arithmetic, and integers decide as it does where they can.
-    They cannot where it breaks some ties by rounding alone. Then all of these count as ties.
+    The first table is the network's own arithmetic, and integers decide as it does if they can.
+    They cannot if it breaks some ties by rounding alone. Then all of these count as ties.
     """
     low, high = np.min(tables, axis=0), np.max(tables, axis=0)
     same, first = np.arange(signal.channels), tables[0]
@@ -124,15 +124,15 @@ def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
 
 
 def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whole, Whole]:
-    """Biases in popcounts rounded up, the classes that gain least by that first.
+    """Round biases up to whole popcounts; the classes that gain least by that come first.
 
-    With equal popcounts the class of the higher bias wins. Rounded up, biases within one popcount
-    are a tie of integers, and the order breaks it: who gained less had the higher bias.
+    With equal popcounts the class with the higher bias wins. Biases within one popcount round up to
+    the same integer, and the order breaks the tie: the class that gained less had the higher bias.
 
     Args:
         signal: the scores.
         table: their values.
-        width: how far rounding may move them; what lies as near to a tie is one.
+        width: how far rounding may move them; scores that are this close count as tied.
     """
     last = np.take_along_axis(table, signal.fan_in[:, None], axis=1)[:, 0]
     worth = ((last - table[:, 0]) / np.maximum(signal.fan_in, 1)).max()
@@ -152,7 +152,7 @@ def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whol
 
 
 def _exact_bias(signal: Signal, table: Table) -> NDArray[np.int32] | None:
-    """Biases of scores that are popcounts plus integers, as float32 holds them; else None."""
+    """The biases of scores that are popcounts plus integers, exact in float32; otherwise None."""
     bias = table[:, 0]
     columns = np.arange(table.shape[1])[None, :]
     same = (table == bias[:, None] + columns) | ~signal.used
@@ -168,7 +168,7 @@ def _rising(signal: Signal, tables: list[Table]) -> tuple[NDArray[np.bool_], lis
     turned = [t.copy() for t in tables]
     for j in range(signal.channels):
         n = int(signal.fan_in[j])
-        steps = np.diff(turned[-1][j, : n + 1])  # the way of most digits: it merges no two
+        steps = np.diff(turned[-1][j, : n + 1])  # the table with most digits: it merges no values
         if n and (steps < 0).all():
             weights[j] = ~weights[j]
             for t in turned:
@@ -189,7 +189,7 @@ def _beats(
 
 
 def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
-    """Biases by which each class meets class 0 as the table says, where they meet first."""
+    """Choose biases by which each class first meets class 0 where the table says so."""
     bias = np.zeros(signal.channels, np.int64)
     for j in range(1, signal.channels):
         wins = _beats(signal, table, table, 0, j)
@@ -197,7 +197,7 @@ def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
         inside = np.flatnonzero((wins > 0) & (wins <= signal.fan_in[j]))  # neither always wins
         if inside.size:
             at = int(inside[0])
-            bias[j] = popcounts[at] + 1 - wins[at]  # a tie is class 0's: one more beats it
+            bias[j] = popcounts[at] + 1 - wins[at]  # class 0 wins a tie: one more beats it
         else:
             bias[j] = int(signal.fan_in[0]) + 1 if not wins.any() else -int(signal.fan_in[j])
     return bias
@@ -206,15 +206,15 @@ def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
 def _difference(
     signal: Signal, low: Table, high: Table, order: Whole, bias: Whole
 ) -> tuple[int, int] | None:
-    """Two classes that integer scores order otherwise than the scores do, and no rounding might.
+    """Find two classes that integer scores order in a way that no rounding of the scores does.
 
     All pairs of popcounts are compared: for each popcount of one class, the first popcount at which
     the other beats it must lie between the first that may and the first that is sure to.
 
     Args:
         signal: the scores.
-        low: the least that they may be.
-        high: the most.
+        low: their least values.
+        high: their largest values.
         order: the order of the classes; a tie of integers goes to the one that comes first.
         bias: their biases, in the order of the scores.
     """
@@ -226,7 +226,7 @@ def _difference(
             n = int(signal.fan_in[j])
             theirs = low[j, : n + 1], high[j, : n + 1]
             # `lost`: how many popcounts of j lose to i for sure; `won`: the first that beats i for
-            # sure. An exact tie, with no rounding on either side, is sure to be i's.
+            # sure. An exact tie, with no rounding on either side, surely goes to i.
             lost = np.searchsorted(theirs[1], ours[0], side="left")
             tie = np.minimum(lost, n)
             sure = (ours[0] == ours[1]) & (theirs[0][tie] == ours[0])

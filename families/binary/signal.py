@@ -8,8 +8,8 @@ is evaluated on the table. Nothing is solved in closed form: whatever batch norm
 a neuron's threshold is the popcount at which its value changes.
 
 Floats round. The first table of a tensor decides: it begins with the exact sum of a layer, rounded
-once, and then its bias. The other tables are what another order of additions or more digits may
-give. A popcount where one of them decides otherwise is *in doubt*, and is counted.
+once, to which the bias is added. The other tables hold what another order of additions or more
+digits may give. A popcount where one of them decides otherwise is *in doubt*, and is counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from n3ic.model.bits import Bits
 from n3ic.model.layers import MAX_NEURONS, HiddenLayer
 
 MAX_CELLS = 1 << 26  # cells of one table, or of one constant
-_MOST_STEPS = 15  # values of an activation less one: what four bits tell apart
+_MOST_STEPS = 15  # values of an activation, less one: four bits
 _MOST_LEVELS = 128  # magnitudes of a weight: what eight bits and a sign tell apart
 _SIZES = (
     "{}: weight {:g} of input {} to neuron {} is not +-1 times the others of that neuron (0 for no "
@@ -84,8 +84,8 @@ class Binary:
     Attributes:
         low: value of each bit that is 0, float64.
         high: value of each bit that is 1.
-        owner: the channel that each bit belongs to; a sign's channel has one, an activation of
-            several levels one a step.
+        owner: the channel that each bit belongs to; a sign's channel has one bit, that of an
+            activation of several levels one bit per step.
         layers: hidden layers up to and including the one that computes the bits.
         doubts: their popcounts in doubt, as in :class:`Signal`.
     """
@@ -97,10 +97,10 @@ class Binary:
     doubts: tuple[Bits, ...]
 
     def picked(self, bits: NDArray[np.int64]) -> Binary:
-        """Some of its bits, each as often as it is named.
+        """Select bits, each as often as it is named.
 
         Raises:
-            ValueError: they are the network's input, which nothing repeats.
+            ValueError: the bits are the network's input, which cannot be repeated.
         """
         if not self.layers:
             raise ValueError("the network's input")
@@ -131,7 +131,7 @@ def elementwise(
     """Apply an operator to constants, or to tables row by row.
 
     Raises:
-        ModelError: a result would be too large, a constant has not one value per channel, or
+        ModelError: a result would be too large, a constant does not have one value per channel, or
             tensors belong to different layers.
     """
     signals = [v for v in values if isinstance(v, Signal)]
@@ -202,7 +202,7 @@ def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 
             )
         return Binary(low, high, np.arange(signal.channels), (), ())
     doubt = _doubt(signal, table, steps)
-    # One bit a step, one for a channel without; the first has the channel's first value as well.
+    # One bit per step, one for a channel without steps; the first also carries the first value.
     bits = np.maximum(steps, 1)
     owner = np.repeat(np.arange(signal.channels), bits)
     first = np.arange(len(owner)) == np.repeat(np.cumsum(bits) - bits, bits)
@@ -242,7 +242,7 @@ def _oriented(
     constant = low == high
     pairs = {(a, b) for a, b in zip(low[~constant], high[~constant], strict=True)}
     common = pairs.pop() if len(pairs) == 1 else values
-    for j in np.flatnonzero(constant):  # of another value, it is no connection of the next layer
+    for j in np.flatnonzero(constant):  # with another value, it gets no connection
         if (value := low[j]) in common:
             low[j], high[j] = common
             threshold[j] = 0 if value == common[1] else fan_in[j] + 1
@@ -257,8 +257,8 @@ def _oriented(
 def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
     """Popcounts of each channel at which another way of rounding gives another value.
 
-    Values of one side of a step differ in their last digits from way to way, and that is no doubt:
-    only what lies nearer to the other side is.
+    On one side of a step, values differ in their last digits between the ways. That raises no
+    doubt; only a value nearer to the other side does.
     """
     doubt = np.zeros(table.shape, np.bool_)
     if len(signal.tables) > 1:
@@ -268,14 +268,14 @@ def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
         far = np.where(steps > 0, least / 2, 1e-5 * np.abs(table[:, 0]))[:, None]
         for other in signal.tables[1:]:
             near = np.abs(other.astype(np.float64) - table) <= far
-            doubt |= ~near & signal.used  # what is not a number is in doubt, too
+            doubt |= ~near & signal.used  # NaN is in doubt, too
     return doubt
 
 
 def product(
     source: Binary, weights: Array, by: str, *, bias: Array | None = None, precise: bool = False
 ) -> Signal:
-    """The tensor after a matrix product with constant weights of shape ``(inputs, neurons)``.
+    """Compute the tensor after a matrix product with weights of shape ``(inputs, neurons)``.
 
     If float sums are not exact (a batch norm was folded into the weights, a bias is real), the
     tensor holds the exact sum and the two extremes that rounding may reach in any order of
@@ -286,12 +286,12 @@ def product(
         source: the layer's input.
         weights: float or integer array.
         by: description of the node.
-        bias: what the same operator adds, one value or one a neuron. It counts among the terms
+        bias: what the same operator adds: one value, or one per neuron. It counts among the terms
             whose order is open: kernels add it first, last, or between blocks of inputs.
-        precise: add the exact sum in double precision as another way.
+        precise: whether to add a table with the exact sum in double precision.
 
     Raises:
-        ModelError: the weights of a neuron are no small multiples of one size.
+        ModelError: the weights of a neuron are not small multiples of one size.
     """
     exact = weights.astype(np.float64)
     if not np.isfinite(exact).all():
@@ -301,8 +301,8 @@ def product(
     _guard(counts.shape[1], len(counts) + 1, by)
     connected = (counts != 0).T
     fan_in = connected.sum(axis=1).astype(np.int64)
-    # Where all bits are 0, the sum is the base, and negative weights alone agree with their bits.
-    # Each popcount more adds one size.
+    # If all bits are 0, the sum is the base, and only negative weights agree with their bits. Each
+    # further agreement adds one size.
     base = (exact * source.low[:, None]).sum(axis=0)
     popcounts = np.arange(int(fan_in.max(initial=0)) + 1)
     sums = base[:, None] + size[:, None] * (popcounts - (counts < 0).sum(axis=0)[:, None])
@@ -328,8 +328,8 @@ def _reach(source: Binary, weights: Array, bias: Array, dtype: np.dtype[Any], su
     """How far a float sum may lie from the exact one, for each neuron and popcount.
 
     Each addition rounds by at most half an ulp of a partial sum. A partial sum is at most half of
-    the sum of all magnitudes plus the magnitude of the result, because what is not yet added
-    brings it from the one to the other. Rounding of the products adds as much as two additions.
+    the sum of all magnitudes plus the magnitude of the result, because the terms not yet added
+    lead from the one to the other. Rounding of the products adds as much as two additions.
     """
     if dtype.kind != "f":
         return np.zeros_like(sums)
@@ -347,7 +347,7 @@ def _reach(source: Binary, weights: Array, bias: Array, dtype: np.dtype[Any], su
 
 
 def _lowest_bits(values: Array) -> Array:
-    """The value of the last binary digit of each float that is set; infinite for 0 and infinity."""
+    """The value of the lowest set bit of each float; infinite for 0 and for infinity."""
     finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
     mantissa, exponent = np.frexp(np.abs(finite))
     digits = np.ldexp(mantissa, 53).astype(np.int64)
@@ -356,13 +356,13 @@ def _lowest_bits(values: Array) -> Array:
 
 
 def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Array, Array]:
-    """What a layer counts: its bits, -1, 0 or 1 for each of them, and what one is worth.
+    """Find what a layer counts: its bits, their signs (-1, 0 or 1), and what one bit is worth.
 
     Bits are copied where a weight is a multiple of a neuron's smallest one.
 
     Returns:
-        The bits; their signs ``(bits, neurons)``; of each neuron what a popcount more adds, and
-        the most by which the multiples miss the weights.
+        The bits; their signs, int8 of shape ``(bits, neurons)``; and for each neuron, what one more
+        agreement adds, and the most by which the multiples miss the weights.
     """
     change = weights * (source.high - source.low)[:, None]
     size = np.abs(change).max(axis=0)
@@ -371,7 +371,7 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
         return source, np.sign(change).astype(np.int8), size, slack
     sizes, where = np.unique(np.abs(change), return_inverse=True)
     where = where.reshape(change.shape)
-    common = _multiples(sizes)  # of all neurons: scores of one scale stay so
+    common = _multiples(sizes)  # for all neurons, so that scores keep one scale
     counts = np.zeros(change.shape, np.int64)
     unit = size.copy()
     for j in np.flatnonzero(size):
@@ -391,7 +391,7 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
 
 
 def _copies(source: Binary, weights: Array, counts: Array, by: str) -> NDArray[np.int64]:
-    """How often each bit is needed: as often as the neuron that counts it most counts it."""
+    """How often each bit is needed: the largest count that any neuron gives it."""
     copies: NDArray[np.int64] = counts.max(axis=1)
     if not source.layers:
         if copies.max() > 1:
@@ -407,7 +407,7 @@ def _copies(source: Binary, weights: Array, counts: Array, by: str) -> NDArray[n
 
 
 def _multiples(sizes: Array) -> NDArray[np.int64] | None:
-    """The smallest integers that sizes, sorted, are multiples of one number by; None if large."""
+    """The smallest integers that sorted sizes are proportional to; None if they are large."""
     for levels in range(1, _MOST_LEVELS + 1):
         exact = sizes * (levels / sizes[-1])
         whole = np.rint(exact)
@@ -417,7 +417,7 @@ def _multiples(sizes: Array) -> NDArray[np.int64] | None:
 
 
 def xnor_popcount(source: Binary, weights: Array, by: str) -> Signal:
-    """The tensor after ``XnorPopcountMatMul`` with 0/1 weights ``(inputs, neurons)``."""
+    """Compute the tensor after ``XnorPopcountMatMul`` with 0/1 weights ``(inputs, neurons)``."""
     inputs, neurons = weights.shape
     _guard(neurons, inputs + 1, by)
     if not np.isin(weights, (0, 1)).all():

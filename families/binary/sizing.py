@@ -13,31 +13,32 @@ from n3ic.training.recipe import Recipe
 from n3ic.training.sizing import FEW_BITS, FEWER_BITS, sized, tree_may
 
 LEAST_BITS, NEURONS_A_BIT = 4, 3
-"""Of networks of few bits in few bytes (UNSW-NB15, validation: 200 bytes, 16 bits 90.6 % and 8 bits
-87.9 %; 400 bytes, 20 bits 91.6 %, 12 bits 90.0 % and 32 bits 91.4 %)."""
+"""Bounds for small networks, which few input bits suit best (UNSW-NB15, validation rows: in 200
+bytes, 90.6 % with 16 bits and 87.9 % with 8; in 400 bytes, 91.6 % with 20, 90.0 % with 12 and
+91.4 % with 32)."""
 MANY_BITS = ((2200, 256), (1700, 128), (1000, 64))
-"""Bytes in total from which on so many bits pay; above, a tenth of the bytes."""
+"""Total bytes from which a number of bits pays off; beyond, a tenth of the bytes does."""
 SECOND_LAYER = 16
 
 
 def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
-    """A recipe whose network takes at most a number of bytes, everything counted.
+    """Return a recipe whose network takes at most a number of bytes, everything counted.
 
     Args:
         recipe: the recipe, with the given values.
         given: names of the given values; if ``bits`` is one, only the hidden layers are chosen.
-        budget: most bytes of weights, masks, thresholds, biases and cuts, and of the tree that may
-            be kept instead.
+        budget: largest number of bytes of weights, masks, thresholds, biases and cuts, or of the
+            tree that may be kept instead.
         n_classes: number of classes.
 
     Raises:
-        UsageError: the budget is too small for any network, is of no use for the method, or the
-            hidden layers are given, too.
+        UsageError: the budget is too small for any network, the method cannot use it, or the
+            hidden layers are also given.
     """
     if "hidden" in given:
         raise UsageError("a budget of bytes chooses the hidden layers; give only one of them")
     if recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(given):
-        raise UsageError("a budget of bytes is for networks; trees take a number and leaves")
+        raise UsageError("a budget of bytes applies to networks; trees take a number and leaves")
     if "bits" not in given and recipe.encoding != "binary":
         recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})
     recipe = sized(recipe, {*given, "bits"}, n_classes)
@@ -54,11 +55,11 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
 
 
 def bits_for(budget: int, n_classes: int, most: int) -> int:
-    """The number of input bits that use a number of bytes in total best; at most ``most``."""
+    """Choose the input bits, at most ``most``, that make the best use of a number of bytes."""
     for least, bits in MANY_BITS:
         if budget >= least:
             return min(max(bits, budget // 10 if bits > FEWER_BITS else 0), most)
-    # Some neurons a bit, of a byte of threshold each, and 4 bytes a cut, solved for bits.
+    # Solved for bits: some neurons per bit, each with a byte of threshold, and 4 bytes per cut.
     neurons = NEURONS_A_BIT
     half = (4 + neurons * (1 + n_classes / 8)) / 2
     few = (math.sqrt(half**2 + neurons * (budget - 2 * n_classes) / 8) - half) / (neurons / 8)
@@ -66,10 +67,10 @@ def bits_for(budget: int, n_classes: int, most: int) -> int:
 
 
 def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int) -> int:
-    """Most bytes in total of a network of these hidden layers, before it is trained.
+    """Bound the bytes in total of a network with given hidden layers, before it is trained.
 
     Args:
-        recipe: its number of bits, encoding and training.
+        recipe: the network's number of bits, encoding and training.
         hidden: neurons of the hidden layers.
         n_classes: number of classes.
     """
@@ -87,7 +88,7 @@ def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int) -> int:
 
 
 def _filled(recipe: Recipe, budget: int, n_classes: int, layers: int) -> tuple[int, ...]:
-    """The widest hidden layers, one or two, of a network that fits; none if it does not."""
+    """Find the widest hidden layers, one or two, of a network that fits; empty if none fits."""
 
     def widest(*second: int) -> int:
         low, high = 0, 65536

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the classes of a PyTorch module with those of the integer network made of it."""
+"""Compares the classes of a PyTorch module with those of the integer network made from it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from n3ic.families.binary.torch_readers import READERS
 from n3ic.model.bits import Bits, pack
 from n3ic.model.network import BinaryModel
 
-ROWS = 4096  # random inputs that the module and its model are compared on; below that, all
+ROWS = 4096  # inputs to compare module and model on: all if there are no more
 
 
 @dataclass(frozen=True, eq=False)
 class Original:
-    """A module and how it takes and gives its numbers.
+    """A module, and how its inputs and scores are to be read.
 
     Attributes:
         module: the module.
         values: its input for bit 0 and for bit 1.
         scores: the tensor of its scores.
-        reads: whether it reads its scores itself, such as by a softmax.
+        reads: whether it reads its scores itself, for example by a softmax.
     """
 
     module: nn.Module
@@ -42,7 +42,7 @@ class Original:
 
 
 class _FirstRead(TorchDispatchMode):
-    """Keeps what the first reader of scores reads, such as a softmax."""
+    """Keeps the tensor that the first reader of scores, such as a softmax, is given."""
 
     def __init__(self, rows: int, channels: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -58,7 +58,7 @@ class _FirstRead(TorchDispatchMode):
 
 
 def sample(width: int) -> Bits:
-    """All inputs of up to 12 bits, and random ones of more, of all densities."""
+    """All inputs of up to 12 bits, or random ones of all densities: bool ``(rows, width)``."""
     if width <= 12:
         codes = np.arange(1 << width, dtype=np.int64)[:, None]
         return np.asarray((codes >> np.arange(width)) & 1, dtype=np.bool_)
@@ -76,7 +76,7 @@ def compared(original: Original, model: BinaryModel, found: Scores, bits: Bits) 
         bits: the inputs, bool array of shape ``(rows, bits)``.
 
     Raises:
-        ModelError: the module does not run, or its class is another one where no rounding decides.
+        ModelError: the module does not run, or its class differs although no rounding decides.
     """
     theirs = np.concatenate(
         [_classes(original, bits[i : i + ROWS]) for i in range(0, len(bits), ROWS)]
@@ -88,8 +88,8 @@ def compared(original: Original, model: BinaryModel, found: Scores, bits: Bits) 
         row = defect[0]
         raise ModelError(
             f"input {''.join(str(int(b)) for b in bits[row][:64])}: the module's class is "
-            f"{theirs[row]}, its integer network's {ours[row]}; is the module's result the same "
-            "each time, and each row's its own?"
+            f"{theirs[row]}, its integer network's {ours[row]}; its result must be the same "
+            "each time, and must not depend on other rows"
         )
     said = f"class equal on {np.sum(~wrong):,} of {len(bits):,} inputs"
     return f"{said}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else said
@@ -105,14 +105,14 @@ def _classes(original: Original, bits: Bits) -> Array:
             result = original.module(rows)
         found = first.scores if first.scores is not None and original.reads else result
         scores = getattr(found, "value", found).detach().reshape(len(bits), -1).numpy()
-    except Exception as error:  # a module of anybody raises errors of any type
+    except Exception as error:  # a foreign module may raise any error
         raise ModelError(f"the module cannot compute {len(bits)} rows: {short(error)}") from error
     single = scores.shape[1] == 1
     return np.asarray(scores[:, 0] > 0 if single else scores.argmax(axis=1)).astype(np.int64)
 
 
 def eager() -> AbstractContextManager[Any]:
-    """Run what torch.compile made as it was written; its compiler is slow to load."""
+    """Run modules without torch.compile, whose compiler is slow to load."""
     if "torch._dynamo" not in sys.modules:
         return nullcontext()
     stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
@@ -120,7 +120,7 @@ def eager() -> AbstractContextManager[Any]:
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """The floats that a module computes with."""
+    """The float type that a module computes with."""
     kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(kinds, torch.float32)
 

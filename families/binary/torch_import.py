@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PyTorch module as a BinaryModel, or the reason why it is not a binary network.
+"""Converts a PyTorch module to a BinaryModel, or says why it is not a binary network.
 
 The module itself runs, on a tensor that stands for all inputs at once. Layers of Brevitas, autograd
 functions and the module's own ``forward`` need no exporter, and PyTorch's own arithmetic makes the
@@ -48,24 +48,24 @@ def from_torch(
     name: str = "imported",
     rows: Bits | None = None,
 ) -> BinaryModel:
-    """Fold a PyTorch module that somebody trained into the integer network that decides alike.
+    """Fold a trained PyTorch module into an integer network that decides as the module does.
 
     The module maps ``(batch, bits)`` to ``(batch, classes)`` by layers with binary weights and
     signs between them: Brevitas layers, ``torch.sign``, ``torch.where(x >= 0, 1., -1.)``, an
     autograd function. Batch norms, biases and scales fold. A copy of the module runs in evaluation
-    mode: the model has its class on each input, save where rounding decides (provenance,
+    mode: the model has its class on each input, except where rounding decides (provenance,
     ``rounding`` and ``compared``).
 
     Args:
         module: the module.
-        inputs: what the input bits are: how many raw ones; names of features of one bit each;
-            features with their number of bits or the cuts of a thermometer; an InputSpec.
-        classes: class names, ``class0``, ... where None. The model may have them in another order
-            (provenance, ``class_order``).
-        values: what the module's input is for bit 0 and for bit 1.
+        inputs: the input bits: a number of raw bits; names of features of one bit each; features
+            mapped to their number of bits or to the cuts of a thermometer; or an InputSpec.
+        classes: class names; None for ``class0``, ``class1``, ... The model may have them in
+            another order (provenance, ``class_order``).
+        values: the module's input values for bit 0 and for bit 1.
         name: the model's name.
-        rows: input bits to compare it on, bool array of shape ``(rows, bits)``; where None, all
-            inputs of up to 12 bits, 4,096 random ones otherwise.
+        rows: input bits on which to compare model and module, bool array of shape
+            ``(rows, bits)``; None for all inputs of up to 12 bits, otherwise 4,096 random ones.
 
     Raises:
         ModelError: the module is not a binary network; the error says what to change, and where.
@@ -127,7 +127,7 @@ def _checked(rows: Bits, width: int) -> Bits:
         raise ModelError(f"rows: expected bits of shape (rows, {width}), got {bits.shape}")
     if not np.isin(bits, (0, 1)).all():
         raise ModelError(
-            "rows: expected bits, 0 and 1, which values= gives the module's numbers of"
+            "rows: expected bits, 0 and 1; values= gives the module's numbers for them"
         )
     return bits.astype(np.bool_)
 
@@ -144,9 +144,9 @@ def _copied(module: nn.Module) -> nn.Module:
     """A copy on the CPU in evaluation mode, whose parameters are finite floats."""
     if not isinstance(module, nn.Module):
         raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
-    module = getattr(module, "_orig_mod", module)  # of torch.compile
+    module = getattr(module, "_orig_mod", module)  # the module that torch.compile wrapped
     if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
-        raise ModelError("the module is of torch.jit; pass the Python module that it was made of")
+        raise ModelError("the module is from torch.jit; pass the Python module behind it")
     name = "the module"
     try:
         own = copy.deepcopy(module).cpu().eval()
@@ -157,7 +157,7 @@ def _copied(module: nn.Module) -> nn.Module:
                 raise ModelError(f"{name} holds a value that is not finite (NaN or infinite)")
     except ModelError:
         raise
-    except Exception as error:  # weights without values, weights that others make, locks, files
+    except Exception as error:  # meta tensors, computed weights, locks, files
         raise ModelError(
             f"{name} cannot be copied to the CPU: {short(error)}; give every weight a value "
             "of its own (run the module once, load its weights, remove_weight_norm)"
@@ -189,7 +189,7 @@ def _read(module: nn.Module, source: Signal) -> tuple[Signal, bool]:
             result = module(TableTensor(source, (BATCH, source.channels), reading))
     except ModelError:
         raise
-    except Exception as error:  # a module of anybody raises errors of any type
+    except Exception as error:  # a foreign module may raise any error
         raise ModelError(f"{reading.where()}: {short(error)}") from error
     finally:
         for hook in hooks:
@@ -199,14 +199,14 @@ def _read(module: nn.Module, source: Signal) -> tuple[Signal, bool]:
 
 
 def _returned(result: object) -> Signal:
-    """What a module returns, if it tells the class."""
+    """The signal of a module's result, if the result tells the class."""
     if not isinstance(result, TableTensor):
         constant = isinstance(result, Tensor)
         kind = "a tensor that its input does not change" if constant else type(result).__name__
         raise ModelError(f"the module returns {kind}; expected a tensor of scores")
     if result.behind and not result.tells:
         raise ModelError(
-            "the module returns what does not tell the class, such as the highest score or the "
+            "the module's result does not tell the class: it may be the highest score, or the "
             "probabilities of some classes; return all scores, or the index of the highest"
         )
     return result.signal

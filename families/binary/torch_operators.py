@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each operator of PyTorch does to a tensor that stands for all inputs, or why it may not."""
+"""What each operator of PyTorch does to a tensor for all inputs at once, or why it is refused."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _ELEMENTWISE = frozenset((
 _MAKERS = frozenset(("new_full", "new_ones", "new_zeros"))
 
 _NO_OPERATOR = (
-    "{} is no operator of a binary network, which is layers of binary weights with batch norms, "
-    "scales, biases and signs between them"
+    "{} is not an operator of a binary network, which consists of layers of binary weights with "
+    "batch norms, scales, biases and signs between them"
 )
 # fmt: off
 _REASONS = {
@@ -52,7 +52,7 @@ _REASONS = {
         ("bernoulli", "empty_like", "native_dropout", "rand_like", "randn_like"),
     "it joins or splits the channels of a layer; a BinaryModel is a chain of layers":
         ("cat", "index", "index_select", "split", "stack", "unbind"),
-    "its channels and rows change places":
+    "it swaps channels and rows":
         ("permute", "t", "transpose"),
     "it computes over the channels of a row, which no threshold does; use BatchNorm1d":
         ("mean", "native_group_norm", "native_layer_norm", "sum", "var_mean"),
@@ -62,7 +62,7 @@ _HINTS = {name: reason for reason, names in _REASONS.items() for name in names}
 
 
 def run(call: Call) -> Any:
-    """An operator's result; where it writes in place, its first argument with another signal.
+    """Return an operator's result; if it writes in place, its first argument with a new signal.
 
     Raises:
         ModelError: a binary network has no such operator; the error says what to change.
@@ -72,7 +72,7 @@ def run(call: Call) -> Any:
         return result
     first = call.args[0] if call.args else None
     if not isinstance(first, TableTensor) or call.kwargs.get("out") is not None:
-        raise call.error("writes into a tensor that it did not make of its input; use torch.where")
+        raise call.error("writes into a tensor that was not made from the input; use torch.where")
     first.held[0] = result.signal
     return first
 
@@ -114,7 +114,7 @@ def _product(call: Call) -> TableTensor:
     shape = torch.Size((BATCH, weights.shape[1]))
     added = None if bias is None else as_array(call, channel_row(call, bias, shape, shape[1]))
     layers = call.reading.layers
-    for layer in layers:  # one that is called twice is one layer, and so is joined with itself
+    for layer in layers:  # a layer that is called twice is one layer, joined with itself
         if layer.is_called(call.name, x.signal, weights, added):
             return TableTensor(layer.result, shape, call.reading)
     signal = product(bits, weights, call.by, bias=added, precise=True)

@@ -31,9 +31,9 @@ _CLASSES_AT = {"topk": 2, "max": 1, "argmax": 1, "softmax": 1, "log_softmax": 1}
 
 
 def read_scores(call: Call) -> Any:
-    """The result of the first reader, whose argument is thereby the module's scores.
+    """Return the result of the first reader; its argument is taken as the module's scores.
 
-    A sigmoid of more than one channel may be an activation, and is one until something reads it.
+    A sigmoid of several channels may be an activation, and counts as one until something reads it.
     """
     x = call.tensors[0]
     _check_classes(call, x)
@@ -49,7 +49,7 @@ def read_scores(call: Call) -> Any:
 
 
 def after_scores(call: Call) -> Any:
-    """The result of an operator on what a reader gave; it may not change which class is highest."""
+    """Return the result of an operator after a reader; it may not change the highest class."""
     x, *others = call.tensors
     own = x.signal is not call.reading.scores  # one sigmoid, which has its own table
     if own and call.name in _COMPARISONS:
@@ -58,8 +58,8 @@ def after_scores(call: Call) -> Any:
     rises = not own and (call.name == "exp" or (call.name == "mul" and _scales_all_alike(call)))
     if others or not (rises or call.name in _COPIES | READERS | SHAPING):
         raise call.error(
-            "works on what a softmax, a sigmoid or a maximum gave; the scores are the last that a "
-            "module may compute with, and one sigmoid may be compared"
+            "works on the result of a softmax, a sigmoid or a maximum; the scores are the "
+            "last that a module may compute with, except that one sigmoid may be compared"
         )
     if call.name in READERS:
         _check_classes(call, x)
@@ -104,7 +104,7 @@ def _check_classes(call: Call, x: TableTensor) -> None:
     """Check that a reader compares the classes of one row, and looks for the highest.
 
     Raises:
-        ModelError: it does not.
+        ModelError: the reader does something else.
     """
     name = call.name.removeprefix("_")
     if x.signal.channels == 1 and not x.behind and name not in _SIGMOIDS:
@@ -113,6 +113,6 @@ def _check_classes(call: Call, x: TableTensor) -> None:
     over = call.args[at] if at is not None and len(call.args) > at else -1
     everything = name in ("max", "argmax") and len(call.args) == 1
     if everything or over not in (1, -1) or x.ndim > 2:
-        raise call.error("not over the classes; give it dim=1")
+        raise call.error("does not compare the classes; give it dim=1")
     if name == "topk" and len(call.args) > 3 and not call.args[3]:
         raise call.error("the smallest score wins; a BinaryModel takes the highest")

@@ -2,7 +2,8 @@
 """A PyTorch tensor that stands for all inputs at once, and the operators that PyTorch calls on it.
 
 PyTorch hands every operator that touches a :class:`TableTensor` to the reading that made it. The
-reading answers with another one, whose table (see :mod:`signal`) PyTorch's own kernels compute.
+reading answers with another such tensor, whose table (see :mod:`signal`) PyTorch's own kernels
+compute.
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ class TableTensor(Tensor):
     """A tensor that stands for all inputs at once; see :class:`~signal.Signal`.
 
     Attributes:
-        held: its signal, in a list of one. Views share the list, so what writes into one of them
-            writes into all.
+        held: its signal, in a list of one. Views share the list, so a write into one of them
+            changes all.
         reading: the reading that made it.
-        behind: whether it follows what reads the scores, such as a softmax. Its signal is still
-            that of the scores; only one sigmoid has its own.
-        tells: whether it tells the class: a class has the highest of its numbers, or is its number.
+        behind: whether it comes after a reader of the scores, such as a softmax. Its signal is
+            still that of the scores; only a single sigmoid has its own.
+        tells: whether it tells the class, by the place of its highest number or as its number.
     """
 
     held: list[Signal]
@@ -99,7 +100,7 @@ class TableTensor(Tensor):
         behind: torch.dtype | None = None,
         tells: bool = True,
     ) -> Self:
-        """Make one of a type of its own where it follows the scores."""
+        """Make a tensor; ``behind`` is its type if it comes after the scores."""
         held = signal if isinstance(signal, list) else [signal]
         dtype = behind or torch.from_numpy(np.empty(0, held[0].tables[0].dtype)).dtype
         made: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
@@ -108,7 +109,7 @@ class TableTensor(Tensor):
 
     @property
     def signal(self) -> Signal:
-        """What it stands for."""
+        """The signal that it stands for."""
         return self.held[0]
 
     @property  # type: ignore[override]
@@ -139,7 +140,7 @@ class Call:
     Attributes:
         func: the operator.
         args: its arguments.
-        kwargs: those with names.
+        kwargs: its keyword arguments.
         reading: the reading that it is part of.
     """
 
@@ -150,7 +151,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The operator's name, without overload and without the mark of those that write."""
+        """The operator's name, without its overload and without the ``_`` of in-place operators."""
         name: str = self.func.overloadpacket.__name__
         if name in ("max", "min") and self.func._overloadname == "other":
             return name + "imum"  # of two tensors: another operator than the highest of one
@@ -171,7 +172,7 @@ class Call:
         return ModelError(f"{self.by}: {what}")
 
     def elementwise(self) -> TableTensor:
-        """What an operator gives that treats every number alone."""
+        """Return the result of an operator that treats every number alone."""
         return on_tables(self, self.func, self.args, self.kwargs)
 
 
@@ -203,14 +204,14 @@ def on_tables(
 
 
 def _in_double(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operator on the table of most digits, which a type would round."""
+    """Keyword arguments for the table with most digits, which a narrower type would round."""
     dtype = kwargs.get("dtype")
     rounds = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     return {**kwargs, "dtype": torch.float64} if rounds else kwargs
 
 
 def channel_row(call: Call, constant: Tensor, shape: torch.Size, channels: int) -> Tensor:
-    """A constant as one value a channel, or one for all, of a tensor of some shape.
+    """A constant as one value per channel, or one for all, for a tensor of some shape.
 
     Raises:
         ModelError: it differs from row to row, or does not fit the channels.
@@ -231,7 +232,7 @@ def as_array(call: Call, tensor: Tensor) -> Array:
     """A tensor's numbers.
 
     Raises:
-        ModelError: they are of a type that numpy has not.
+        ModelError: numpy lacks their type.
     """
     if tensor.dtype == torch.bfloat16:
         raise call.error(
@@ -241,7 +242,7 @@ def as_array(call: Call, tensor: Tensor) -> Array:
 
 
 def table_tensors(value: Any) -> list[TableTensor]:
-    """All such tensors within tuples, lists and dicts."""
+    """List all table tensors within tuples, lists and dicts."""
     if isinstance(value, tuple | list):
         return [leaf for part in value for leaf in table_tensors(part)]
     if isinstance(value, dict):
@@ -250,7 +251,7 @@ def table_tensors(value: Any) -> list[TableTensor]:
 
 
 def mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """Tuples, lists and dicts with another value for every tensor in them."""
+    """Apply a function to every tensor within tuples, lists and dicts."""
     if isinstance(value, tuple | list):
         parts = [mapped(part, function) for part in value]
         return parts if isinstance(value, list) else tuple(parts)

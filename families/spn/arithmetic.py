@@ -197,7 +197,7 @@ class LinearArithmetic:
     def sum_bounds(
         self, bounds: Sequence[tuple[int, int]], weights: NDArray[np.int32]
     ) -> tuple[int, int]:
-        """Bounds of the weighted sum of operands between bounds."""
+        """Bound the weighted sum of operands between bounds."""
         both = self.sum([np.array(b, dtype=np.int64) for b in bounds], weights)
         return int(both[0]), int(both[1])
 

@@ -62,7 +62,7 @@ class SpnFamily(Family):
         return TextTable(model.name, ("sum-product network", ""), rows, left=2), ()
 
     def predict(self, model: SpnModel, flows: Any, **how: Any) -> Any:
-        """Classify flows, wherever they are."""
+        """Classify flows; see :func:`n3ic.predict`."""
         from n3ic.memory import predict_flows
 
         return predict_flows(model, flows, **how)

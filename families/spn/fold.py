@@ -40,13 +40,13 @@ def fold_spn(
 
     Args:
         networks: a network for each class; or a single one for the first of two classes, if the
-            second is what does not fit.
+            second is whatever does not fit the first.
         priors: share of each class; ignored for a single network.
         spec: input bits, one thermometer field per feature.
         classes: names of the classes.
         settings: arithmetic, and the error that it must not exceed.
         name: the model's name.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
         meter: how features come from packets.
         table: how features come from a table.
 

@@ -154,7 +154,7 @@ class _Learner:
         information = np.add.reduceat(
             np.add.reduceat(joint * np.log2(ratio), starts, axis=0), starts, axis=1
         )
-        # Bins that no row has are no degrees of freedom; log(2) converts nats to bits.
+        # Bins that no row has add no degree of freedom; log(2) converts nats to bits.
         free = np.add.reduceat((single > 0).astype(np.float64), starts) - 1
         information -= np.outer(free, free) / (2 * total * np.log(2))
         count, group = connected_components(

@@ -35,7 +35,7 @@ class SpnModel(Classifier):
     The score of a class is the value of its root plus its bias. If each class has a root, and the
     logarithm of its prior probability as bias, the network is a Bayes classifier. If only
     ``normal`` has a root, the bias of ``anomaly`` is a threshold: a flow is an anomaly if its
-    likelihood is below.
+    likelihood is below it.
 
     Attributes:
         input: how integer features become input bits: one thermometer field per feature. The number
@@ -46,7 +46,7 @@ class SpnModel(Classifier):
         bias: int32 array of shape ``(classes,)``.
         classes: name of each class.
         name: what the model is for.
-        provenance: facts on its origin, text to text.
+        provenance: facts about its origin, text to text.
         meter: how the features are computed from packets; None without a meter.
         shunt: the smallest margin that is not shunted.
         table: how the features are read from a table; None if a data set reads it.
@@ -127,7 +127,7 @@ class SpnModel(Classifier):
 
     @property
     def learned_all(self) -> bool:
-        """Whether every class has a root; otherwise one class is what does not fit the others."""
+        """Whether every class has a root; otherwise one class is what fits no other."""
         return CONSTANT not in self.roots
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a sum-product network, and the checks that a list of them is one."""
+"""The nodes of a sum-product network, and checks that a list of nodes is a valid network."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ def _log_scores(builder: _Builder) -> list[int]:
     # A constant may move into a node that one parent reads; others would see the change too.
     own = dict.fromkeys(references, 0)
     for root, bias in zip(model.roots, model.bias, strict=True):
-        if references[root] == 1:  # the constant is none of them
+        if references[root] == 1:  # never true of CONSTANT
             own[root] = int(bias)
     edges: dict[int, list[int]] = {}
     for i in reversed(range(len(model.nodes))):

@@ -80,7 +80,7 @@ def train_spn(
             learn each class.
         seed: seed of the clustering.
         name: the model's name.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
         stage: called with a description of each stage.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Round cuts, which logic compares for less: zeros at the end of a cut need no wire."""
+"""Rounds cuts, so that logic compares them at less cost: trailing zeros need no wire."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 def with_coarse_cuts(
     spec: InputSpec, columns: Mapping[str, NDArray[np.int64]], share: float
 ) -> InputSpec:
-    """Round the cuts of thermometer fields; cuts that become equal are one.
+    """Round the cuts of thermometer fields; cuts that become equal are merged.
 
     Args:
         spec: the input bits.
         columns: values of each feature in the training rows, int64 arrays of shape ``(rows,)``.
-        share: most of the training rows that may lie between a cut and its round one.
+        share: largest share of the training rows that may lie between a cut and its rounded one.
     """
     fields = []
     for field in spec.fields:
@@ -40,7 +40,7 @@ def coarse_cut(cut: int, values: NDArray[np.int64], share: float) -> int:
     Args:
         cut: the cut.
         values: values of the training rows, sorted.
-        share: most of them that may lie between the two.
+        share: largest share of them that may lie between the two cuts.
     """
     at = np.searchsorted(values, cut)
     for power in reversed(range(1, 32)):

@@ -25,10 +25,10 @@ class DecodedTables:
         bits: for each table, the input bits that address it, the least significant first.
         entries: for each table, its entries: int64 array of shape ``(2 ** len(bits), sums)``.
         bias: int64 array of shape ``(sums,)``.
-        cuts: cuts of every field of the input in order, empty for raw bits; None where the artefact
+        cuts: cuts of every field of the input in order, empty for raw bits; None if the artefact
             holds no input stage.
-        shunt: the smallest margin that it decides; None where the artefact does not hold it.
-        digest: SHA-256 of the model that the artefact names; None where it names none.
+        shunt: the smallest margin that it decides; None if the artefact does not hold it.
+        digest: SHA-256 of the model that the artefact names; None if it names none.
     """
 
     artefact: str
@@ -80,7 +80,7 @@ def compared(model: TablesModel, found: DecodedTables) -> Decoded:
         The artefact as :meth:`~n3ic.targets.base.Exporter.decode` reports it.
 
     Raises:
-        VerifyError: the artefact holds something else than the model.
+        VerifyError: the artefact differs from the model.
     """
     wrong = tables_difference(model, found)
     if wrong:

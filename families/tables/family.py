@@ -79,7 +79,7 @@ class TablesFamily(Family):
         return TextTable(model.name, ("look-up tables", ""), tuple(rows), left=2), ()
 
     def predict(self, model: TablesModel, flows: Any, **how: Any) -> Any:
-        """Classify flows, wherever they are."""
+        """Classify flows; see :func:`n3ic.predict`."""
         from n3ic.memory import predict_flows
 
         return predict_flows(model, flows, **how)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What further input bits gain of the loss, summed over the cells of a look-up table."""
+"""Computes how much further input bits lower the loss, summed over the cells of a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from n3ic.families.tables.loss import Floats, WeightedRows
 
-_AT_ONCE = 48  # most columns of sums of cells that one product of matrices takes
+_AT_ONCE = 48  # most columns of cell sums that one matrix product computes
 
 
 class CellGains:
-    """Gains ``sum of G^2 / (H + prior)`` over cells, of gradient ``G`` and curvature ``H``."""
+    """Gains ``sum of G^2 / (H + prior)`` over cells, with gradient ``G`` and curvature ``H``."""
 
     def __init__(
         self,
@@ -24,12 +24,12 @@ class CellGains:
         curves: Floats,
         prior: float,
     ) -> None:
-        """Take what a Newton step knows of the rows.
+        """Keep what a Newton step needs to know about the rows.
 
         Args:
             rows: the rows.
             columns: their bits as numbers, shape ``(rows, n_bits)``.
-            slopes: of each row and sum, shape ``(rows, sums)``.
+            slopes: gradient of each row and sum, shape ``(rows, sums)``.
             curves: curvatures, likewise.
             prior: curvature that is added to each cell.
         """
@@ -50,14 +50,14 @@ class CellGains:
     def beside(self, bits: Sequence[int]) -> list[Floats]:
         """Compute what each input bit gains in the place of each bit of a table.
 
-        The cells of all bits but one are pairs of the cells of all, so one pass over the rows is
+        Without one of the bits, cells are sums of pairs of cells, so one pass over the rows is
         enough.
 
         Args:
             bits: the bits of the table.
 
         Returns:
-            What :meth:`of` returns for the others, for each bit.
+            For each bit, what :meth:`of` returns for the other bits.
         """
         ones, both = self._sums(bits)
         return [self._halved(_without(ones, j), _without(both, j)) for j in range(len(bits))]
@@ -104,7 +104,7 @@ def cells_of(rows: WeightedRows, bits: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _without(sums: Floats, j: int) -> Floats:
-    """Sums of cells, of those that differ in bit j alone together."""
+    """Add up the sums of cells that differ only in bit j."""
     # C order has the most significant bit first: axis 1 is bit j.
     pairs = sums.reshape(-1, 2, 1 << j, *sums.shape[1:])
     return np.asarray(pairs.sum(axis=1)).reshape(-1, *sums.shape[1:])

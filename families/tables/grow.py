@@ -14,20 +14,20 @@ from n3ic.families.tables.gains import CellGains, cells_of
 from n3ic.families.tables.loss import Floats, WeightedRows
 
 PRIOR = 3.0
-"""Curvature that is added to each cell where none is given: few rows move an entry little."""
-_STEP = 0.6  # of a new table's Newton step
+"""Default curvature that is added to each cell, so that few rows move an entry only a little."""
+_STEP = 0.6  # damping of a new table's Newton steps
 _REFIT_STEP = 0.5
 _REFIT_EVERY = 4
-_TAKEN_REFITS = 8  # tables that are not renewed
-_LARGEST = 4.0  # entry, in units of the logarithm of odds
+_TAKEN_REFITS = 8  # refits of given tables, which are not renewed
+_LARGEST = 4.0  # largest entry, in log-odds
 _CUT_BYTES = 4
-_CUT_PRICE = 0.3  # later tables read a cut that one table pays for
-_EXCHANGES = 12  # of a table's bits
-_EXCHANGE_GAIN = 1e-4  # least, as a share of what the table gains: less is rounding
+_CUT_PRICE = 0.3  # below 1, as later tables also read a cut that one table pays for
+_EXCHANGES = 12  # most exchanges of a table's bits
+_EXCHANGE_GAIN = 1e-4  # least gain, as a share of the table's: less is rounding
 
 
 _Choice = tuple[tuple[int, ...], Floats]
-"""The bits of a table, and what it gains of each sum."""
+"""The bits of a table, and what it gains for each sum."""
 
 
 @dataclass(eq=False)
@@ -48,20 +48,20 @@ class Grown:
 
     @property
     def sums(self) -> Floats:
-        """What it adds to the sums of each row."""
+        """What it adds to the sums of each row: float64 array of shape ``(rows, sums)``."""
         return np.asarray(self.entries[self.cells])
 
 
 @dataclass(frozen=True)
 class Size:
-    """What tables may take.
+    """The size that tables may have.
 
     Attributes:
-        tables: most tables.
-        bits: input bits of a table.
+        tables: largest number of tables.
+        bits: number of input bits of a table.
         width: bits of an entry.
         sums: number of sums.
-        bytes: most bytes in total, cuts included; 0 for no limit.
+        bytes: largest number of bytes in total, cuts included; 0 for no limit.
     """
 
     tables: int
@@ -85,13 +85,13 @@ class Size:
 
     @property
     def most(self) -> int:
-        """Most tables that fit, if they need no cuts."""
+        """Largest number of tables that fit, if they need no cuts."""
         if not self.bytes:
             return self.tables
         return max(t for t in range(self.tables + 1) if not t or self.of(t, 0, t) <= self.bytes)
 
     def room(self, tables: int, cuts: int, columns: int) -> int:
-        """Compute how many cuts more fit beside some tables; large without a limit."""
+        """Compute how many more cuts fit beside some tables; a large number without a limit."""
         if not self.bytes:
             return 1 << 30
         return (self.bytes - self.of(tables, cuts, columns)) // _CUT_BYTES
@@ -102,10 +102,10 @@ class Grower:
 
     Attributes:
         rows: the rows.
-        size: what the tables may take.
+        size: the size that the tables may have.
         tables: the tables so far.
-        bias: of each sum.
-        total: sums of each row, shape ``(rows, sums)``.
+        bias: bias of each sum, float64 array of shape ``(sums,)``.
+        total: sums of each row, float64 array of shape ``(rows, sums)``.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Grower:
 
         Args:
             rows: the rows.
-            size: what the tables may take.
+            size: the size that the tables may have.
             done: called whenever a table is grown, renewed or fitted.
             prior: curvature that is added to each cell.
         """
@@ -162,7 +162,7 @@ class Grower:
         self.refit(_TAKEN_REFITS)
 
     def renew(self) -> None:
-        """Take out each table in turn and grow it anew beside the others; then refit all."""
+        """Remove each table in turn and grow it again beside the others; then refit all."""
         for t in range(len(self.tables)):
             old = self.tables.pop(t)
             self.total -= old.sums
@@ -212,11 +212,11 @@ class Grower:
     def _chosen(self) -> tuple[tuple[int, ...], NDArray[np.bool_]] | None:
         """Choose the bits of a table, and the sums that it adds to.
 
-        Within a limit of bytes, a table of several sums adds to those for which it gains most a
-        byte, and its bits are chosen anew for these.
+        Within a limit of bytes, a table of several sums adds only to those for which it gains most
+        per byte, and its bits are chosen again for these.
 
         Returns:
-            Bits and sums; None if nothing fits or can be gained.
+            Bits, and sums as a bool array ``(sums,)``; None if nothing fits or can be gained.
         """
         slopes, curves = self.rows.gradients(self.total)
         held = np.ones(self.rows.sums, dtype=np.bool_)
@@ -237,11 +237,11 @@ class Grower:
         return bits, held
 
     def _worthy(self, bits: tuple[int, ...], gains: Floats) -> NDArray[np.bool_]:
-        """Choose the sums for which a table gains most a byte.
+        """Choose the sums for which a table gains most per byte.
 
         Args:
             bits: its bits, for which there is room beside one sum.
-            gains: what it gains of each sum, shape ``(sums,)``.
+            gains: what it gains for each sum, shape ``(sums,)``.
         """
         order = np.argsort(-gains, kind="stable")
         new = self._unread(bits)
@@ -272,16 +272,16 @@ class Grower:
     def _greedy(self, slopes: Floats, curves: Floats, room: int) -> _Choice | None:
         """Choose the bits of a table greedily, as an oblivious tree does; then exchange them.
 
-        A bit that no table reads yet costs a cut; it is taken for what the cut's bytes would gain
-        in an average table.
+        A bit that no table reads yet costs a cut, so it must gain more than a read one: a share of
+        what the cut's bytes gained in the last table.
 
         Args:
-            slopes: of each row and sum that the table adds to, shape ``(rows, sums)``.
+            slopes: gradient of each row and sum that the table adds to, shape ``(rows, sums)``.
             curves: curvatures, likewise.
             room: how many of the bits may be new; negative if there is no room for the table.
 
         Returns:
-            Bits, and what they gain of each sum; None if nothing can be gained.
+            Bits, and what they gain for each sum; None if nothing can be gained.
         """
         if room < 0:
             return None
@@ -304,13 +304,13 @@ class Grower:
         """Exchange single bits of a table, always the exchange of largest gain, while one gains.
 
         Args:
-            gain: what bits gain.
+            gain: computes what bits gain.
             bits: the bits.
             prices: what each input bit must gain, shape ``(n_bits,)``.
             room: how many of the bits may be new.
 
         Returns:
-            Bits, and what they gain of each sum.
+            Bits, and what they gain for each sum.
         """
         bits, unread = list(bits), self.uses == 0
         for left in reversed(range(_EXCHANGES + 1)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fast prediction: look-up tables in compiled C, which knows their entries at run time."""
+"""Fast prediction: look-up tables in compiled C, which loads their entries at run time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from n3ic.kernel.prediction import opened
 SOURCE = Path(__file__).resolve().parent / "tables.c"
 MOST_INPUTS = 2048  # the planes of 64 rows lie on the stack, 64 bytes a bit
 MOST_CLASSES = 64
-_BEYOND = 64  # bytes that the C loads behind the last entry
+_BEYOND = 64  # bytes that the C reads past the last entry
 _FUNCTIONS = (
     *("bnn_strerror", "bnn_load_blob", "bnn_free", "bnn_infer_batch"),
     *("bnn_words", "bnn_features", "bnn_classes", "bnn_shunt", "bnn_hidden_words"),
@@ -25,7 +25,7 @@ _FUNCTIONS = (
 
 
 def loaded(model: TablesModel) -> KernelNetwork | None:
-    """Load a model into the kernel; return None where it is too large, or no kernel was built."""
+    """Load a model into the kernel; return None if it is too large, or no kernel was built."""
     if model.input.n_bits > MOST_INPUTS or len(model.classes) > MOST_CLASSES:
         return None
     library = compiled()
@@ -34,12 +34,12 @@ def loaded(model: TablesModel) -> KernelNetwork | None:
 
 @cache
 def compiled() -> KernelLibrary | None:
-    """Compile the kernel, or find it in the cache; return None where that fails."""
+    """Compile the kernel, or find it in the cache; return None if that fails."""
     return opened(SOURCE, _check, _FUNCTIONS)
 
 
 def dump(model: TablesModel) -> bytes:
-    """Write the bytes from which the kernel loads a model: its header tells their numbers."""
+    """Return the bytes from which the kernel loads a model; a header gives the parts' sizes."""
     bits = np.array([b for t in model.tables for b in t.bits], dtype=np.uint16)
     entries = b"".join(t.entries.T.tobytes() for t in model.tables)
     largest = max(int(np.abs(t.entries.astype(np.int64)).max()) for t in model.tables)

@@ -25,17 +25,17 @@ class TablesTraining:
     """How look-up tables are grown and rounded.
 
     Attributes:
-        tables: most look-up tables.
-        table_bits: input bits that address a table.
+        tables: largest number of look-up tables.
+        table_bits: number of input bits that address a table.
         entry_bits: bits of an entry.
-        table_bytes: most bytes of all, entries, indices, biases and cuts; 0 for no limit.
-        renewals: how often each table is taken out in turn and grown anew beside the others.
-        cell_prior: curvature that is added to each entry's, so that few rows move it little: the
-            more, the fewer rows are learned by heart; 0 trains with 3, 30 and 100, and validation
-            rows choose.
+        table_bytes: largest number of bytes of entries, indices, biases and cuts; 0 for no limit.
+        renewals: how often each table is removed in turn and grown again beside the others.
+        cell_prior: curvature that is added to each entry's, so that few rows move it only a little:
+            with more, fewer rows are memorised; 0 trains with 3, 30 and 100, and validation rows
+            choose one.
         teacher: weight of the boosted trees' probabilities against the labels.
         coarse_cuts: share of the training rows that a cut may pass to become a multiple of a
-            larger power of two, which logic compares for less; 0 for cuts as they are.
+            larger power of two, which logic compares at less cost; 0 leaves the cuts unchanged.
     """
 
     tables: int = 52
@@ -90,7 +90,7 @@ class TablesLearner(Learner):
         """Return a recipe for new entries of given tables: same input, same indices.
 
         Raises:
-            UsageError: a given value chooses tables, or a model is of another family.
+            UsageError: a given value chooses tables, or a model belongs to another family.
         """
         from n3ic.families.tables.train import tables_of
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The loss that look-up tables lower, on rows that are merged.
+r"""The loss that look-up tables minimise, on merged rows.
 
-Scores ``s`` give probabilities ``p = softmax(s)``; of two classes, the first score is 0. A row of
+Scores ``s`` give probabilities ``p = softmax(s)``; with two classes, the first score is 0. A row of
 class ``c`` costs ``(1 - p_c^q) / q``, which is bounded (Zhang and Sabuncu, NeurIPS 2018), or
 ``-log p_c``, its limit, for ``q = 0``. With a weight ``w_c`` of each class a row costs the weighted
 sum, whose gradient is ``p_k sum_c w_c p_c^q - w_k p_k^q``.
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from n3ic.model.bits import Bits
 
 Floats = NDArray[np.float64]
-_LARGEST = 60.0  # of a score: its exponential and the sum of many stay finite
+_LARGEST = 60.0  # largest score: its exponential, and the sum of many, stay finite
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
-    """Rows of equal bits as one, with the weight of each class among them.
+    """Distinct rows of bits, with the weight of each class among the rows that were merged.
 
     Attributes:
         bits: bool array of shape ``(rows, n_bits)``, all different.
         weights: float64 array of shape ``(rows, classes)``.
-        q: of the loss; 0 for the cross-entropy.
+        q: exponent of the loss; 0 for the cross-entropy.
     """
 
     bits: Bits
@@ -73,11 +73,11 @@ class WeightedRows:
             sums: float64 array of shape ``(rows, sums)``.
             column: the sum that varies.
             steps: what is added to it, shape ``(values,)``.
-            cells: cell of each row.
+            cells: cell of each row, int64 array of shape ``(rows,)``.
             size: number of cells.
 
         Returns:
-            float64 array of shape ``(values, size)``, but for a constant in each cell.
+            float64 array of shape ``(values, size)``, up to a constant in each cell.
         """
         logits = np.clip(_logits(sums), -_LARGEST, _LARGEST)
         own = logits.shape[1] - sums.shape[1] + column
@@ -109,7 +109,7 @@ class WeightedRows:
 
 
 def _logits(sums: Floats) -> Floats:
-    """Scores of all classes: of two, the first is 0."""
+    """Scores of all classes; with two classes, the first score is 0."""
     return sums if sums.shape[1] > 1 else np.concatenate([np.zeros_like(sums), sums], axis=1)
 
 
@@ -119,7 +119,7 @@ def merged(bits: Bits, weights: Floats, q: float = 0.0) -> WeightedRows:
     Args:
         bits: bool array of shape ``(rows, n_bits)``.
         weights: float64 array of shape ``(rows, classes)``.
-        q: of the loss.
+        q: exponent of the loss; 0 for the cross-entropy.
     """
     packed = np.ascontiguousarray(np.packbits(bits, axis=1))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()

@@ -101,7 +101,7 @@ class TablesModel(Classifier):
         bias: int32 array of shape ``(sums,)``.
         classes: name of each class.
         name: what the model is for.
-        provenance: facts on its origin, text to text.
+        provenance: facts about its origin, text to text.
         meter: how the features are computed from packets; None without a meter.
         shunt: the smallest margin that is not shunted.
         table: how the features are read from a table of data; None if a data set reads it.
@@ -178,8 +178,8 @@ class TablesModel(Classifier):
     def index_bytes(self) -> int:
         """Bytes that say which input bits address the tables.
 
-        One byte a bit, two above 256 input bits; a byte a table for its sizes where they differ;
-        of three classes or more, a bit a table and sum for the columns that are held.
+        One byte per index bit, or two above 256 input bits; one byte per table for its sizes if
+        they differ; with three classes or more, a bit per table and sum for the held columns.
         """
         each = bytes_for(self.input.n_bits - 1)
         sizes = 0 if self.uniform else len(self.tables)
@@ -215,7 +215,7 @@ class TablesModel(Classifier):
 
     @cached_property
     def _ranges(self) -> NDArray[np.int64]:
-        """Bounds of ``score i - score j`` over all inputs, from the tables one by one."""
+        """Upper bound of ``score i - score j`` over all inputs: int64, ``(classes, classes)``."""
         count = len(self.classes)
         out = np.zeros((count, count), dtype=np.int64)
         for each in self.tables:
@@ -234,8 +234,8 @@ class TablesModel(Classifier):
         """The model with a step added to the score of a class, by its bias.
 
         Args:
-            positive: index of the class; the first of two classes gets it by the one sum less it.
-            step: what is added.
+            positive: index of the class; for the first of two classes, the one sum falls instead.
+            step: the integer that is added.
             said: the false alarms in words, for the provenance.
 
         Raises:
@@ -261,7 +261,7 @@ class TablesModel(Classifier):
 
     @property
     def largest_margin(self) -> int:
-        """Bound of the margins: what a class leads each rival by at most, the least of these."""
+        """Upper bound of the margins: the largest lead that a class can have over every rival."""
         ranges = self._ranges.copy()
         np.fill_diagonal(ranges, np.iinfo(np.int64).max)
         return max(0, int(ranges.min(axis=1).max()))
@@ -270,7 +270,7 @@ class TablesModel(Classifier):
 
     @cached_property
     def _gathers(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]], ...]:
-        """Tables of equal index length together: their positions, bits and entries."""
+        """Positions, bits and entries of the tables, grouped by their number of index bits."""
         out = []
         for size in sorted({len(t.bits) for t in self.tables}):
             at = [i for i, t in enumerate(self.tables) if len(t.bits) == size]
@@ -319,7 +319,7 @@ class TablesModel(Classifier):
         return self._as_scores(sums)
 
     def compiled(self) -> KernelNetwork | None:
-        """Load the model into the compiled kernel; return None where none computes it."""
+        """Load the model into the compiled kernel; return None if none can compute it."""
         from n3ic.families.tables.kernel import loaded
 
         return loaded(self)
@@ -366,7 +366,7 @@ class TablesModel(Classifier):
             raise ModelError(f"{len(packed)} bytes of entries, the tables say {-(-needed // 8)}")
         tables = tuple(_unpacked(inputs, widths, held.astype(np.bool_), bits, packed))
         model = cls(tables=tables, bias=bias, **shared)
-        # One file a model: no stray bits, no column of zeros that is called held.
+        # A model has exactly one file: no stray bits, and no column of zeros marked as held.
         again = model._tensors()
         if not (
             np.array_equal(again["table.held"], held) and np.array_equal(again["entries"], packed)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What targets of look-up tables are written from.
+"""What exporters write targets of look-up tables from.
 
-:func:`lookups` lists each table's bits and entries. :func:`index_parts` is the way from features to
-indices without bits: a feature lies in one interval between its cuts, and each interval sets some
-bits of the indices. The indices of all tables are fields of words (:class:`Packing`), so a feature
-takes as many ORs as there are words.
+:func:`lookups` lists each table's bits and entries. :func:`index_parts` leads from features to
+indices without input bits: a feature lies in one interval between its cuts, and each interval sets
+some bits of the indices. The indices of all tables are fields of words (:class:`Packing`), so a
+feature takes as many ORs as there are words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LookUp:
     Attributes:
         bits: input bits that address it; ``bits[j]`` is bit ``j`` of the index.
         entries: int8 array of shape ``(2 ** len(bits), sums)``.
-        held: the sums to which it adds something else than 0.
+        held: the sums to which it adds anything but 0.
     """
 
     bits: tuple[int, ...]
@@ -35,7 +35,7 @@ class LookUp:
 
 @dataclass(frozen=True, eq=False)
 class IndexPart:
-    """What one feature gives to the indices.
+    """What one feature contributes to the indices.
 
     A value below ``cuts[0]`` is in interval 0, one from ``cuts[j - 1]`` to below ``cuts[j]`` in
     interval ``j``. Index ``t`` is the OR of the parts of all features.
@@ -44,8 +44,8 @@ class IndexPart:
         feature: the feature's name.
         cuts: the cuts that some table reads, strictly increasing, each once; empty for raw bits.
         indices: uint8 array of shape ``(intervals, tables)``: bits of each index that are set in
-            each interval; interval 0 sets none. For raw bits, a row a bit of the clamped value,
-            least significant first: the bits of the indices that this bit sets.
+            each interval; interval 0 sets none. For raw bits, a row per bit of the clamped
+            value, least significant first: the bits of the indices that this bit sets.
         clamp: for raw bits, the largest value; larger values become it. None for cuts.
     """
 
@@ -96,7 +96,7 @@ def lookups(model: TablesModel) -> tuple[LookUp, ...]:
 
 
 def packing(model: TablesModel, word_bits: int = 64, field_bits: int = 0) -> Packing:
-    """Place the indices in words: in order, and none across two words.
+    """Place the indices in words: in order, with none across two words.
 
     Args:
         model: the model.
@@ -117,7 +117,7 @@ def packing(model: TablesModel, word_bits: int = 64, field_bits: int = 0) -> Pac
 
 
 def index_parts(model: TablesModel) -> tuple[IndexPart, ...]:
-    """List what each feature gives to the indices; features that no table reads are left out.
+    """List what each feature contributes to the indices; features that no table reads are left out.
 
     The thermometers of a feature are one part; each field of raw bits is a part of its own.
     """
@@ -161,7 +161,7 @@ def indices_of_features(
     """Compute the indices of features by intervals, as a target does.
 
     Args:
-        parts: of :func:`index_parts`.
+        parts: from :func:`index_parts`.
         values: int64 array of shape ``(rows,)`` for each feature, in its integer unit.
         tables: number of tables.
 

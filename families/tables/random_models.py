@@ -20,7 +20,7 @@ def random_tables(
     widths: tuple[int, int] = (4, 4),
     spec: InputSpec | None = None,
 ) -> TablesModel:
-    """Make random look-up tables; every input bit is read if there are tables enough.
+    """Make random look-up tables; every input bit is read if there are enough tables.
 
     Args:
         rng: random generator.

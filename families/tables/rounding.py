@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds the real entries of look-up tables to integers that lose least.
+"""Rounds the real entries of look-up tables to the integers of least loss.
 
-A real entry is a step times an integer. Rounding to the nearest integer costs accuracy, so each
-entry afterwards takes the integer of least loss beside all others, if that gains enough, table by
-table, until nothing changes. The step itself and the biases are fitted in between.
+A real entry is a step times an integer. Rounding to the nearest integer costs accuracy. So table by
+table, until nothing changes, each entry then takes the integer of least loss given all other
+entries, if that gains enough. The step itself and the biases are fitted in between.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from n3ic.families.tables.grow import Grown
 from n3ic.families.tables.loss import Floats, WeightedRows
 
-_QUANTILE = 0.97  # of the entries' sizes: the largest integer; the few above are clipped
-_LEAST_GAIN = 0.3  # of the loss, for which an entry leaves its integer: less is chance
+_QUANTILE = 0.97  # this quantile of the entries' sizes becomes the largest integer; few are clipped
+_LEAST_GAIN = 0.3  # least gain for which an entry leaves its integer: less is chance
 SWEEPS = 3
 """Most passes over all tables."""
 _SCALES = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
@@ -29,9 +29,9 @@ class Rounded:
     """Integers for grown tables.
 
     Attributes:
-        entries: int8 arrays of shape ``(2 ** d, sums)``, a table each.
+        entries: int8 array of shape ``(2 ** d, sums)`` of each table.
         bias: int64 array of shape ``(sums,)``.
-        step: what an integer of 1 stands for, in units of the logarithm of odds.
+        step: what an integer of 1 stands for, in log-odds.
         loss: the loss of the rows.
     """
 
@@ -54,10 +54,10 @@ def rounded(
     Args:
         rows: the rows that they grew on.
         tables: the tables.
-        bias: of each sum.
+        bias: bias of each sum, float64 array of shape ``(sums,)``.
         widths: bits of an entry of each table, two's complement.
         sweeps: most passes over all tables.
-        done: called whenever a table's entries were chosen anew.
+        done: called whenever a table's entries were chosen again.
     """
     values = [np.arange(-(1 << (w - 1)), 1 << (w - 1), dtype=np.float64) for w in widths]
     # A table's entries may be moved by any constant, which the bias takes back: the middle of

@@ -16,7 +16,7 @@ def simplified(model: TablesModel) -> Simplified[TablesModel]:
     """Remove index bits, tables and input bits that change no score.
 
     An index bit goes if the entries are the same with and without it. A table whose entries are all
-    equal is added to the biases; one is kept, as a model has a table. Input bits that no table
+    equal is added to the biases; one is kept if no other is left. Input bits that no table
     reads go last.
     """
     bias = model.bias.astype(np.int64)

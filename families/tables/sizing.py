@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes of look-up tables of which only the bytes in total are given."""
+"""Chooses the sizes of look-up tables if only their bytes in total are given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from n3ic.families.tables.learner import TablesTraining
 
 TABLE_BITS = ((800, 5), (200, 4), (60, 3), (0, 2))
-"""Bytes in total from which on tables of so many input bits pay."""
+"""Total bytes from which tables of a number of input bits pay off."""
 ENTRY_BITS = 3
 """UNSW-NB15 in 1,092 bytes, validation: 97.44 % with 3 bits and 97.27 % with 4; 92.59 and 92.32."""
 MOST_TABLES = 1024
@@ -27,14 +27,14 @@ def within(
     Args:
         settings: the settings, with the given values.
         given: names of the given values, which stay.
-        budget: most bytes in total: entries, indices, biases and cuts.
+        budget: largest number of bytes in total: entries, indices, biases and cuts.
         n_classes: number of classes.
 
     Raises:
         UsageError: no table fits.
     """
     if "table_bytes" in given:
-        raise UsageError("a budget of bytes is the table_bytes of tables; give only one of them")
+        raise UsageError("a budget of bytes sets the table_bytes of tables; give only one of them")
     sums = 1 if n_classes == 2 else n_classes
     bits = next(d for least, d in TABLE_BITS if budget >= least)
     chosen = {"table_bits": bits, "entry_bits": ENTRY_BITS, "tables": MOST_TABLES}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up tables for machines that add numbers without a sign, in a tree.
+"""Look-up tables for machines that add unsigned numbers in a tree.
 
 Entries are stored with an excess of ``2 ** (width - 1)``: they are never negative, so no sign is
 extended. A sum of a model is the sum of the stored entries plus an offset: its bias, less the
@@ -64,7 +64,7 @@ class Total:
 
     Attributes:
         score: the class whose score it is.
-        root: the table in whose place the tree leaves the sum; None if no table adds to it.
+        root: the table in whose place the tree leaves its result; None if no table adds to it.
         offset: what is added to it.
     """
 
@@ -75,7 +75,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the tree: triples (table, other table, sum), the other is added to the first."""
+    """One level of the tree: triples (table, other table, sum); the other is added to the first."""
 
     index: int
     pairs: tuple[tuple[int, int, int], ...]
@@ -87,7 +87,7 @@ class StoredTables:
 
     Attributes:
         tables: its look-up tables.
-        levels: levels of the tree, the first first.
+        levels: levels of the tree, in order.
         totals: the last step of each sum.
         sum_bits: bits that hold any sum of stored entries.
     """
@@ -104,12 +104,12 @@ class StoredTables:
 
     @property
     def additions(self) -> int:
-        """Number of additions: one an entry, of which the last adds the offset."""
+        """Number of additions: one per column, of which a sum's last adds the offset."""
         return sum(len(t.columns) for t in self.tables)
 
 
 def stored(model: TablesModel) -> StoredTables:
-    """Convert a model."""
+    """Convert a model to stored tables."""
     tables = tuple(
         _table(i, table, model.tables[i].width) for i, table in enumerate(lookups(model))
     )
@@ -138,7 +138,7 @@ def _table(index: int, table: LookUp, width: int) -> StoredTable:
 
 
 def _levels(members: list[list[int]]) -> tuple[Level, ...]:
-    """Pair the tables of each sum, level by level; the first of all holds the sum at the end."""
+    """Pair the tables of each sum, level by level; its first table holds the sum at the end."""
     levels: list[Level] = []
     step, longest = 1, max(map(len, members))
     while step < longest:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sums the entries of look-up tables that are known at run time: what prediction calls of bnn.h.
+ * Sums the entries of look-up tables that are loaded at run time: bnn.h, as prediction calls it.
  *
- * Rows are computed in blocks. Each input bit becomes a plane: a byte a row that is 255 where the
- * row has the bit, or a bit a row. Planes give the indices of a table for all rows of a block.
+ * Rows are computed in blocks. Each input bit becomes a plane: a byte per row, 255 if the bit
+ * is set there, or a bit per row. Planes give the indices of a table for all rows of a block.
  */
 #include "bnn.h"
 
@@ -13,15 +13,15 @@
 #define BLOCK 64u        /* rows at a time */
 #define MAX_WORDS 64u    /* of a packed input: planes and rows lie on the stack */
 #define MAX_CLASSES 64u  /* so do sums */
-#define PAST 3u          /* words behind the last row that are loaded */
-#define BEYOND 64u       /* bytes that are loaded behind the last entry */
+#define PAST 3u          /* words that are loaded past the last row */
+#define BEYOND 64u       /* bytes that are loaded past the last entry */
 #define MAX_INDEX_BITS 8 /* bits that address a table */
 #define INLINE static inline __attribute__((always_inline))
 
 /* The blob: this header, then bias, bits, sizes, entries by table and sum, and zeros beyond. */
 struct header {
     uint32_t inputs, features, classes, shunt, tables, index_bits, entries;
-    uint32_t span; /* tables whose entries a signed byte sums */
+    uint32_t span; /* tables whose entries add up in a signed byte */
 };
 
 struct bnn {
@@ -29,7 +29,7 @@ struct bnn {
     uint32_t words, sums, kernel;
     const int32_t *bias;
     const uint16_t *bits;  /* the input bits of each table, the least significant first */
-    const uint8_t *sizes;  /* how many they are */
+    const uint8_t *sizes;  /* their number, by table */
     const int8_t *entries; /* by table, by sum */
 };
 
@@ -112,7 +112,7 @@ INLINE AVX512 __m512i lanes_avx512(const uint32_t *row, size_t width) {
 }
 
 /* Octets of `sizeof(vector)` rows from row `first` on; row r becomes byte r ^ flip. Four words are
- * transposed at a time, those beyond a row's last one in vain. A lane of 16 rows keeps its place.
+ * transposed at a time; those past a row's last one are wasted. A lane of 16 rows keeps its place.
  */
 #define DEFINE_OCTETS(name, target, vector, op, lanes, repeated, flip)                             \
     INLINE target void name(const uint32_t *rows, const uint32_t width, uint32_t first,            \
@@ -167,8 +167,8 @@ INLINE AVX2 void masks_avx2(uint32_t inputs, mask *octet, mask *restrict set) {
     }
 }
 
-/* A word of 64 rows for each input bit. Squares of 8 rows and 8 bits are transposed: multiplied
- * with the unit matrix, which takes the rows from the last to the first; octets have them so. */
+/* A word of 64 rows for each input bit. Squares of 8 rows and 8 bits are transposed by a product
+ * with the unit matrix, which takes rows from last to first: octets hold them in that order. */
 INLINE AVX512 void planes_avx512(uint32_t inputs, mask *octet, uint64_t *restrict plane) {
     const __m512i unit = _mm512_set1_epi64((long long)0x8040201008040201u);
     const __m512i place = _mm512_set_epi64(
@@ -297,7 +297,7 @@ INLINE AVX512 void add_avx512(const uint64_t *plane, const uint16_t *bit, const 
                               const uint32_t size, const uint32_t sums, __m512i *restrict total) {
     __m512i at = bit_avx512(plane, bit, 0);
 #pragma GCC unroll 4
-    for (uint32_t j = 1; j < size; j += 2) { /* 0xfe: what is in one of three */
+    for (uint32_t j = 1; j < size; j += 2) { /* 0xfe: the OR of all three */
         const uint32_t next = j + 1 < size ? j + 1 : j;
         at = _mm512_ternarylogic_epi64(at, bit_avx512(plane, bit, j), bit_avx512(plane, bit, next),
                                        0xfe);
@@ -419,7 +419,7 @@ const char *bnn_kernel(const struct bnn *net) {
 const char *bnn_strerror(int status) {
     static const char *const texts[] = {
         [BNN_OK] = "no error",
-        [BNN_BAD_SIZE] = "the tables have another size than they say",
+        [BNN_BAD_SIZE] = "the size of the tables differs from their header's",
         [BNN_BAD_SHAPE] = "sizes do not belong together, or are beyond the limits",
         [BNN_NO_MEMORY] = "out of memory",
         [BNN_NO_KERNEL] = "no kernel of that name, or this CPU cannot run it",
@@ -429,7 +429,7 @@ const char *bnn_strerror(int status) {
                : "unknown error";
 }
 
-/* Whether what addresses memory stays within it. */
+/* Whether all sizes and indices stay within the memory. */
 static int fits(const struct bnn *net) {
     size_t bits = 0;
     size_t entries = 0;
@@ -574,7 +574,7 @@ void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, 
         const size_t left = rows - start;
         const uint32_t count = left < BLOCK ? (uint32_t)left : BLOCK;
         const uint32_t *from = words + start * net->words;
-        if (left <= BLOCK) { /* zeros follow; nothing is written of them */
+        if (left <= BLOCK) { /* zeros follow; their results are not written */
             const size_t size = (size_t)count * net->words;
             memcpy(padded, from, size * sizeof *from);
             memset(padded + size, 0, (BLOCK * net->words + PAST - size) * sizeof *from);

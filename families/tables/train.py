@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains look-up tables on prepared rows: grown, renewed, rounded, and the input narrowed."""
+"""Trains look-up tables on prepared rows: grows, renews and rounds them, narrows the input."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from n3ic.runs.progress import TrainingProgress
 
 PRIORS = (3.0, 30.0, 100.0)
-"""Curvatures of which validation rows choose one. Where boosted trees know nearly every training
-row by heart, as in tomography, the largest is best: 95.9 % against 95.4 of its validation rows."""
+"""Curvatures, one of which validation rows choose. Where boosted trees memorise nearly every
+training row, as in tomography, the largest is best: 95.9 % of its validation rows against 95.4."""
 
 
 def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -91,14 +91,14 @@ def fit_tables(
 
     Args:
         bits: training rows, bool array of shape ``(rows, n_bits)``.
-        weights: what each row counts as of each class, float64 array of shape ``(rows, classes)``.
+        weights: weight of each row for each class, float64 array of shape ``(rows, classes)``.
         spec: the input bits.
         classes: name of each class.
-        settings: sizes, and the prior of a cell, which is given.
-        q: of the bounded loss; 0 for the cross-entropy.
+        settings: sizes, and the prior of a cell, which must not be 0.
+        q: exponent of the bounded loss; 0 for the cross-entropy.
         kept: a model of the same input whose tables get new entries; None to choose tables.
         name: what the model is for.
-        provenance: facts on its origin.
+        provenance: facts about its origin.
         progress: receives stages.
 
     Raises:
@@ -116,7 +116,7 @@ def fit_tables(
     plain = merged(bits, weights)
     own = settings
     size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
-    # One thread: sums of floats by several would depend on their number.
+    # One thread: float sums by several threads would depend on their number.
     with threadpool_limits(1):
         grower = Grower(plain, size, done, own.cell_prior)
         if kept is None:
@@ -156,7 +156,7 @@ def tables_of(model: Classifier) -> TablesModel:
     """Check that a model is of this family.
 
     Raises:
-        UsageError: it is of another family.
+        UsageError: the model belongs to another family.
     """
     if not isinstance(model, TablesModel):
         raise UsageError(

@@ -22,7 +22,7 @@ class TablesCoverage:
     """The entries that some vectors decide.
 
     Attributes:
-        total: number of entries, a sum each.
+        total: number of entries, counted for each sum.
         decided: number of them that some vector decides.
         undecided: descriptions of the tables with undecided entries.
     """
@@ -55,7 +55,7 @@ def tables_vectors(model: TablesModel, count: int, seed: int = 0) -> Words:
 
     Returns:
         Packed inputs, uint32 array of shape ``(rows, n_words)``. Half of the random vectors are
-        as thermometers give them; the bits of the other half are independent.
+        valid thermometer codes; the bits of the other half are independent.
     """
     rng = np.random.default_rng(seed)
     n = model.input.n_bits
@@ -77,8 +77,8 @@ def deciding_bits(model: TablesModel, rng: np.random.Generator) -> Bits:
     """Find inputs that address every entry of every table.
 
     Each input is filled table by table, in random order: the bits that are still free are set so
-    that a further entry is addressed. It ends, because the first table of an input always finds
-    one.
+    that a further entry is addressed. The search ends, because the first table of an input always
+    finds one.
 
     Returns:
         bool array of shape ``(rows, n_bits)``.

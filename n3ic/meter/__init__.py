@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metering: packets to flows, by one specification for training and for every data plane.
+"""Turns packets into flows, by one specification for training and for every data plane.
 
-May import data, kernel, model and the first floor; docs/explanation/architecture.md has the order.
+May import data, kernel, model and the packages of layer 1; see docs/explanation/architecture.md.
 """

@@ -40,7 +40,7 @@ _MAGICS = (
 def is_capture(path: str | Path) -> bool:
     """Whether a regular file, or standard input (``-``), is a capture, by its first bytes.
 
-    It may be packed. Of bzip2 on standard input, too few bytes are at hand to tell: False.
+    It may be packed. For bzip2 on standard input, too few bytes are at hand to tell: False.
     """
     if str(path) == STANDARD_INPUT:
         head = sys.stdin.buffer.peek() if hasattr(sys.stdin.buffer, "peek") else b""
@@ -75,12 +75,12 @@ class Capture:
     Args:
         path: a pcap or pcapng file, plain or packed by gzip, bzip2, xz or zstd; ``-`` for
             standard input.
-        damaged: called with a line about it where the capture ends early; a
-            :class:`N3icWarning` where None.
-        given: what is read for standard input; ``sys.stdin`` where None.
+        damaged: called with a message if the capture ends early; None for a
+            :class:`N3icWarning`.
+        given: the stream to read as standard input; None for ``sys.stdin``.
 
     Attributes:
-        name: what to call it in messages.
+        name: its name in messages.
         link: its link type (LINKTYPE_ numbers), or :data:`.packet.LINK_EACH`.
 
     Raises:
@@ -99,7 +99,7 @@ class Capture:
         self._c = libpcap()
         self._stack = ExitStack()
         self._unpacking: list[str] = []  # reasons why the packed bytes end early
-        self._links = False  # whether a link type stands before each frame
+        self._links = False  # whether a link type precedes each frame
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
             where = self._readable(path)
@@ -173,7 +173,7 @@ class Capture:
             stream = opened = self._stack.enter_context(file.open("rb"))
             if not _is_packed(opened) and not needs_links(file):
                 return str(file)
-        # libpcap does not unpack, and reads files by name: a thread feeds a pipe that has one.
+        # libpcap does not unpack, and opens files by name: a thread feeds a pipe that has a name.
         readable, writable = os.pipe()
         self._stack.callback(os.close, readable)
         pump = threading.Thread(
@@ -183,7 +183,7 @@ class Capture:
         return f"/dev/fd/{readable}"
 
     def _pieces(self, stream: IO[bytes]) -> Iterator[bytes]:
-        """Plain bytes for libpcap, which refuses some of the pcapng captures."""
+        """Plain bytes for libpcap; pcapng captures that it would refuse are converted."""
         pieces = _plain(stream)
         first: list[bytes] = []
         damage: list[DamagedError] = []
@@ -199,7 +199,7 @@ class Capture:
                 first.append(piece)
         except DamagedError as error:
             damage.append(error)
-        # Set before the first byte is written, for which libpcap waits.
+        # Set before libpcap, and so the constructor, gets the first byte.
         self._links = begins_with_links(iter(first))
         yield from with_links(rest()) if self._links else rest()
 
@@ -210,7 +210,7 @@ def _warn(line: str) -> None:
 
 def _is_packed(stream: io.BufferedReader) -> bool:
     head = stream.peek()
-    stream.seek(0)  # which a pipe cannot: libpcap opens the file anew
+    stream.seek(0)  # fails on a pipe, which libpcap could not open again
     return head.startswith(_PACKED)
 
 
@@ -255,9 +255,9 @@ def _plain(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def plain_capture(path: str | Path, scratch: Path) -> Path:
-    """The file of a plain capture; a packed one is unpacked into the folder ``scratch``.
+    """Return the path of a plain capture; a packed one is unpacked into the folder ``scratch``.
 
-    Of a packed capture that is cut or damaged, it holds what comes before that.
+    If a packed capture is cut or damaged, the file holds what comes before the damage.
 
     Raises:
         DataError: the capture cannot be read.
@@ -267,7 +267,7 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
             if not _is_packed(stream):
                 return Path(path).absolute()
             with tempfile.NamedTemporaryFile(dir=scratch, delete=False) as out:
-                with suppress(DamagedError):  # who reads the packets is told
+                with suppress(DamagedError):  # reading the packets reports it
                     out.writelines(_plain(stream))
                 return Path(out.name)
     except (OSError, ValueError) as error:

@@ -3,7 +3,7 @@
 
 A part is two files: the flows (Arrow IPC) and, written after them, the counters (JSON). Its name is
 a digest of the capture (path, size, modification time), the meter's specification and its code. A
-part is made again if one of them changes.
+part is written again if any of them changes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PART_FILE = re.compile(r"[0-9a-f]{64}\.(flows|counted)")
 
 @dataclass(frozen=True)
 class CaptureCheckpoint:
-    """The flows of a capture, and what was counted.
+    """The flows of a capture, and the meter's counters.
 
     Attributes:
         file: the flows.
         flows: number of flows.
         counters: see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
-        damage: where and why the capture ended early; empty if it is whole.
+        damage: where and why the capture ended early; empty if it is complete.
     """
 
     file: Path
@@ -66,12 +66,12 @@ class CaptureCheckpoint:
 
 
 def checkpoint_folder(out: str | Path) -> Path:
-    """The folder of the parts of a table."""
+    """The folder for the parts of a table."""
     return Path(f"{out}.parts")
 
 
 def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> Path:
-    """The file of the flows of a capture, whose rows have the capture's ``name``."""
+    """The file for the flows of a capture, which their rows call ``name``."""
     seen = capture.stat()
     said = [str(capture.resolve()), seen.st_size, seen.st_mtime_ns, name, _digest(spec)]
     return folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.flows"
@@ -79,13 +79,13 @@ def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> 
 
 @lru_cache(maxsize=8)
 def _digest(spec: MeterSpec) -> str:
-    """Digest of a specification and of its code."""
+    """Digest of a specification and of the C code generated from it."""
     said = [spec.to_json(), sorted(meter_source(spec).items())]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 def read_checkpoint(file: Path) -> CaptureCheckpoint | None:
-    """A complete part, or None."""
+    """Read a part; None if it is missing or incomplete."""
     try:
         said = json.loads(file.with_suffix(".counted").read_bytes())
         counters = {str(name): int(count) for name, count in said["counters"].items()}
@@ -103,7 +103,7 @@ def write_checkpoint(
     Args:
         file: the file of the flows.
         tables: the flows, at least one table.
-        counted: gives the counters and the damage after all tables.
+        counted: returns the counters and the damage; called after the last table.
 
     Raises:
         N3icError: the files cannot be written.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of a capture: time stamps of packets that may be wrong, as times that a meter counts.
+"""The clock of a capture: turns packets' time stamps, which may be wrong, into a meter's times.
 
-A stamp at most an hour from the clock moves it forward, and never back. A packet with any other
-stamp waits for the next packet. If that one's stamp agrees, the clock follows, back as well as
-ahead. Otherwise the packet gets the time of the clock, so a wrong stamp changes its packet alone.
+A stamp within an hour of the clock may move it forward, but never back. A packet with any other
+stamp waits for the next packet. If the next stamp agrees, the clock follows, back as well as
+ahead. Otherwise the packet gets the clock's time, so a wrong stamp affects only its own packet.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Clock(Generic[T]):
     """A clock that follows time stamps.
 
     Args:
-        tick_ns: nanoseconds of the unit of time.
+        tick_ns: unit of time, in nanoseconds.
 
     Attributes:
-        now: the time; 0 before the first packet.
-        back: packets with an earlier stamp than a packet before them, counted at the clock's time.
-        ahead: packets stamped more than an hour later than all before them, with which the next
-            packet did not agree; and the last packet, with which none could.
-        steps: times that the clock went back.
+        now: the time, in units of ``tick_ns``; 0 before the first packet.
+        back: packets stamped earlier than a packet before them, and counted at the clock's time.
+        ahead: packets stamped more than an hour later than all before them, unless the next packet
+            agrees; the last packet of a capture always counts, because none follows.
+        steps: how often the clock was set back.
     """
 
     def __init__(self, tick_ns: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled meter: C generated from a specification, built on first use, called by ctypes."""
+"""The compiled meter: C generated from a specification, built on first use, run by ctypes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from n3ic.util.cache import Cache
 
 ENDS: tuple[End, ...] = get_args(End)
 ASIDE = (*REASONS, "flow cache full")
-STAMPS = ("back", "ahead", "steps")  # of Clock
-# A flow's key as the C has it; addresses lie in the first `address_bytes`.
+STAMPS = ("back", "ahead", "steps")  # counters of Clock
+# A flow's key, as struct key in C; an address takes the first `address_bytes` bytes.
 KEY = (
     ("source", np.uint8, 16),
     ("destination", np.uint8, 16),
@@ -60,10 +60,10 @@ Records = NDArray[np.void]
 def record_type(spec: MeterSpec) -> np.dtype[np.void]:
     """The structured type of a flow record, ``struct record`` of the generated C.
 
-    Fields: ``source`` and ``destination`` (16 bytes, the first ``address_bytes`` of them hold the
-    address), ``source_port``, ``destination_port``, ``protocol``, ``address_bytes``, ``why``
-    (index in :data:`ENDS`), ``number``, ``first``, ``last``, ``packets``, ``registers`` (uint64,
-    one each) and ``features`` (uint32, one each, windows last).
+    Fields: ``source`` and ``destination`` (16 bytes each; the address takes the first
+    ``address_bytes``), ``source_port``, ``destination_port``, ``protocol``, ``address_bytes``,
+    ``why`` (index in :data:`ENDS`), ``number``, ``first``, ``last``, ``packets``, ``registers``
+    (uint64, one each) and ``features`` (uint32, one each, windows last).
     """
     return np.dtype(
         [
@@ -101,7 +101,7 @@ class Frames:
 
     @classmethod
     def of(cls, frames: Sequence[tuple[bytes, int, int]]) -> Frames:
-        """Frames, each with its length on the wire and its time."""
+        """Concatenate frames; each has its bytes, its length on the wire and its time."""
         captured = np.array([len(f) for f, _, _ in frames], dtype=np.uint32)
         offset = np.zeros(len(frames), dtype=np.uint64)
         offset[1:] = np.cumsum(captured[:-1], dtype=np.uint64)
@@ -137,16 +137,16 @@ class CompiledMeter:
 
     Raises:
         MissingDependencyError: no C compiler is installed.
-        N3icError: the meter cannot be built, or memory for its flow cache is insufficient.
+        N3icError: the meter cannot be built, or there is too little memory for its flow cache.
     """
 
     def __init__(self, spec: MeterSpec, link: int) -> None:
         self.spec, self.link = spec, link
         self._type = record_type(spec)
         self.library = _library(spec)
-        # numpy's idea of C's padding must be the compiler's.
+        # numpy must pad the structure as the compiler does.
         if self.library.meter_record_bytes() != self._type.itemsize:
-            raise N3icError("the compiled meter's records have another layout than expected")
+            raise N3icError("the compiled meter's records have an unexpected layout")
         secret = secrets.token_bytes(SECRET_BYTES)
         self._meter = ctypes.c_void_p(self.library.meter_open(link, secret))
         if self._meter.value is None:
@@ -169,7 +169,7 @@ class CompiledMeter:
         return self._meter
 
     def count(self, frames: Sequence[tuple[bytes, int, int]]) -> Records:
-        """Count frames with their lengths on the wire and times; return flows decided meanwhile."""
+        """Count frames (bytes, length on the wire, time); return :meth:`records`."""
         self.count_frames(Frames.of(frames))
         return self.records()
 
@@ -183,14 +183,14 @@ class CompiledMeter:
         return self.records()
 
     def end(self, most: int) -> bool:
-        """End at most so many of the remaining flows; return whether there are more."""
+        """End at most ``most`` of the remaining flows; return whether more are left."""
         return bool(self.library.meter_finish(self._meter, most))
 
     def records(self) -> Records:
-        """Flows decided since the last call: array of :func:`record_type`.
+        """Return the flows decided since the last call: array of :func:`record_type`, ``(flows,)``.
 
         Raises:
-            N3icError: memory for the records is insufficient.
+            N3icError: there is too little memory for the records.
         """
         count = ctypes.c_size_t()
         start = self.library.meter_records(self._meter, ctypes.byref(count))
@@ -203,7 +203,7 @@ class CompiledMeter:
         return np.frombuffer(raw, dtype=self._type)
 
     def save(self) -> bytes:
-        """Serialise the state, without records that were not fetched; see :meth:`restore`."""
+        """Serialise the state, without records that are not yet fetched; see :meth:`restore`."""
         state = ctypes.create_string_buffer(self.library.meter_state_bytes(self._meter))
         self.library.meter_save(self._meter, state)
         return state.raw
@@ -211,10 +211,10 @@ class CompiledMeter:
     def restore(self, state: bytes) -> None:
         """Resume from a state saved by a meter of the same specification and code.
 
-        Only its length is checked, so it must come from a place that nobody else can write.
+        Only its length is checked, so it must come from a place that nobody else can write to.
 
         Raises:
-            N3icError: the state has another length.
+            N3icError: the state has the wrong length.
         """
         size = self.library.meter_state_bytes(self._meter)
         if len(state) != size:
@@ -222,10 +222,10 @@ class CompiledMeter:
         self.library.meter_restore(self._meter, state)
 
     def counters(self) -> dict[str, int]:
-        """Counts of packets: all, late, put aside by reason, with time stamps of :data:`STAMPS`.
+        """Return the meter's counters by name.
 
-        The counts of evicted flows, of failed allocations and of packets of tunnels that the
-        specification does not open are among them.
+        They count packets (all, late, put aside by reason, in tunnels that are not opened), time
+        stamps that go back or jump (:data:`STAMPS`), evicted flows and failed allocations.
         """
         names = ("packets", "late", "evicted", "memory", *STAMPS, "tunnelled", *ASIDE)
         out = np.zeros(len(names), dtype=np.uint64)

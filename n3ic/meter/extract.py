@@ -2,8 +2,8 @@
 """Flow tables from captures: metered by a specification, and labelled if labels are given.
 
 Flows end with their capture. Several captures are metered in parallel, each into a part of its own
-(:mod:`n3ic.meter.checkpoints`). The table has the parts in the captures' order, so it depends
-neither on their timing nor on interruptions.
+(:mod:`n3ic.meter.checkpoints`). The table joins the parts in the order of the captures, so it
+depends neither on timing nor on interruptions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from n3ic.util.parallel import parallel_map
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COUNTS = ("packets", "late", "evicted", *STAMPS, "tunnelled")  # of a meter, in its own words
+_COUNTS = ("packets", "late", "evicted", *STAMPS, "tunnelled")  # counters of a meter, by its names
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
@@ -52,10 +52,10 @@ class TableExtraction:
         packets: number of packets read.
         late: packets after the end of their flow.
         evicted: flows that ended because the flow cache was full.
-        back: packets with an earlier time stamp than a packet before them.
+        back: packets stamped earlier than a packet before them.
         ahead: packets stamped more than an hour ahead; see :class:`~n3ic.meter.clock.Clock`.
-        steps: times that the clock was set back.
-        tunnelled: packets of GRE, VXLAN and GTP tunnels that the specification does not open.
+        steps: how often the clock was set back.
+        tunnelled: packets in GRE, VXLAN and GTP tunnels that the specification does not open.
         aside: packets that belong to no flow, by reason.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
         captures: number of captures named.
@@ -103,7 +103,7 @@ class CaptureSource:
 
     Attributes:
         path: the file; ``-`` for standard input.
-        name: name in the rows of its flows: the file's name, in a folder the path relative to it.
+        name: name in the rows of its flows: the file's name, or its path below the given folder.
     """
 
     path: str
@@ -111,21 +111,21 @@ class CaptureSource:
 
 
 def find_captures(given: Sequence[str | Path]) -> list[CaptureSource]:
-    """Captures of files and folders.
+    """Find the captures that files and folders name.
 
     Args:
-        given: files and folders, in this order. From a folder and its subfolders, files that begin
-            like captures or are named ``.pcap``, ``.pcapng`` or ``.cap`` are taken, sorted by name.
+        given: files and folders, in this order. A folder stands for all files below it that begin
+            like captures or are named ``.pcap``, ``.pcapng`` or ``.cap``, sorted by name.
 
     Raises:
-        UsageError: no capture is named, or standard input is named beside others.
+        UsageError: no capture is named, or standard input is combined with others.
         DataError: a file does not exist, or a folder holds no capture.
     """
     if not given:
         raise UsageError("name at least one capture")
     if STANDARD_INPUT in map(str, given):
         if len(given) > 1:
-            raise UsageError("standard input (-) is read alone")
+            raise UsageError("standard input (-) cannot be combined with other captures")
         return [CaptureSource(STANDARD_INPUT, STANDARD_INPUT)]
     return [source for path in given for source in _sources(Path(path))]
 
@@ -160,7 +160,7 @@ def extract(
     """Write a table of the flows of captures, whole or not at all.
 
     The key columns come first, then the specification's features as the integers that a NIC
-    keeps, then the label where labels are given. The table carries the specification, see
+    keeps, then the label if labels are given. The table carries the specification; see
     :mod:`n3ic.data.table_meter`.
 
     An interrupted extraction resumes: the flows of finished captures are kept in the folder
@@ -168,28 +168,28 @@ def extract(
 
     Args:
         captures: pcap and pcapng files, and folders of them; ``-`` for standard input.
-        out: a CSV file, or a Parquet file where the name ends in ``.parquet``.
-        spec: what a flow is and which integers are kept of it.
+        out: a CSV file, or a Parquet file if the name ends in ``.parquet``.
+        spec: what a flow is, and which integers are kept for it.
         labels: labels of the flows.
-        tell: called now and then.
+        tell: called with the progress from time to time.
         jobs: number of captures metered at once on this machine, each on one core; None for all
             cores. The table does not depend on it.
         dask: address of a Dask scheduler whose workers meter them; they see the captures and
             ``out`` under the same paths.
-        one_stream: the captures are pieces of one: they are metered one after the other, in the
-            order of their first packets, and a flow goes on in the next. Otherwise flows end with
-            their capture.
+        one_stream: whether the captures are pieces of one. If so, they are metered one after the
+            other, in the order of their first packets, and flows continue from one to the next.
+            Otherwise flows end with their capture.
 
     Raises:
         DataError: no capture can be read.
         UsageError: no capture is named, a feature has the name of a key column, or another
-            process is at the same table.
+            process is writing the same table.
         MissingDependencyError: libpcap, a C compiler, or distributed for ``dask`` is missing.
         N3icError: the file cannot be written, or the scheduler cannot be reached.
 
     Warns:
-        N3icWarning: a capture ends early, or is left out because it cannot be read, time stamps
-            go back or jump, or most packets are in tunnels that are not opened.
+        N3icWarning: a capture ends early, or is left out because it cannot be read; time stamps
+            go back or jump; or most packets are in tunnels that are not opened.
     """
     sources = find_captures(captures)
     clash = set(KEY_COLUMNS) & set(spec.feature_names)
@@ -261,7 +261,7 @@ def _extract_parts(
 
 @dataclass(frozen=True)
 class _Metered:
-    """Parts by file, a line about each skipped one, and the number of parts found before."""
+    """Parts by file, a line about each one left out, and the number kept from an earlier run."""
 
     parts: Mapping[Path, CaptureCheckpoint]
     left_out: Mapping[Path, str]
@@ -292,7 +292,7 @@ def _meter_parts(
 
     report()
     missing = [file for file in wanted if file not in parts]
-    absolute = os.path.abspath if dask else str  # a worker stands in a folder of its own
+    absolute = os.path.abspath if dask else str  # a worker has its own working folder
     calls = [(absolute(wanted[f].path), wanted[f].name, spec, Path(absolute(f))) for f in missing]
     for number, problem in parallel_map(_meter_part, calls, jobs=jobs, dask=dask):
         file = missing[number]

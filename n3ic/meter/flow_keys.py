@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of flows from text: addresses, ports and protocols."""
+"""Parses keys of flows from text: addresses, ports and protocols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 Ends = tuple[tuple[bytes, int], tuple[bytes, int]]
 Key = tuple[Ends, int]
-"""Both ends, the lesser first, and the protocol's number; 0 if unknown."""
+"""Both ends, the lesser first, and the protocol's number (0 if unknown)."""
 
 PROTOCOLS = {
     "icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmp6": 58, "icmpv6": 58,
@@ -54,7 +54,7 @@ def protocol_number(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """A number of decimal digits alone.
+    """Parse a number that consists only of decimal digits.
 
     Raises:
         ValueError: the text is not such a number.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ``.info`` file of the UPC-AAU captures: one line per flow, with fields separated by ``#``.
 
-Known for certain, from programs that read such files, are the first seven fields: number, start and
-end in microseconds since 1970, local and remote address, local and remote port. The rest is from
+The first seven fields are certain, from programs that read such files: number, start and end in
+microseconds since 1970, local and remote address, local and remote port. The other fields are from
 memory: transport protocol, operating system, process, and for HTTP the URL, the referer and the
 content type. A URL may contain the separator.
 """
@@ -89,8 +89,8 @@ def parse_info(line: str, protocol_field: int = PROTOCOL_FIELD) -> InfoFlow | Ba
 def info_lines(path: str | Path) -> Iterator[str]:
     """Lines of a file, plain or packed, without their ends.
 
-    Invalid UTF-8 is replaced. A line of more than 64 KiB may be cut, but not to less than
-    :func:`parse_info` refuses.
+    Invalid UTF-8 is replaced. A line of more than 64 KiB may be cut, but stays long enough for
+    :func:`parse_info` to refuse it.
 
     Raises:
         DataError: the file cannot be read, or is packed and damaged.
@@ -110,5 +110,5 @@ def info_lines(path: str | Path) -> Iterator[str]:
 
 def _text(line: bytes) -> str:
     if len(line) > MAX_LINE:
-        return line.decode("latin-1")  # as many letters as bytes
+        return line.decode("latin-1")  # one letter per byte, so that it stays too long
     return line.decode("utf-8", "replace").rstrip("\r")

@@ -39,7 +39,7 @@ Outcome = Literal["matched", "unmatched", "ambiguous"]
 
 @dataclass(frozen=True)
 class Labelled:
-    """A label, and the time for which it holds.
+    """A label, and the time during which it holds.
 
     Attributes:
         label: the label.
@@ -92,8 +92,8 @@ class Labels:
         by_key: labels of each pair of ends and protocol (0 if the table has none), and of each
             network that flows come from.
         synthetic: whether any label says that a generator made its flow.
-        networks: the networks, longest prefixes first; of those that hold a flow's source, the
-            first one counts.
+        networks: the networks, longest prefixes first; the first one that contains a flow's source
+            counts.
     """
 
     by_key: Mapping[Key | Network, Timeline]
@@ -123,7 +123,7 @@ class Labels:
         last: int,
         capture: str = "",
     ) -> tuple[str, Outcome]:
-        """The label of a flow, empty unless exactly one matches; and the outcome of the join.
+        """Find the label of a flow, empty unless exactly one matches, and the outcome of the join.
 
         Args:
             source: address and port of the endpoint that began the flow.
@@ -158,11 +158,11 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
         path: the file, plain or packed.
         form: ``table``: CSV with source, source_port, destination, destination_port, protocol
             (a number or a name), label, and optionally start and end (seconds since 1970);
-            ``hosts``: CSV with network (an address or a prefix, which the flow comes from), label,
+            ``hosts``: CSV with network (the address or prefix that the flow comes from), label,
             and optionally start and end;
             ``ndpi``: nDPI's CSV of flows; ``zeek``: a ``conn.log``; ``upc-aau``: the ``.info`` of
             the UPC-AAU captures.
-        column: the column of the label; the format's own if empty.
+        column: the label's column (``upc-aau``: its field, from 0); empty for the format's own.
 
     Raises:
         DataError: the file is malformed; the message names the line.
@@ -242,7 +242,7 @@ def _table(
 
 
 def _zeek_lines(text: Iterator[str]) -> Iterator[str]:
-    """The lines of a Zeek log from its field names on; what is no row is blank."""
+    """The lines of a Zeek log from its field names on; lines that are not rows become blank."""
     for line in text:
         if line.startswith("#fields\t"):
             yield line.removeprefix("#fields\t")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse frames to packets as a meter sees them, or give the reason to ignore them.
+"""Parses frames to packets as a meter sees them, or gives the reason to ignore them.
 
-Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), PPP, PPPoE and MPLS before IPv4
-and IPv6, TCP, UDP and ICMP. GRE, VXLAN and GTP tunnels are opened on request. Frames are not
+Ethernet with up to two VLAN tags (802.1Q, 802.1ad), PPP, PPPoE and MPLS may precede IPv4 and IPv6
+with TCP, UDP and ICMP. GRE, VXLAN and GTP tunnels are opened on request. Frames are not
 trusted: every length is checked before it is used.
 """
 
@@ -29,24 +29,24 @@ Reason = Literal[
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
-LINK_EACH = 1 << 30  # none of pcap's: each frame begins with the number of its own, 4 bytes
+LINK_EACH = 1 << 30  # n3ic's own: each frame begins with its link type, 4 bytes
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
 LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO = 9, 50, 51, 104
 _VLAN = (0x8100, 0x88A8, 0x9100)
 _MPLS = (0x8847, 0x8848)
-_PPPOE, _PPP = 0x8864, 0x10000  # a session; what no EtherType is
+_PPPOE, _PPP = 0x8864, 0x10000  # EtherType of a session; a number beyond all EtherTypes
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _PPP_KINDS = dict(zip((0x21, 0x57, 0x281, 0x283), (_IPV4, _IPV6, *_MPLS), strict=True))
-_MAX_TAGS = 2  # bounds that a data plane can unroll; so is that of the extension headers
+_MAX_TAGS = 2  # like the bounds below, small enough for a data plane to unroll
 _MAX_LABELS = 8
 _EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
 _MAX_EXTENSIONS = 8
-_TUNNEL_PORTS: dict[int, Tunnel] = {4789: "vxlan", 2152: "gtp"}  # of UDP
-_BRIDGED = 0x6558  # GRE's number of Ethernet frames
-_MAX_TUNNELS = 2  # one in the other
+_TUNNEL_PORTS: dict[int, Tunnel] = {4789: "vxlan", 2152: "gtp"}  # UDP ports
+_BRIDGED = 0x6558  # GRE's protocol type for Ethernet frames
+_MAX_TUNNELS = 2  # one inside the other
 _MAX_GTP_EXTENSIONS = 4
-_MAX_DEPTH = 1024  # at which an inner packet may begin in its frame
+_MAX_DEPTH = 1024  # largest offset in a frame at which an inner packet may begin
 
 
 class _IgnoredError(Exception):
@@ -61,9 +61,9 @@ class Packet:
         time: time in the units of the specification.
         source: source address, 4 or 16 bytes.
         destination: destination address, 4 or 16 bytes.
-        protocol: IP protocol number; for IPv6 that after the extension headers.
-        source_port: port of TCP and UDP; 0 for other protocols.
-        destination_port: the same for the destination.
+        protocol: IP protocol number; for IPv6, the one after the extension headers.
+        source_port: source port of TCP and UDP; 0 for other protocols.
+        destination_port: destination port, likewise.
         wire_length: bytes of the whole frame on the wire, without its check sequence and without
             a capture's own link header.
         ip_length: bytes of the IP packet with its header; see :func:`_ip_length`.
@@ -95,7 +95,7 @@ class Packet:
 
     @property
     def tunnel(self) -> Tunnel | None:
-        """The tunnel that it belongs to by its protocol and port."""
+        """The kind of tunnel that the packet belongs to, by its protocol and port."""
         if self.protocol == UDP:
             return _TUNNEL_PORTS.get(self.destination_port)
         return "gre" if self.protocol == GRE else None
@@ -111,7 +111,7 @@ def parse(
         frame: the captured bytes, which may be fewer than the frame had.
         length: bytes of the frame on the wire.
         time: time in the units of the specification.
-        tunnels: tunnels to open. A packet that cannot be opened is the tunnel's own.
+        tunnels: tunnels to open. If an inner packet cannot be read, the outer one is returned.
 
     Returns:
         The packet, or the reason why it is ignored.
@@ -122,7 +122,7 @@ def parse(
 def locate(
     link: int, frame: bytes, length: int, time: int, tunnels: Collection[Tunnel] = ()
 ) -> tuple[Packet | Reason, int]:
-    """As :func:`parse`, with the place of the packet's transport header in the frame, or 0."""
+    """Read a frame as :func:`parse` does; also return the transport header's offset, or 0."""
     try:
         return _located(link, frame, length, time, tunnels)
     except _IgnoredError as ignored:
@@ -132,13 +132,13 @@ def locate(
 def _located(
     link: int, frame: bytes, length: int, time: int, tunnels: Collection[Tunnel]
 ) -> tuple[Packet, int]:
-    before = 0  # bytes of the number of the frame's link type
+    before = 0  # bytes that hold the frame's link type
     if link == LINK_EACH and len(frame) >= 4:
         link, frame, length, before = _u32(frame, 0), frame[4:], length - 4, 4
     kind, start, outside = _opened(frame, *_link(link, frame))
     packet, behind = _ip(kind, frame, start, length, outside, time)
     for _ in range(_MAX_TUNNELS):
-        # a fragment holds a part alone
+        # a fragment holds only a part of the inner packet
         if packet.tunnel not in tunnels or packet.identification is not None:
             break
         try:
@@ -154,13 +154,13 @@ def _located(
 
 
 def _link(link: int, frame: bytes) -> tuple[int, int, int]:
-    """EtherType, where it ends, and bytes that were not on the wire."""
+    """The EtherType, where it ends, and the number of bytes that were not on the wire."""
     if link == LINK_RAW:
         return _of_version(frame, 0), 0, 0
     if link == LINK_NULL:
         if len(frame) < 5:
             raise _IgnoredError("link header cut short")
-        # The family number differs between systems, IP's version does not.
+        # The family number differs between systems, but IP's version does not.
         return _of_version(frame, 4), 4, 4
     if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE):
         return _PPPOE if link == LINK_PPPOE else _PPP, 0, 0
@@ -180,7 +180,7 @@ def _link(link: int, frame: bytes) -> tuple[int, int, int]:
 
 
 def _untagged(frame: bytes, at: int) -> tuple[int, int]:
-    """EtherType behind VLAN tags, and where it ends."""
+    """The EtherType behind VLAN tags, and where it ends."""
     for _ in range(_MAX_TAGS + 1):
         if len(frame) < at + 2:
             raise _IgnoredError("link header cut short")
@@ -192,14 +192,14 @@ def _untagged(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def _of_version(frame: bytes, at: int) -> int:
-    """EtherType of IP by its version; of what is no IP the version, which is no EtherType."""
+    """IP's EtherType by its version; for any other version the version, which is no EtherType."""
     version = _u8(frame, at) >> 4
     return {4: _IPV4, 6: _IPV6}.get(version, version)
 
 
 def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int, int, int]:
-    """EtherType behind PPPoE, PPP and MPLS; the rest as of :func:`_link`."""
-    begins = at == 0  # with PPP or PPPoE, which are the capture's link layer then
+    """The EtherType behind PPPoE, PPP and MPLS; otherwise as :func:`_link`."""
+    begins = at == 0  # PPP or PPPoE is the capture's link layer
     if kind == _PPPOE:
         if len(frame) < at + 6:
             raise _IgnoredError("link header cut short")
@@ -223,12 +223,12 @@ def _opened(frame: bytes, kind: int, at: int, outside: int) -> tuple[int, int, i
 
 
 def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int, int, int]:
-    """EtherType of a packet in a tunnel whose header of GRE or UDP is there, its place and end."""
+    """An inner packet's EtherType, start and end; GRE's or UDP's header begins at ``at``."""
     if tunnel == "gtp":
         return _gtp(frame, at + 8, end)
     if tunnel == "gre":
         flags, kind = _u16(frame, at), _u16(frame, at + 2)
-        # version 0 (RFC 2784) without routing; checksum, key and sequence number may be there
+        # version 0 (RFC 2784) without routing; checksum, key and sequence number may be present
         opens = not flags & 0x4C07
         at += 4 + 4 * (flags >> 12 & 11).bit_count()
     else:  # VXLAN, with an identifier
@@ -241,11 +241,11 @@ def _inner(frame: bytes, at: int, end: int, tunnel: Tunnel | None) -> tuple[int,
 
 
 def _gtp(frame: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """The same of a user packet in GTP version 1 (3GPP TS 29.281)."""
+    """The same for a user packet in GTP version 1 (3GPP TS 29.281)."""
     if _u16(frame, at) & 0xF0FF != 0x30FF:
         raise _IgnoredError("not IP")
     stop = at + 8 + _u16(frame, at + 2)
-    # sequence number, number of the N-PDU and next extension: all are there if any is
+    # sequence number, number of the N-PDU and next extension: all are present if any is
     start = at + (12 if frame[at] & 7 else 8)
     following = _u8(frame, at + 11) if frame[at] & 4 else 0
     for _ in range(_MAX_GTP_EXTENSIONS):
@@ -257,14 +257,14 @@ def _gtp(frame: bytes, at: int, end: int) -> tuple[int, int, int]:
     return _of_version(frame, start), start, stop
 
 
-# Addresses, protocol, length, place of the transport header, TTL, identification, later fragment.
+# Addresses, protocol, length, offset of the transport header, TTL, identification, later fragment.
 _Header = tuple[bytes, bytes, int, int, int, int, int | None, bool]
 
 
 def _ip(
     kind: int, frame: bytes, at: int, length: int, outside: int, time: int
 ) -> tuple[Packet, int]:
-    """An IP packet of an EtherType, and where its transport header begins."""
+    """Parse an IP packet; return it and the offset of its transport header."""
     if kind not in (_IPV4, _IPV6):
         raise _IgnoredError("not IP")
     ip = _ipv4(frame, at, length) if kind == _IPV4 else _ipv6(frame, at, length)
@@ -308,7 +308,7 @@ def _ipv4(frame: bytes, at: int, length: int) -> _Header:
 def _ip_length(said: int, header: int, held: int) -> int:
     """Length of an IP packet, from the length in its header and the bytes in its frame.
 
-    A header says 0 if the sender's NIC was to segment it, and in a jumbogram. Padding after the
+    A header says 0 in a jumbogram, or if the sender's NIC was to segment it. Padding after the
     packet does not count, and a header cannot make a packet longer than its frame.
     """
     # Trust the header only downwards, and never below its own length.
@@ -343,7 +343,7 @@ def _ipv6(frame: bytes, at: int, length: int) -> _Header:
 
 
 def _number(frame: bytes, at: int, *, size: int) -> int:
-    """What a frame says at a place, in so many bytes; those that it lacks do not count."""
+    """Read ``size`` bytes of a frame as a big-endian number, or fewer if the frame ends."""
     return int.from_bytes(frame[at : at + size], "big")
 
 

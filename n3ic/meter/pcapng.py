@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """pcapng captures that libpcap refuses: interfaces of several link types, sections of both orders.
 
-They become a stream of one section and one interface that libpcap reads, in which each frame begins
-with the number of its link type, 32 bits, the first byte first (:data:`~.packet.LINK_EACH`).
+They become a stream of one section and one interface, which libpcap reads. Each frame in it begins
+with its link type, 32 bits in network byte order (:data:`~.packet.LINK_EACH`).
 Formats: draft-ietf-opsawg-pcapng.
 """
 
@@ -19,25 +19,25 @@ from pathlib import Path
 
 from n3ic.data.files import DamagedError, unpack
 
-SECTION = b"\x0a\x0d\x0d\x0a"  # the same in both orders
+SECTION = b"\x0a\x0d\x0d\x0a"  # the same in both byte orders
 _SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
-_FORMS = {2: "H2xIIII", 3: "I", _PACKET: "IIIII"}  # of blocks of packets: old, simple, usual
+_FORMS = {2: "H2xIIII", 3: "I", _PACKET: "IIIII"}  # of packet blocks: obsolete, simple, enhanced
 _OPTION_RESOLUTION, _OPTION_OFFSET = 9, 14
 _MAX_INTERFACES, _SNAPSHOT = 1 << 16, 1 << 18
-_SIZES = range(12, (1 << 24) + 1, 4)  # of a block; a section's is one of _SIZES[4:]
+_SIZES = range(12, (1 << 24) + 1, 4)  # bytes of a block; a section header's are in _SIZES[4:]
 _LAST = 2**63 - 1
-# What may be an interface, anywhere in a file, by the order of its section.
+# What may be an interface block, anywhere in a file, by the byte order of its section.
 _HEADS = {
     b"\x4d\x3c\x2b\x1a": re.compile(rb"\x01\0\0\0(?!\0\0)..\0\0..\0\0", re.DOTALL),
     b"\x1a\x2b\x3c\x4d": re.compile(rb"\0\0\0\x01\0\0(?!\0\0)....\0\0", re.DOTALL),
 }
 # Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6), loopback two.
 ALIKE = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}
-_WRITTEN = 0xFFFF  # link type of the stream; that of frames stands before each
+_WRITTEN = 0xFFFF  # link type of the stream; each frame's own precedes it
 
 
 class BlockError(DamagedError):
-    """A block or packet is damaged, or the capture ends inside of one."""
+    """A block or packet is damaged, or the capture ends inside one."""
 
 
 def needs_links(path: str | Path) -> bool:
@@ -53,7 +53,7 @@ def needs_links(path: str | Path) -> bool:
 
 
 def begins_with_links(pieces: Iterator[bytes]) -> bool:
-    """The same of bytes, up to where they are damaged or end."""
+    """As :func:`needs_links`, for a stream of bytes up to its end or its first damage."""
     found = set()
     with suppress(BlockError):
         for order, kind, body in _blocks(pieces):
@@ -63,7 +63,7 @@ def begins_with_links(pieces: Iterator[bytes]) -> bool:
 
 
 def _may_differ(data: mmap.mmap) -> bool:
-    """Whether a file may have more than one section or interface: most have not."""
+    """Whether a file may have several sections or interfaces; quickly rules out most files."""
     head = _HEADS.get(data[8:12])
     return (
         data[:4] == SECTION
@@ -80,7 +80,7 @@ class _Interface:
     offset: int
 
     def time(self, units: int) -> int:
-        """Nanoseconds since 1970; before that 0, and what does not fit 63 bits is the last."""
+        """Nanoseconds since 1970: 0 for earlier times, the largest value beyond 63 bits."""
         seconds = (units // self.resolution + self.offset) % 2**64
         part = units % self.resolution * 10**9
         if self.resolution.bit_count() == 1:
@@ -90,10 +90,10 @@ class _Interface:
 
 
 def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A pcapng stream that libpcap reads, of the bytes of any pcapng stream.
+    """Convert the bytes of any pcapng stream to a pcapng stream that libpcap reads.
 
     Raises:
-        BlockError: where the stream is damaged or cut short, after all that came before.
+        BlockError: the stream is damaged or cut short; raised after all that comes before.
     """
     interfaces: list[_Interface] = []
     begun = False
@@ -117,7 +117,7 @@ def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def block_of(kind: int, body: bytes, order: str = "<") -> bytes:
-    """A block of the file; ``order`` of bytes as in :mod:`struct`."""
+    """Encode a block; ``order`` is the byte order, as in :mod:`struct`."""
     body += bytes(-len(body) % 4)
     size = struct.pack(order + "I", len(body) + 12)
     return struct.pack(order + "I", kind) + size + body + size
@@ -176,13 +176,13 @@ def _interface(order: str, body: bytes) -> _Interface:
 
 
 class _Taken:
-    """Bytes from pieces."""
+    """Takes bytes from a stream of pieces."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._data, self._at = pieces, b"", 0
 
     def take(self, size: int, *, may_end: bool = False) -> bytes:
-        """The next bytes; none at the end, where that may come."""
+        """Return the next ``size`` bytes; none at the end of the stream, if it ``may_end`` here."""
         while len(self._data) - self._at < size:
             piece = next(self._pieces, b"")
             if not piece:
@@ -195,7 +195,7 @@ class _Taken:
 
 
 def _blocks(pieces: Iterator[bytes]) -> Iterator[tuple[str, int, bytes]]:
-    """Order, type and body of each block; a section has no body."""
+    """Yield byte order, type and body of each block; a section's body is left empty."""
     taken = _Taken(pieces)
     order = ""
     while head := taken.take(4, may_end=True):
@@ -204,7 +204,7 @@ def _blocks(pieces: Iterator[bytes]) -> Iterator[tuple[str, int, bytes]]:
             yield order, _SECTION, b""
             continue
         if not order:
-            raise BlockError("no pcapng capture")
+            raise BlockError("not a pcapng capture")
         kind, total = struct.unpack(order + "II", head + (size := taken.take(4)))
         if total not in _SIZES:
             raise BlockError("a block or packet is damaged")
@@ -215,7 +215,7 @@ def _blocks(pieces: Iterator[bytes]) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _section(taken: _Taken, *, first: bool) -> str:
-    """The order of a section's bytes."""
+    """Read a section header; return the section's byte order."""
     head = taken.take(8)
     order = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}.get(head[4:])
     if not order or (total := struct.unpack(f"{order}I", head[:4])[0]) not in _SIZES[4:]:

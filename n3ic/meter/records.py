@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From captures to flow records, as a stream in bounded memory."""
+"""Turns captures into flow records, as a stream in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH_PACKETS = 1 << 16
 
 
 def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, dict[str, int]]]:
-    """Records of a capture's flows, batch by batch in bounded memory, with the counters so far.
+    """Yield a capture's flow records batch by batch, in bounded memory, with the counters so far.
 
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
@@ -36,7 +36,7 @@ def meter_stream(
     spec: MeterSpec,
     damaged: Callable[[str], object] | None = None,
 ) -> Iterator[tuple[int, Records, dict[str, int]]]:
-    """Records of captures that follow each other: flows continue from one to the next.
+    """Yield the records of successive captures; flows continue from one capture to the next.
 
     Args:
         captures: the captures, in the order of their packets.
@@ -44,10 +44,10 @@ def meter_stream(
         damaged: see :class:`~n3ic.meter.capture.Capture`.
 
     Yields:
-        The index of the capture in which flows were decided, their records, the counters so far.
+        The index of the capture in which flows were decided, their records, and the counters.
 
     Raises:
-        DataError: a capture cannot be read, or has another link type than the first.
+        DataError: a capture cannot be read, or its link type differs from the first one's.
         MissingDependencyError: libpcap or a C compiler is missing.
     """
     with ExitStack() as stack:
@@ -60,7 +60,7 @@ def meter_stream(
                 if capture.link != meter.link:
                     raise DataError(
                         f"{path}: its link type is {capture.link}, the first capture has "
-                        f"{meter.link}; these are no parts of one capture"
+                        f"{meter.link}; they are not parts of one capture"
                     )
                 while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
                     yield number, meter.records(), meter.counters()
@@ -71,10 +71,10 @@ def meter_stream(
 
 
 def left_out(counters: Mapping[str, int]) -> Iterator[str]:
-    """Lines about packets that belong to no flow, flows that ended early, and times that jump.
+    """Yield lines about packets of no flow, flows that ended early, and times that jump.
 
     Args:
-        counters: some of those that :meth:`CompiledMeter.counters` gives.
+        counters: counters from :meth:`CompiledMeter.counters`, or some of them.
     """
     for reason in ASIDE:
         if counters.get(reason):

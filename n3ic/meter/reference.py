@@ -26,7 +26,7 @@ from n3ic.model.metering import (
 )
 
 End = Literal["packets", "after", "fin", "rst", "idle", "active", "evicted", "capture"]
-MAX_FRAGMENTS = 4096  # fragmented datagrams that are tracked, which bounds memory
+MAX_FRAGMENTS = 4096  # fragmented datagrams that are tracked at once, to bound memory
 
 
 @dataclass(frozen=True, order=True)
@@ -53,8 +53,8 @@ class FlowRecord:
     Attributes:
         key: key in the direction of the first packet.
         number: number of the flow, from 0, in the order of first packets.
-        first: time of its first packet.
-        last: time of its last packet so far.
+        first: time of its first packet, in units of ``spec.tick_ns``.
+        last: time of its last packet so far, in the same units.
         packets: number of its packets so far.
         decided: reason for the decision.
         registers: value of each register of the specification.
@@ -98,8 +98,8 @@ class ReferenceMeter:
     Attributes:
         aside: packets that belong to no flow, by reason.
         evicted: flows that ended because the cache was full.
-        late: packets after the end of their flow, which are not counted to it.
-        tunnelled: packets of tunnels that the specification does not open.
+        late: packets after the end of their flow, which does not count them.
+        tunnelled: packets in tunnels that the specification does not open.
         clock: the clock, with the counts of time stamps that go back or jump.
     """
 
@@ -117,7 +117,7 @@ class ReferenceMeter:
         self._started = 0
 
     def run(self, packets: Iterable[Packet | Reason]) -> Iterator[FlowRecord]:
-        """Records of all flows, in the order in which they are decided."""
+        """Yield the records of all flows, in the order in which they are decided."""
         for packet in packets:
             yield from self.count(packet)
         yield from self.finish()
@@ -133,8 +133,8 @@ class ReferenceMeter:
 
     def _count(self, packet: Packet, stepped_back: bool) -> Iterator[FlowRecord]:
         now = self.clock.now
-        # The cache is ordered by time, so that expiry looks at the front alone and no gap is
-        # negative: flows of before a step back end.
+        # A step back of the clock ends all flows, so the cache stays ordered by time: expiry looks
+        # only at its front, and no gap is negative.
         yield from self._end_all("idle") if stepped_back else self._expire(now)
         joined = self._join_fragment(packet)
         if joined is None:
@@ -269,7 +269,7 @@ class ReferenceMeter:
     # --- decisions ---------------------------------------------------------------------------
 
     def _decide(self, flow: _Flow, packet: Packet, forward: bool, now: int) -> Iterator[FlowRecord]:
-        # The end goes before other reasons, as a flow that ends is not decided again.
+        # An end takes precedence: a flow that has ended is not decided again.
         closing = self._closing(flow, packet, forward)
         if closing:
             flow.closed = True
@@ -284,7 +284,7 @@ class ReferenceMeter:
         ):
             yield from self._report(flow, "packets", now)
         elif flow.decided and rule.schedule:
-            return  # the time takes the place of the first point alone
+            return  # the time replaces only the first point
         elif rule.after and now - time >= rule.after:
             yield from self._report(flow, "after", now)
 
@@ -338,8 +338,8 @@ def _passes(guard: Guard, packet: Packet, forward: bool) -> bool:
 
 
 def _stream(expected: dict[bool, int], packet: Packet, forward: bool) -> Mapping[str, int]:
-    """Follow a direction's sequence numbers (RFC 9293): how many this packet repeats and skips."""
-    if packet.tcp_sequence is None or packet.tcp_flags & RST:  # a RST's may be anything
+    """Count the sequence numbers that a packet repeats and skips in its direction (RFC 9293)."""
+    if packet.tcp_sequence is None or packet.tcp_flags & RST:  # a RST may carry any number
         return {}
     size = packet.payload_length + bool(packet.tcp_flags & SYN) + bool(packet.tcp_flags & FIN)
     if forward in expected:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From flow records to rows of a table: keys, features and labels."""
+"""Turns flow records into rows of a table: keys, features and labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP = 1 << 16
-SYNTHETIC = "synthetic"  # column beside labels that say that a generator made the flows
+SYNTHETIC = "synthetic"  # column of tables whose labels say that a generator made the flows
 FLOW_KEY = (  # the same in all rows of a flow
     "capture",
     "source",
@@ -38,7 +38,7 @@ KEY_COLUMNS = (*FLOW_KEY, "last_us", "packets", "decided")
 
 
 def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
-    """Key, times, number of packets and reason of the decision of each record."""
+    """Key, times in microseconds, packets and reason for the decision of each record."""
     import pyarrow as pa
 
     n = len(records)
@@ -73,19 +73,19 @@ def flow_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
 
 
 def _named(index: Any, names: Sequence[str]) -> pa.Array:
-    """Texts by their indices."""
+    """Convert indices into ``names`` to an array of texts."""
     import pyarrow as pa
 
     return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string())).cast(pa.string())
 
 
 def address_text(packed: bytes) -> str:
-    """An address as text, written by the C library as in other programs."""
+    """An address of 4 or 16 bytes as text, as the C library writes it."""
     return inet_ntop(AF_INET if len(packed) == 4 else AF_INET6, packed)
 
 
 def _addresses(records: Records, side: str) -> pa.Array:
-    """The addresses of one side of each flow as text; each different one is converted once."""
+    """The addresses of one side of each flow as text; each distinct one is converted once."""
     raw = np.column_stack([records[side], records["address_bytes"]])
     packed, index = np.unique(raw.view("V17").ravel(), return_inverse=True)
     texts = [address_text(p[: p[16]]) for p in map(bytes, packed)]
@@ -149,7 +149,7 @@ def write_rows(tables: Iterable[pa.Table], out: str | Path, spec: MeterSpec) -> 
 
 
 def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of equal size, so that files do not depend on batches."""
+    """Regroup rows into tables of equal size, so that files do not depend on the batches."""
     import pyarrow as pa
 
     left: Any = None

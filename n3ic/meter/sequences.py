@@ -30,17 +30,17 @@ Payload = Literal["any", "some", "none"]
 def sequence_registers(
     packets: int, length: Length = "ip_length", payload: Payload = "any"
 ) -> tuple[Register, ...]:
-    """Registers of the first packets of a flow, of both directions in their order of arrival.
+    """Make registers for a flow's first packets, of both directions in their order of arrival.
 
     Args:
-        packets: packets that are kept, 1 to 32.
+        packets: number of packets that are kept, 1 to 32.
         length: what counts as a packet's length.
         payload: whether packets without payload (``some``), or with it (``none``), are left out.
 
     Returns:
         ``len_k``, the k-th packet's directed length in 12 bits, and from the second on ``gap_k``,
-        the rounded logarithm of the time since the packet before in 8 bits. Packets that did not
-        come are 0, which no directed length is.
+        the rounded logarithm of the time since the previous packet in 8 bits. Registers of packets
+        that did not come are 0, which is not a directed length.
 
     Raises:
         ModelError: ``packets`` is not in 1..32.
@@ -73,10 +73,10 @@ def sequence_spec(
     payload: Payload = "any",
     tick_ns: int = 1000,
 ) -> MeterSpec:
-    """A meter of sequences alone, which keeps the packets up to the last decision.
+    """Make a meter of sequences alone, which keeps the packets up to the last decision.
 
     Args:
-        decided: packets at which flows are decided, increasing; with several also at their ends.
+        decided: packets at which flows are decided, increasing; if several, also at a flow's end.
         length: what counts as a packet's length.
         payload: whether packets without payload (``some``), or with it (``none``), are left out.
         tick_ns: unit of gaps in nanoseconds.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C code of a meter, generated from its specification."""
+"""Generates the C code of a meter from its specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parent / "c"
 
 
 def meter_source(spec: MeterSpec) -> dict[str, str]:
-    """Files of a metering process for the host, by name: ``meter.h`` is its interface."""
+    """C files of a metering process for the host, by name; ``meter.h`` is its interface."""
     return {
         **{
             name: (FOLDER / name).read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ class StructMember:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """What the nth packets of one guard give: an array of the flow's state, one element each."""
+    """Values of a guard's first packets: an array in the flow's state, an element per packet."""
 
     guard: Guard
     field: str
@@ -124,7 +124,7 @@ def _bytes(bits: int) -> int:
 
 
 def _gap_guards(spec: MeterSpec) -> list[Guard]:
-    """Guards of the registers of gaps; registers of one guard see the same gaps."""
+    """Guards of the gap registers; registers that share a guard see the same gaps."""
     return list(dict.fromkeys(r.guard for r in spec.registers if r.field == "gap"))
 
 
@@ -237,12 +237,12 @@ def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str,
         )
     last = f"s{len(feature.program) - 1}"
     result = operand(feature.register) if feature.register else last
-    # A feature's name comes from a file; its number stands in the comment instead.
+    # A feature's name comes from a file, so the comment has its number instead.
     return {"name": f"feature {number}", "steps": steps, "result": result}
 
 
 def _steps_read(program: tuple[Step, ...]) -> set[int]:
-    """Indices of the steps that the last one reads; ``x - x`` reads none."""
+    """Indices of the steps that the last one depends on; ``x - x`` depends on none."""
     read = {len(program) - 1}
     for i, step in reversed([*enumerate(program)]):
         if i in read and not (step.operation == "sub" and step.left == step.right):
@@ -251,7 +251,7 @@ def _steps_read(program: tuple[Step, ...]) -> set[int]:
 
 
 def _expression(step: Step, left: str, right: str) -> str:
-    if left == right and step.operation in ("sub", "min", "max"):  # compilers warn of these
+    if left == right and step.operation in ("sub", "min", "max"):  # compilers warn about these
         return "0ull" if step.operation == "sub" else left
     match step.operation:
         case "add":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meter specifications in files: JSON, whole or not at all."""
+"""Reads and writes meter specifications as JSON files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def read_spec(path: str | Path) -> MeterSpec:
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
-        raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB, no meter's specification")
+        raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB, not a meter's specification")
     return MeterSpec.from_json(data, str(path))
 
 
 def write_spec(spec: MeterSpec, path: str | Path) -> None:
-    """Write a specification as JSON; the same one gives the same bytes.
+    """Write a specification as JSON, whole or not at all; equal ones give equal bytes.
 
     Raises:
         N3icError: the file cannot be written.

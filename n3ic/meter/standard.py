@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard meter: the features of a flow that a NIC at one tap can compute.
 
-Features that UNSW-NB15 and argus have, too, have their names. Every packet is counted once, with
+Features that UNSW-NB15 and argus also have are named as there. Every packet is counted once, with
 its length on the wire. Times are microseconds.
 """
 
@@ -39,7 +39,7 @@ def standard_spec(
         packets: decide a flow at its N-th packet; 0 decides it at its end.
         after_us: decide a flow this long after its first packet; 0 decides it at its end.
         schedule: decide a flow at each of these packets and at its end, in place of ``packets``.
-        idle_timeout_us: a flow without a packet for longer has ended.
+        idle_timeout_us: a flow ends after more than this time without a packet.
         cache_flows: flows that the flow cache holds.
         tunnels: tunnels to open.
 
@@ -136,7 +136,7 @@ def _features(side: str) -> list[MeteredFeature]:
             ),
             unit="us",
         ),
-        # bits a second over the whole flow's duration, in kbit/s
+        # bits per second over the whole flow's duration, in kbit/s
         MeteredFeature(
             f"{side}load",
             program=(Step("quotient", f"{side}bytes", "dur32", amount=8000),),
@@ -147,8 +147,8 @@ def _features(side: str) -> list[MeteredFeature]:
 
 def _tcp_registers() -> list[Register]:
     """Times of the handshake: the last SYN, the first SYN-ACK, the first ACK, and constants."""
-    # The minima tell whether there was a SYN or SYN-ACK: without one they keep the largest value,
-    # and a difference to it is 0.
+    # The minima show whether there was a SYN or SYN-ACK: without one they keep the largest value,
+    # and the clamped difference to it is 0.
     tcp = (TCP,)
     syn = Guard("forward", tcp, flags_set=SYN, flags_clear=ACK)
     syn_ack = Guard("reverse", tcp, flags_set=SYN | ACK)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled flows of a meter as a table to train on, which carries the meter."""
+"""Turns a meter's labelled flows into a table to train on, which carries the meter."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
 def flow_table(
     path: str | Path, table: pa.Table, spec: MeterSpec, *, label: str = LABEL, sha256: str
 ) -> FlowTable:
-    """Metered flows as a table to train on; flows without a label are left out.
+    """Make a table to train on from metered flows; flows without a label are left out.
 
     Args:
         path: name of the table in errors.
@@ -94,7 +94,7 @@ def flow_table(
 
 
 def catalogue_of(spec: MeterSpec) -> tuple[Feature, ...]:
-    """Descriptions of a specification's features; those that read the TTL leak the set-up."""
+    """Describe a specification's features; those that read the TTL leak the set-up."""
     out = []
     for feature in spec.features:
         read = _registers_read(spec, feature)
@@ -144,7 +144,7 @@ def _registers_read(spec: MeterSpec, feature: MeteredFeature) -> list[Register]:
 
 
 def read_table(path: str | Path | Sheet) -> pa.Table:
-    """All columns of a table of flows.
+    """Read all columns of a table of flows.
 
     Raises:
         DataError: the table is damaged.
@@ -184,7 +184,7 @@ def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
 
 
 def _decisions(table: pa.Table, rule: Decision) -> tuple[_Numbers | None, _Numbers | None]:
-    """The flow of each row, and its point of a schedule; None where flows are decided once."""
+    """Each row's flow, and its point in the schedule; None if flows are decided once."""
     if not rule.again:
         return None, None
     known: dict[tuple[object, ...], int] = {}
@@ -193,7 +193,7 @@ def _decisions(table: pa.Table, rule: Decision) -> tuple[_Numbers | None, _Numbe
     if not rule.schedule:
         return flow, None
     why, packets = (table[name].to_numpy() for name in ("decided", "packets"))
-    # A time takes the place of the first point.
+    # A decision by time replaces the first point.
     early = np.where(why == "after", rule.schedule[0], packets)
     return flow, np.where(np.isin(why, ("after", "packets")), early, 0).astype(np.int64)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a capture to verdicts: metered by the model's specification, and classified."""
+"""Meters a capture by the model's specification, and classifies its flows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def meter_for(model: Classifier, capture: str | Path) -> MeterSpec:
 
 
 def capture_features(model: Classifier, capture: str | Path) -> Columns:
-    """The integer features that a model reads, of every flow of a capture in order of decision.
+    """A model's features of a capture's flows, in order of decision: uint32, shape ``(flows,)``.
 
     Raises:
         UsageError: the model carries no meter.
@@ -79,14 +79,14 @@ def predict_capture(
 ) -> CaptureClasses:
     """Write key, times, class, margin and scores of each flow of a capture when it is decided.
 
-    Rows are those that ``n3ic data extract`` with the model's meter gives, in the same order.
+    The rows are those of ``n3ic data extract`` with the model's meter, in the same order.
 
     Args:
         model: a network that carries its meter.
         capture: a pcap or pcapng file, plain or packed.
         sink: the CSV file to write, whole or not at all; ``-`` for standard output; None only
             counts the classes.
-        progress: called with the number of flows so far, and the latest of them.
+        progress: called with the number of flows so far, and the features of the latest ones.
 
     Raises:
         UsageError: the model carries no meter.
@@ -110,7 +110,7 @@ def predict_capture(
             verdicts = model.verdicts(found.scores)
             if out:
                 out.writelines(_lines(records, spec, found, verdicts, names, int(counts.sum())))
-            # SHUNT is -1, which is the last name modulo their number.
+            # SHUNT is -1: modulo the number of names, it is the index of the last.
             counts += np.bincount(verdicts % len(names), minlength=len(names))
             if progress is not None:
                 progress(int(counts.sum()), columns)

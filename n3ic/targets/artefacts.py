@@ -69,7 +69,7 @@ def describe(
 
 
 def exports_below(directory: Path) -> list[Path]:
-    """The export directories that a path is or holds, sorted; none is looked for within another.
+    """List the export directories at or below a path, sorted, without exports inside others.
 
     Raises:
         ExportError: see :func:`files_of`.
@@ -81,11 +81,11 @@ def exports_below(directory: Path) -> list[Path]:
 
 
 def files_of(directory: Path, alone: str = "") -> list[str]:
-    """Paths of everything in a directory except folders, including links, sorted.
+    """List the paths of everything in a directory except folders, including links, sorted.
 
     Args:
         directory: the directory.
-        alone: name of a file; of a folder that holds it, nothing else is looked at.
+        alone: name of a file; if a folder holds it, nothing else in that folder is listed.
 
     Raises:
         ExportError: a folder cannot be read, or there are more than ``MAX_FILES`` files and

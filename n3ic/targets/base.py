@@ -65,8 +65,8 @@ class MeteredCapture:
         flows: a row for each flow in the order of decision, its values as text: ``row``,
             ``source``, ``source_port``, ``destination``, ``destination_port``, ``protocol``,
             ``first_us``, ``last_us``, ``packets``, ``decided``, ``class`` (the name of the
-            verdict), ``margin``, a score a class, each register, each feature, and ``bits``: the
-            network's input, bit 0 first.
+            verdict), ``margin``, the score of each class, each register, each feature, and ``bits``
+            (the network's input, bit 0 first).
         counters: ``packets``, ``late``, ``evicted``, and packets put aside by reason; missing
             ones are 0. A target that reads time stamps from captures also has ``back`` and
             ``ahead``, the stamps that go back or jump.
@@ -101,12 +101,12 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             :meth:`run` then holds verdicts. Other targets take only models without a threshold.
         links: link types of the captures that its meter reads; empty for all.
         family: the family of models that it writes.
-        other_families: exporters of other families for the same target, each an
-            :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`. Names of
-            their options are names of this one's.
-        refusals: why models of a family are not written, in words, by family.
-        simplifies: whether an export leaves out by default what makes no difference to the scores.
-            Where a device takes other weights while it runs, it keeps the trained shape.
+        other_families: exporters of other families for the same target: by family, an
+            :class:`Exporter` as ``module:name``; see :meth:`for_family`. They have no option
+            whose name this one lacks.
+        refusals: by family, why its models are not written, in words.
+        simplifies: whether an export by default leaves out what makes no difference to the scores;
+            False if a running device may load other weights of the trained shape.
         evicts: whether a full flow cache of its meter evicts flows as the specification says. If
             not, captures are compared with room for all their flows.
     """
@@ -153,7 +153,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         return Device.from_toml(self.folder / "device.toml")
 
     def is_product(self, name: str) -> bool:
-        """Whether a file of that path is made by building an export; see ``products``."""
+        """Whether building an export creates the file of that path; see ``products``."""
         return any(fnmatchcase(name, pattern) for pattern in self.products)
 
     def refuse_shunting(self, model: Classifier) -> None:
@@ -176,7 +176,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     def write(self, model: ModelT, options: Options, out: Path) -> None:
         """Write the artefacts into the empty directory ``out``.
 
-        Also writes ``README.md`` there, which tells the next command on the device. The core
+        Also writes ``README.md`` there, which names the next command on the device. The core
         adds ``model.n3ic``, ``report.json``, ``report.md`` and ``manifest.json``.
 
         Raises:
@@ -187,17 +187,16 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
         """Run the artefacts in ``directory`` on packed inputs, without changing the directory.
 
-        It must compute from the artefacts alone; ``model`` only gives shapes. ``options`` holds
-        the export's options and the verification's.
+        It must compute from the artefacts alone; ``model`` only gives shapes.
 
         Args:
             directory: an export directory of this target.
             model: the model that it was made from.
-            options: as described.
+            options: options of the export and of the verification.
             words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
         Raises:
-            MissingDependencyError: a tool that this needs is not installed; names it.
+            MissingDependencyError: a tool that this needs is not installed; the error names it.
             VerifyError: the artefacts do not build or run.
         """
 
@@ -241,9 +240,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         return None
 
     def received(self, frames: Iterable[Frame], spec: MeterSpec) -> Iterable[Frame]:
-        """A capture's frames as the meter gets them from it, where the way there loses something.
+        """The frames of a capture that reach the target's meter, if some are lost on the way.
 
-        The reference meter gets the same ones.
+        The reference meter gets the same frames.
         """
         return frames
 
@@ -253,7 +252,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Run the artefacts' meter and network on a plain capture; None if they have no meter.
 
         Raises:
-            MissingDependencyError: a tool that this needs is not installed; names it.
+            MissingDependencyError: a tool that this needs is not installed; the error names it.
             VerifyError: the artefacts do not build or run.
         """
         return None
@@ -277,7 +276,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
 
         Raises:
             UsageError: this target's format cannot be imported.
-            ModelError: the file is not a binary network; says why.
+            ModelError: the file is not a binary network; the error says why.
         """
         raise UsageError(f"networks cannot be imported from {self.name}")
 
@@ -286,7 +285,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
 
         Raises:
             UsageError: this target has no benchmark, or not one with these options.
-            MissingDependencyError: a tool that this needs is not installed; names it.
+            MissingDependencyError: a tool that this needs is not installed; the error names it.
             VerifyError: the target's results differ from the model's.
         """
         raise UsageError(f"target {self.name} has no benchmark here")

@@ -123,7 +123,7 @@ def export_plan(
     out: str | Path | None,
     options: Mapping[str, OptionValue],
 ) -> list[ExportItem]:
-    """The exports and their folders: one per target, with one per model if there are several.
+    """Plan exports and their folders: one per target, or per target and model if several.
 
     Raises:
         UsageError: a target is unknown, or no target knows an option.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic and clocks for benchmarks of meters: packets of many flows, and core seconds."""
+"""Makes traffic and measures time for benchmarks of meters: many flows, core seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMES = 5  # a median withstands two disturbed runs
 
 
 def generated_frames(packets: int) -> Frames:
-    """Frames of 20,000 biflows of TCP and UDP, of which some carry most of the packets."""
+    """Generate frames of 20,000 TCP and UDP biflows; a few of them carry most packets."""
     rng = np.random.default_rng(0)
     # Heavy-tailed, as traffic is: a few flows carry most packets and stay in the cache.
     flow = (rng.pareto(0.7, packets) * 20).astype(np.uint64) % _FLOWS
@@ -57,7 +57,7 @@ def _bytes(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
 
 
 def write_pcap(file: Path, link: int, frames: Frames) -> None:
-    """Write frames as a pcap file with stamps of microseconds."""
+    """Write frames, whose times are microseconds, as a pcap file."""
     with file.open("wb") as out:
         # Magic number of microseconds, version 2.4, snap length, link type.
         out.write(np.array([0xA1B2C3D4, 4 << 16 | 2, 0, 0, 1 << 18, link], dtype="<u4").tobytes())

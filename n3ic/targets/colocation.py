@@ -78,8 +78,8 @@ def colocate(
     Args:
         members: the networks.
         way: how they run, in words.
-        combine: total latency of the networks' latencies: ``sum`` if they take turns, ``max`` if
-            they run in parallel.
+        combine: function from the networks' latencies to the total: ``sum`` if they take turns,
+            ``max`` if they run in parallel.
         memory: bytes in each memory; None for the sum over the networks.
         resources: other resources; None for none.
         problems: why they do not fit together.
@@ -111,7 +111,7 @@ def over_budget(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[
 def _latency(
     members: Sequence[CoLocatedNetwork], combine: Callable[[list[float]], float]
 ) -> tuple[float | None, FigureKind | None]:
-    """Combined latency in nanoseconds and its least certain kind; None where one has none."""
+    """Combined latency in nanoseconds and its least certain kind; None if one is unknown."""
     found = [member.latency for member in members]
     known = [each for each in found if each is not None]
     if len(known) != len(found):

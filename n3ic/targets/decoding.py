@@ -55,7 +55,7 @@ class DecodedField:
         kind: ``binary`` or ``thermometer``.
         width: number of bits.
         clamp: largest integer value.
-        scale: integer units in one source unit; None where the artefact does not hold it.
+        scale: integer units in one source unit; None if the artefact does not hold it.
     """
 
     feature: str
@@ -72,11 +72,11 @@ class Decoded:
     Attributes:
         artefact: its path in the export directory.
         layers: every layer in order, the output layer last.
-        cuts: cuts of every field of the input in order, empty for a binary field; None where
+        cuts: cuts of every field of the input in order, empty for a binary field; None if
             the artefact holds no input stage.
-        fields: the rest of every field; None where the artefact does not hold it as data.
-        digest: SHA-256 of the model that the artefact names; None where it names none.
-        shunt: the smallest margin that it decides; None where the artefact does not hold it.
+        fields: the rest of every field; None if the artefact does not hold it as data.
+        digest: SHA-256 of the model that the artefact names; None if it names none.
+        shunt: the smallest margin that it decides; None if the artefact does not hold it.
     """
 
     artefact: str
@@ -133,7 +133,7 @@ def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
 
 
 def unpack_bitwise(words: Words, width: int, pad: int, where: str) -> Bits:
-    """Bits of packed rows, shifted out one by one.
+    """Unpack rows bit by bit: bool array of shape ``(rows, width)``.
 
     Args:
         words: uint32 array of shape ``(rows, ceil(width / 32))``.

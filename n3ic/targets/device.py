@@ -29,8 +29,8 @@ class SharedResource:
     Attributes:
         name: name, such as ``lut_sites``, ``cls``, ``cycles``.
         unit: unit of the amounts.
-        figure: name of the report's figure with the amount that a network takes; with ``whole``,
-            with the inferences per second that ``whole`` of the resource gives.
+        figure: name of the report's figure for the amount that a network takes; if ``whole`` is
+            set, for the inferences per second that ``whole`` of the resource gives.
         capacity: amount on the device; None if it is counted but has no bound.
         whole: amount behind a report's rate, for resources that inferences take (threads, cycles
             per second); None for those that a network occupies (area, memory).
@@ -128,7 +128,7 @@ class Problem:
 
     Attributes:
         message: what does not fit, and where.
-        layer: the layer's index, or None if it is not about one layer.
+        layer: the layer's index, or None if the problem is not about one layer.
         memory: the memory's name, or empty.
         missing_bytes: bytes that are missing in it, or 0.
         nearest: the nearest shape that would fit, or empty.

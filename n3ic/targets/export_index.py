@@ -30,18 +30,18 @@ from n3ic.util.files import read_regular
 from n3ic.util.plain_data import from_plain
 
 _DEPTH = 3  # exports/MODEL/TARGET/TASK
-_STALE = "{path} is not verified: verification.json is of other files; next: n3ic verify {path}"
+_STALE = "{path} is not verified: verification.json is about other files; next: n3ic verify {path}"
 
 
 def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | None, str]:
     """Find an export of a model for a target, below a folder, for the figures of a report.
 
-    It was written by this version of n3ic from this very model, and the manifest confirms its
-    ``report.json``. Exports with the target's default options come first, then later ones.
+    It must be written by this version of n3ic from this very model, and its manifest must confirm
+    ``report.json``. Exports with the target's default options come first, then newer ones.
 
     Returns:
-        The export and an empty text, the export and why its verification does not count, or None
-        and why an existing one was not used.
+        The export, or None; and why its verification does not count, or why an existing export
+        was not used; empty if neither applies.
     """
     found = sorted(_candidates(root, target, model.digest), key=lambda f: (bool(f[1]), -f[2]))
     why = ""
@@ -49,7 +49,7 @@ def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | 
         try:
             export = read_export(path)
         except N3icError as error:
-            why = f"{path} is not taken: {error}"
+            why = f"{path} is not used: {error}"
             continue
         stale = export.verification is None and (path / VERIFICATION).exists()
         return export, _STALE.format(path=path) if stale else ""
@@ -79,7 +79,7 @@ def read_export(path: Path) -> Exported:
 
 
 def _recorded(path: Path, target: str, family: str) -> Verification | None:
-    """The outcome of the last verification, if it is of the present files."""
+    """The outcome of the last verification, if it belongs to the present files."""
     if not (path / VERIFICATION).is_file():
         return None
     data = _object(path / VERIFICATION, _read(path / VERIFICATION))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from n3ic.util.display import Displayed, TextTable, View
 
 FigureKind = Literal["measured", "simulated", "estimated"]
-KINDS: tuple[FigureKind, ...] = ("measured", "simulated", "estimated")  # the surest first
+KINDS: tuple[FigureKind, ...] = ("measured", "simulated", "estimated")  # the most certain first
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
 
 

@@ -40,7 +40,7 @@ class FuzzCapture:
 
 
 def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapture]:
-    """Captures of each format and byte order and of some link types; the last one ends early.
+    """Yield captures in each format and byte order, of several link types; the last is cut short.
 
     Args:
         spec: specification; packets come close to its time-outs and decision times.
@@ -64,7 +64,7 @@ def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapt
 
 
 def _steps(spec: MeterSpec) -> tuple[list[int], list[int]]:
-    """Times between packets, mostly short, some at limits or back; and errors of single stamps."""
+    """Times between packets (mostly short, some at limits, some back); errors of single stamps."""
     rule = spec.decision
     limits = [spec.idle_timeout, spec.active_timeout, rule.after]
     near = [step + d for limit in limits if limit for step in (limit, limit // 8) for d in (0, 1)]
@@ -83,9 +83,9 @@ def fuzz_frames(
     wrong: Sequence[int] = (0,),
     tunnels: Sequence[Tunnel] = (),
 ) -> Iterator[Frame]:
-    """Ethernet frames of few hosts and ports, so that flows collide, ``steps`` apart in time.
+    """Yield Ethernet frames, ``steps`` apart, of few hosts and ports, so that flows collide.
 
-    One stamp in 32 is ``wrong`` by one of these numbers. Packets lie in up to three ``tunnels``.
+    One stamp in 32 is off by a number from ``wrong``. Packets lie in up to three ``tunnels``.
     """
     time = 0
     for _ in range(count):
@@ -121,7 +121,7 @@ def fuzz_frame(r: Random, tunnels: Sequence[Tunnel] = ()) -> tuple[bytes, int]:
 
 
 def _wrapped(r: Random, kind: bytes) -> bytes:
-    """PPPoE, MPLS, or both, before a packet of an EtherType."""
+    """Headers of PPPoE, MPLS, or both, for a packet of an EtherType."""
     labels = b"\0\0\0\x40" * r.choice([0, 1, 6, 7, 8]) + b"\0\0\1\x40"
     if r.random() < 0.4:
         return b"\x88\x47" + labels
@@ -136,7 +136,7 @@ def _wrapped(r: Random, kind: bytes) -> bytes:
 def _tunnel(
     r: Random, tunnel: Tunnel, kind: bytes, packet: bytes, frame: bytes
 ) -> tuple[int, bytes]:
-    """Number of the outer protocol, and what is behind the outer IP header."""
+    """The number of the outer protocol, and the bytes after the outer IP header."""
     if tunnel == "gre":
         flags = r.choice([0, 0x2000, 0xB000, 0x8000, 0x1000, 0x4000, 0x2001])
         options = bytes(4 * (flags & 0xB000).bit_count())
@@ -191,7 +191,7 @@ def _ipv6(r: Random, protocol: int, transport: bytes) -> bytes:
 
 
 def pcap(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
-    """A pcap file with stamps of nanoseconds; ``order`` of bytes as in :mod:`struct`."""
+    """A pcap file with nanosecond time stamps; ``order`` is the byte order, as in :mod:`struct`."""
     out = [struct.pack(order + "IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, link)]
     for frame, length, time in frames:
         seconds, rest = divmod(time * tick_ns, 10**9)
@@ -200,7 +200,7 @@ def pcap(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
 
 
 def pcapng(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
-    """A pcapng file of one section and interface with stamps of nanoseconds."""
+    """A pcapng file of one section and one interface with nanosecond time stamps."""
     block = partial(block_of, order=order)
     resolution = struct.pack(order + "HHB3xHH", 9, 1, 9, 0, 0)
     out = [

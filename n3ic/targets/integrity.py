@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run only files that n3ic itself would write: exports are written again and compared.
+"""Runs only files that n3ic itself would write: exports are written again and compared.
 
 An export is a function of the model and the options, so n3ic can write it again. Digests in the
 directory prove nothing, because whoever changes the directory can change them too.
@@ -117,7 +117,7 @@ def regenerate(
 
 
 def trusted_copy(directory: Path, place: Path, *, run_changed: bool = False) -> Path:
-    """Copy an export directory such that the copy may be run.
+    """Make a copy of an export directory that may be run; return its path.
 
     Args:
         directory: the export directory.
@@ -137,14 +137,14 @@ def trusted_copy(directory: Path, place: Path, *, run_changed: bool = False) -> 
     if not found.changed:
         return fresh
     if not run_changed:
-        raise ExportError(f"{found.changed[0]}: what n3ic would not write itself, it does not run")
+        raise ExportError(f"{found.changed[0]}: n3ic runs only files that it would write itself")
     copy.mkdir()
     copy_files(directory, fresh, copy)
     return copy
 
 
 def _shown(name: str) -> str:
-    """A file's name, of any bytes, in one printable line."""
+    """A file's name, which may hold any bytes, as one printable line."""
     return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 

@@ -93,7 +93,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     if data.get("version") != VERSION:
         said = repr(data.get("version"))[:100]
         raise ExportError(f"{path}: version {said}, this n3ic reads {VERSION}")
-    data = {"simplify": False} | data  # manifests older than this field left nothing out
+    data = {"simplify": False} | data  # older manifests lack it: nothing was left out
     for name, check in _FIELDS.items():
         if not check(data.get(name)):
             said = repr(data.get(name))[:100]

@@ -67,8 +67,8 @@ def check_metering(
         captures: further captures, plain or packed.
 
     Raises:
-        UsageError: captures are given, and the target or the model has no meter, or the target
-            reads none of their link type.
+        UsageError: captures are given, but the target or the model has no meter, or the target
+            cannot read their link type.
         DataError: a capture cannot be read.
         VerifyError: the artefacts do not build or run.
     """
@@ -141,7 +141,7 @@ def flow_columns(model: Classifier) -> list[str]:
 def reference_flows(
     network: Simplified[Any], link: int, frames: Iterable[Frame], spec: MeterSpec | None = None
 ) -> MeteredCapture:
-    """Flows and verdicts of the reference meter and the trained network on frames.
+    """Run the reference meter and the trained network on frames; return flows and verdicts.
 
     Args:
         network: the trained network, which carries its meter, and the exported one, whose input
@@ -205,7 +205,7 @@ def _key(flow: FlowRecord) -> tuple[str, ...]:
 
 
 def _rank(column: str) -> int:
-    """Order of the columns, causes first: those of the meter, the bits, those of the network."""
+    """Rank of a column, causes first: the meter's columns, the bits, the network's columns."""
     return 1 if column == "bits" else 2 * column.startswith(("class", "margin", "score_"))
 
 

@@ -53,7 +53,7 @@ class TargetRow:
         shown: evidence that the artefacts compute the model's scores: ``checked`` (every weight
             read back and compared), ``tested`` (run on vectors), ``not verified``, ``not run`` (a
             tool is missing), ``FAILED``.
-        remarks: reasons of a refusal, and the tests, in sentences.
+        remarks: why networks were refused, and what was tested, in sentences.
     """
 
     target: str
@@ -162,7 +162,7 @@ def _throughput(exported: Exported) -> SourcedNumber | None:
 
 
 def _bytes(exported: Exported) -> int | None:
-    """Bytes of all placed parts; without any, of the largest memory of the report."""
+    """Bytes of all placed parts or, without any, of the largest memory in the report."""
     if exported.fit.placements:
         return sum(p.bytes for p in exported.fit.placements)
     sizes = [f.value for f in exported.report.figures if f.unit == "byte" and "memory." in f.name]
@@ -170,7 +170,7 @@ def _bytes(exported: Exported) -> int | None:
 
 
 def _resources(exported: Exported) -> tuple[SourcedNumber, ...]:
-    """The device's shared resources; without any, the report's figures other than bytes."""
+    """The device's shared resources or, without any, the report's figures other than bytes."""
     card = exporter(exported.target).device.card
     divided = [r.figure for r in card.resources] if card else []
     able = [f for f in exported.report.figures if f.unit not in _NOT_RESOURCES]
@@ -205,7 +205,7 @@ def _tested(checks: Sequence[Verification]) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """A time with three digits and a unit that suits it."""
+    """Format a time with three digits and a suitable unit."""
     for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
         if nanoseconds < limit:
             return f"{nanoseconds / scale:.3g} {unit}"
@@ -213,7 +213,7 @@ def duration(nanoseconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number with three digits, whole below a hundred thousand: ``589``, ``6.25M``."""
+    """Format a number with three digits, whole below a hundred thousand: ``589``, ``6.25M``."""
     for least, scale, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e5, 1e3, "k")):
         if abs(value) >= least:
             return f"{value / scale:.3g}{letter}"

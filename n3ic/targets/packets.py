@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the packets that a generated program classifies, and read the results back.
+"""Makes the packets that a generated program classifies, and reads the results back.
 
 A request in header mode is Ethernet (type E), a zero result header, and the input header. In field
 mode it is Ethernet and the headers that contain the field. In a response, Ethernet has type E, and
@@ -19,7 +19,7 @@ from n3ic.model.network import SHUNT
 
 ETHERNET_BYTES = 14
 INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one-hot
-SHUNTED = 0xFFFF  # class field of a result that the host decides
+SHUNTED = 0xFFFF  # class field of a result that is left to the host
 SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
 IPV4, IPV6 = 0x0800, 0x86DD
 UDP = 17

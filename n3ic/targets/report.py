@@ -21,7 +21,7 @@ from n3ic.util.markdown import escaped, table
 
 REPORT = "report.json"
 REPORT_PAGE = "report.md"
-_ACCURACY = (  # figures of a run that are repeated, in this order
+_ACCURACY = (  # figures of a run that a report repeats, in this order
     *("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc", "rows"),
     *("data_name", "data_synthetic"),
 )
@@ -35,7 +35,7 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: Classifier) -> dict[st
         model: the network of the report; figures of another one are left out.
 
     Warns:
-        N3icWarning: the metrics are of another model.
+        N3icWarning: the metrics belong to another model.
     """
     if not metrics:
         return {}

@@ -20,7 +20,7 @@ def nearest_shape(shape: Shape, fits: Callable[[Shape], bool], *, widest: int | 
     Args:
         shape: input bits, then the neurons of each layer.
         fits: whether a shape fits; it must be monotone in every width.
-        widest: most input bits or neurons of a layer; None for any.
+        widest: largest number of input bits or of neurons in a layer; None for no limit.
 
     Returns:
         The shape as text; empty if no shape fits.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verification: the artefacts of an export directory against their model."""
+"""Verifies the artefacts of an export directory against their model."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Verification(Displayed):
         undecided: the others, in words: one line per layer.
         note: a remark for the reader, or empty.
         shunt: the model's shunting threshold, by which verdicts were compared; 0 for none.
-        at_shunt: number of inputs with that margin, or with the next higher margin of any.
-        below_shunt: number of inputs with one less, or with the next lower margin of any.
+        at_shunt: number of inputs with the smallest margin at or above that threshold.
+        below_shunt: number of inputs with the largest margin below it.
         packets: packets that the target's own meter counted; 0 if it has no meter.
-        flows: flows of these, each compared in registers, bits, scores and verdict.
+        flows: flows in these packets, each compared in registers, bits, scores and verdict.
         unmetered: why given captures were not metered, in words; empty if they were.
     """
 
@@ -175,9 +175,9 @@ def verify_directory(
 
     First the export is written again, from the directory's model and the manifest's options, and
     every file is compared byte for byte. A directory in which a file or a field of the manifest
-    differs fails and is not run. Else the files just written are run: boundary vectors, random
-    vectors and the given rows; scores, classes, margins and hidden bits are compared. Where the
-    target meters packets, it meters generated traffic and the given captures, too.
+    differs fails and is not run. Otherwise the new files are run on boundary vectors,
+    random vectors and the given rows; scores, classes, margins and hidden bits are compared. If the
+    target meters packets, it also meters generated traffic and the given captures.
 
     Args:
         directory: an export directory.
@@ -188,7 +188,7 @@ def verify_directory(
         seed: seed of the random vectors.
         record: write the outcome to ``verification.json`` in the directory.
         run_changed: run the directory's files although they differ, to locate the difference.
-            This runs code of whoever changed them.
+            This runs the code of whoever changed them.
 
     Raises:
         ExportError: the directory is not an export directory.
@@ -258,7 +258,7 @@ def verify_artefacts(
     """Read a target's artefacts back and run them; see :func:`verify_directory`.
 
     Args:
-        directory: the artefacts, just written or trusted, because they are run.
+        directory: the artefacts; they are run, so they must be newly written or trusted.
         tool: the target.
         network: the network of the artefacts, and the trained network behind it.
         options: options of the export and of the verification.
@@ -328,7 +328,7 @@ def verify_artefacts(
 
 
 def _beside_threshold(model: Classifier, words: Words) -> tuple[int, int]:
-    """Numbers of inputs with the smallest decided margin, and with the largest shunted one."""
+    """Count the inputs with the smallest decided margin, and with the largest shunted margin."""
     if not model.shunt:
         return 0, 0
     margins = margins_of(model.scores(words))
@@ -347,7 +347,7 @@ def _not_run(path: Path, tool: Exporter[Any], model: Classifier, options: Option
         decoded, failures = (), [str(error)]
     except MissingDependencyError:
         decoded, failures = (), []
-    failures.append("what n3ic would not write itself was not run (--run-changed runs it)")
+    failures.append("the export is not what n3ic writes and was not run (--run-changed runs it)")
     return Verification(tool.name, "", 0, failures=tuple(failures), decoded=decoded)
 
 

@@ -29,7 +29,7 @@ def state_of(directory: Path, tool: Exporter[Any]) -> str:
         tool: its target.
 
     Raises:
-        ExportError: the files exceed the number or size of any export.
+        ExportError: there are more files or bytes than any export has.
     """
     names = [n for n in files_of(directory) if n != VERIFICATION and not tool.is_product(n)]
     digests = {}

@@ -279,7 +279,7 @@ def test_captures_of_no_bytes_are_no_share_of_the_work(tmp_path):
 
 
 def test_standard_input_goes_alone_and_a_missing_file_is_found_first(tmp_path):
-    with pytest.raises(UsageError, match="alone"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         find_captures(["-", tmp_path])
     (tmp_path / "c.pcap").write_bytes(questions(0))
     with pytest.raises(DataError, match="No such file"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What n3ic would not write itself, it does not run."""
+"""n3ic runs only files that it would write itself."""
 
 import json
 import os
@@ -262,7 +262,7 @@ def test_a_simulated_card_is_compared_too(path, tmp_path):
     assert trusted_copy(path, tmp_path / "a").is_relative_to(tmp_path / "a")
     (path / "artefact.bin").write_bytes(b"")
     (tmp_path / "b").mkdir()
-    with pytest.raises(ExportError, match=r"artefact\.bin .* does not run"):
+    with pytest.raises(ExportError, match=r"artefact\.bin .* n3ic runs only"):
         trusted_copy(path, tmp_path / "b")
     (tmp_path / "c").mkdir()
     copy = trusted_copy(path, tmp_path / "c", run_changed=True)

@@ -76,7 +76,7 @@ def test_a_verification_of_other_files_does_not_count(tmp_path, only_toy, model,
     (row,) = overview([outcome])
     assert (row.shown, row.remarks) == (("not verified",), ())
     assert said == [
-        f"{done.path} is not verified: verification.json is of other files; "
+        f"{done.path} is not verified: verification.json is about other files; "
         f"next: n3ic verify {done.path}"
     ]
 

@@ -296,7 +296,7 @@ def test_what_differs_is_read_back_and_not_run(tmp_path):
         def decode(self, directory, model, options):
             raise MissingDependencyError("no onnx")
 
-    changed = "what n3ic would not write itself was not run (--run-changed runs it)"
+    changed = "the export is not what n3ic writes and was not run (--run-changed runs it)"
     for tool, failures, decoded in (
         (Honest(), (changed,), ("a.bin",)),
         (Damaged(), ("a.bin: damaged", changed), ()),
