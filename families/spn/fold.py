@@ -112,13 +112,14 @@ def _arithmetic(networks: Sequence[RealSpn], settings: SpnTraining) -> Arithmeti
         else (LinearArithmetic, MAX_FRACTION)
     )
     least = 0 if settings.arithmetic == "log" else 1
-    steps = max(_error(network, kind(most)) for network in networks)
+    error = 0.0
     for fraction in range(least, most + 1):
-        # The bound in steps never falls with the width, so that of the widest bounds all others.
-        if steps * 2.0**-fraction <= settings.largest_error:
-            return kind(fraction)
+        arithmetic = kind(fraction)
+        error = max(_error(network, arithmetic) for network in networks) * 2.0**-fraction
+        if error <= settings.largest_error:
+            return arithmetic
     raise UsageError(
-        f"{most} fraction bits leave an error of up to {steps * 2.0**-most:.3g}, more than "
+        f"{most} fraction bits leave an error of up to {error:.3g}, more than "
         f"{settings.largest_error:g}: allow more with --error, or learn a smaller network"
     )
 

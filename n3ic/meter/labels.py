@@ -166,7 +166,7 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
 
     Raises:
         DataError: the file is malformed; the message names the line.
-        UsageError: the format is unknown.
+        UsageError: the format is unknown, or the column is no field of it.
 
     Warns:
         N3icWarning: the address, port or time of some lines cannot be read.
@@ -181,7 +181,7 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
             if form == "upc-aau":
                 rows = _info(path, info_lines(path), column)
             else:
-                rows = _table(path, _lines(decompress(str(path), stream)), form, column)
+                rows = _table(path, _lines(path, decompress(str(path), stream)), form, column)
             for row in rows:
                 if isinstance(row, str):
                     unread.append(row)
@@ -200,14 +200,16 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
     return Labels.of_entries(entries)
 
 
-def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+def _lines(path: str | Path, pieces: Iterator[bytes]) -> Iterator[str]:
     """Lines of text with their ends; invalid UTF-8 is replaced."""
     left = b""
     for piece in pieces:
         *lines, left = (left + piece).split(b"\n")
         yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
         if len(left) > MAX_LINE:
-            raise DataError(f"a line of more than {MAX_LINE:,} bytes; not a table of labels")
+            raise DataError(
+                f"{path}: a line of more than {MAX_LINE:,} bytes; not a table of labels"
+            )
     if left:
         yield left.decode("utf-8", "replace")
 
@@ -267,7 +269,9 @@ def _microseconds(text: str | None) -> int:
 def _info(
     path: str | Path, text: Iterator[str], column: str
 ) -> Iterator[tuple[Key | Network, Labelled] | str]:
-    index = int(column) if column.isascii() and column.isdecimal() else PROCESS_FIELD
+    if column and not (column.isascii() and column.isdecimal()):
+        raise UsageError(f"expected the number of a field of {path}, from 0, got {column!r}")
+    index = int(column or PROCESS_FIELD)
     for number, line in enumerate(text, 1):
         if not line.strip():
             continue

@@ -84,7 +84,8 @@ def sequence_spec(
     Raises:
         UsageError: the packets do not increase, or one is not in 1..32.
     """
-    if list(decided) != sorted({*decided}) or not all(1 <= p <= MAX_PACKET for p in decided):
+    increasing = list(decided) == sorted({*decided})
+    if not (decided and increasing and all(1 <= p <= MAX_PACKET for p in decided)):
         raise UsageError(f"packets: expected increasing numbers in 1..{MAX_PACKET}, got {decided}")
     added = sequence_registers(decided[-1], length, payload)
     rule = Decision(schedule=tuple(decided)) if len(decided) > 1 else Decision(decided[0])

@@ -79,8 +79,10 @@ class AuditRequest:
             )
         if self.permutations < 19:  # fewer cannot fall below 5 %
             raise UsageError(f"expected 19 permutations or more, got {self.permutations}")
-        if self.rows < _LEAST_STRATUM or self.pairs < 0:
+        if self.rows < _LEAST_STRATUM:
             raise UsageError(f"expected {_LEAST_STRATUM} rows or more, got {self.rows}")
+        if self.pairs < 0:
+            raise UsageError(f"expected 0 pairs of columns or more, got {self.pairs}")
 
 
 @dataclass(frozen=True)

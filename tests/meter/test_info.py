@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from n3ic.errors import DataError, N3icWarning
+from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.flow_keys import flow_key
 from n3ic.meter.info import MAX_LINE, InfoFlow, info_lines, parse_info
 from n3ic.meter.labels import SLACK_US, Labelled, Labels, read_labels
@@ -149,6 +149,14 @@ def test_any_field_of_a_line_may_be_its_label(tmp_path):
     for number in (13, 14):
         with pytest.raises(DataError, match=f"line 1: 13 fields, no field {number}"):
             read_labels(tmp_path / "x.info", "upc-aau", str(number))
+    with pytest.raises(UsageError, match=r"number of a field of .*x\.info, from 0, got 'process'"):
+        read_labels(tmp_path / "x.info", "upc-aau", "process")
+
+
+def test_a_long_line_is_named_with_its_file(tmp_path):
+    (tmp_path / "l.csv").write_text("x" * (MAX_LINE + 1))
+    with pytest.raises(DataError, match=r"l\.csv: a line of more than"):
+        read_labels(tmp_path / "l.csv", "table")
 
 
 def test_a_label_without_a_protocol_holds_for_any():

@@ -263,7 +263,7 @@ def test_a_flow_keeps_4096_bits_of_registers():
 
 def test_sequences_are_of_1_to_32_packets():
     assert len(sequence_registers(32)) == 63
-    for wrong in ((33,), (0,), (8, 4), (4, 4), (0, 4), (4, 33), (1, 4, 4)):
+    for wrong in ((), (33,), (0,), (8, 4), (4, 4), (0, 4), (4, 33), (1, 4, 4)):
         with pytest.raises(UsageError, match=r"increasing numbers in 1..32"):
             sequence_spec(wrong)
     for decided in ((1,), (32,), (1, 32), (2, 3), (3, 5, 8)):

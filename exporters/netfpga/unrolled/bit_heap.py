@@ -195,7 +195,7 @@ class BitHeapCompressor:
             if last:  # carries would be 0 or beyond the width, so the parity suffices
                 now, column = column[:6], column[6:]
                 column.extend(self.net.cell(PARITY, now, (f"{name}_b{power}",)))
-            elif len(column) == 3 and 2 <= len(following) <= 2 and power + 1 in columns:
+            elif len(column) == 3 and len(following) == 2:
                 middle, top = self._upper(column, following, power, name)
                 columns[power + 1] = [middle]
                 _push(columns[power + 2], top)

@@ -6,6 +6,7 @@ import pytest
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
+from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
 from n3ic.families.spn.fold import _error, fold_spn
 from n3ic.families.spn.learn import learn_spn
 from n3ic.families.spn.learner import SpnTraining
@@ -129,9 +130,13 @@ def test_an_error_that_no_width_keeps_is_refused():
 
 
 @pytest.mark.parametrize("arithmetic", ["log", "linear"])
-@pytest.mark.parametrize("error", [1000.0, 3.0, 0.5, 0.02])
+@pytest.mark.parametrize("error", [1000.0, 4.5, 3.0, 0.5, 0.02])
 def test_the_narrowest_width_that_keeps_the_error_is_chosen(arithmetic, error):
-    """Its bound, half a step for the bias included, and not that of one bit less."""
+    """Its bound, half a step for the bias included, and not that of one bit less.
+
+    With few bits a linear product's error counts more steps: one bit keeps 4.5 by the steps of the
+    widest arithmetic, but not by its own.
+    """
     rows, _ = mixture_rows(500, 6)
     settings = SpnTraining(arithmetic=arithmetic, error=error)
     spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
@@ -140,9 +145,11 @@ def test_the_narrowest_width_that_keeps_the_error_is_chosen(arithmetic, error):
     width = found.arithmetic.fraction
     assert found.error_bound * 2.0**-width <= error
     assert _error(network, found.arithmetic) == found.error_bound
-    assert (width == (0 if arithmetic == "log" else 1)) == (error == 1000.0)
-    if error < 1000:  # the bound in steps is about the same with one bit less
-        assert found.error_bound * 2.0 ** (1 - width) > 0.99 * error
+    least = 0 if arithmetic == "log" else 1
+    assert (width == least) == (error >= (4.0 if arithmetic == "log" else 5.5))
+    if width > least:
+        of = LogArithmetic.of if arithmetic == "log" else LinearArithmetic
+        assert _error(network, of(width - 1)) * 2.0 ** (1 - width) > error
 
 
 def test_the_network_of_the_largest_error_sets_the_width():

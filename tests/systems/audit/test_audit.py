@@ -191,6 +191,8 @@ def test_a_table_without_marks_and_unknown_columns_are_refused(tmp_path):
         audited(tmp_path / "t.csv", table)
     with pytest.raises(UsageError, match="19 permutations"):
         AuditRequest(permutations=3)
+    with pytest.raises(UsageError, match="0 pairs of columns or more, got -1"):
+        AuditRequest(pairs=-1)
 
 
 def test_told_by_a_cut_and_by_bins_is_what_counting_by_hand_gives():
