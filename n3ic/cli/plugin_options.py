@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that plug-ins define, as options of a command: in its help, in any order, with types."""
+"""Turn the options that plug-ins define into options of a command, with help and types."""
 
 from __future__ import annotations
 

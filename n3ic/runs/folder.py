@@ -35,8 +35,8 @@ class Run(Displayed):
 
     Attributes:
         path: the folder.
-        metrics: what ``metrics.json`` holds.
-        models: model files, by task; under an empty name for a single network.
+        metrics: the content of ``metrics.json``.
+        models: model files, by task; the task of a single network is empty.
     """
 
     path: Path
@@ -110,7 +110,7 @@ def load_metrics(run: str | Path) -> dict[str, Any]:
     """The metrics of a run folder.
 
     Raises:
-        UsageError: the folder is not a run, or one of a newer version.
+        UsageError: the folder is not a run, or its version is not supported.
     """
     path = Path(run) / METRICS
     try:

@@ -82,8 +82,8 @@ def _of_command(path: str, command: object) -> dict[str, Any]:
     """The options of another run's command line."""
     if command is None:
         raise UsageError(
-            f"{path}: no command gives that run, which was trained from Python on a table or a "
-            "recipe of its own"
+            f"{path}: no command line repeats that run; it was trained from Python on a table or "
+            "a recipe of its own"
         )
     words = command if isinstance(command, list) else []
     if not all(isinstance(word, str) for word in words) or words[:2] != ["n3ic", "train"]:
@@ -161,9 +161,9 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(key: str, value: object, known: Iterable[str]) -> str:
-    """The message about a key that no option has."""
+    """The message about an unknown key."""
     hint = nearest(key, (name.replace("_", "-") for name in known))
     hint = f"; {hint}".rstrip("; ")
     if isinstance(value, dict):
-        hint = f"; options stand side by side, not in a table{hint}"
+        hint = f"; options are top-level keys, not in a table{hint}"
     return f"unknown option {key.replace('_', '-')!r:.60}{hint}"

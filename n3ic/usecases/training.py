@@ -25,7 +25,7 @@ from n3ic.util.names import path_component
 
 
 def train_use_case(request: TrainRequest, progress: TrainingProgress | None = None) -> Run:
-    """Train a use case and write its run folder, whole or not at all.
+    """Train a use case and write a complete run folder, or none.
 
     Finished trainings of several networks, seeds or protocols are kept beside the run's folder
     until the run is written, so that the same request resumes after an interruption.

@@ -13,7 +13,7 @@ from n3ic.util.pictures import new_figure, plain, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FULL = 6  # classes up to which cells hold counts, too
+_FULL = 6  # with more classes, cells have no room for counts
 
 
 @styled
@@ -23,7 +23,7 @@ def confusion_figure(
     """Number of rows by true and predicted class, shaded by the share of the true class.
 
     Args:
-        confusion: counts by true class (first index) and predicted class.
+        confusion: counts, shape ``(classes, classes)``, by true class first, then predicted class.
         classes: their names.
         rows: description of the held-out rows.
     """
