@@ -45,7 +45,7 @@ from n3ic.model.inputs import to_integer
 MOST_CLASSES = 256
 TEXT = "text"  # the kind of a column that is not a feature
 _VAST = 1e30  # more than any integer in any unit
-_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # who wrote them
+_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # libraries differ
 _OTHERS = re.compile(r"[^a-z0-9]+")
 
 
@@ -146,7 +146,7 @@ class CatalogueDataSet(DataSet):
         return self._read(path)[0]
 
     def load_sheet(self, sheet: Sheet) -> FlowTable:
-        """Read a table in memory as its file."""
+        """Read a table in memory like its file."""
         return self.load(sheet)
 
     def recognises(self, path: Path) -> bool:
@@ -220,7 +220,7 @@ class CatalogueDataSet(DataSet):
                 known = published.get(table.sha256)
                 if path is None and known is None:
                     raise DataError(
-                        f"{file}: the embedded file is not the published one; install n3ic anew"
+                        f"{file}: the embedded file is not the published one; reinstall n3ic"
                     )
                 part = self._part(table.sheet)
                 parts.append(part)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explains a single decision: the exact effect of each input bit and feature on its margin."""
+"""Explain a single decision: the exact effect of each input bit and feature on its margin."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Flips:
     """The effect of flipping each input bit of one flow.
 
     Attributes:
-        bits: of the flow, bool array of shape ``(n_bits,)``.
-        scores: of the flow, int32 array of shape ``(classes,)``.
+        bits: the flow's input bits, bool array of shape ``(n_bits,)``.
+        scores: the flow's scores, int32 array of shape ``(classes,)``.
         winner: index of its class.
         support: decrease of the winner's lead over the best other class when the bit is flipped,
             int64 array of shape ``(n_bits,)``; positive if the bit supports the class.
@@ -44,7 +44,7 @@ class Flips:
         return int(_lead(self.scores[None, :], self.winner)[0])
 
     def strongest(self, count: int) -> NDArray[np.int64]:
-        """Bits of the largest effect, without those of no effect; ties go to the lower index."""
+        """Up to ``count`` bits with the largest effect above 0; ties go to the lower index."""
         order = np.argsort(-np.abs(self.support), kind="stable")[:count]
         return np.asarray(order[self.support[order] != 0], dtype=np.int64)
 
@@ -97,8 +97,8 @@ class FeatureChange:
 def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[FeatureChange, ...]:
     """Change one feature of a flow at a time.
 
-    A feature of thermometer fields is tried on both sides of every cut, which gives every input
-    that it can make. A feature with a binary field is also tried at the powers of two.
+    Thermometer fields are tried on both sides of every cut, which covers every input that they can
+    make. A feature with a binary field is also tried at the powers of two.
 
     Args:
         model: a model.
@@ -133,7 +133,7 @@ def _tried(spec: InputSpec, feature: str) -> list[int]:
 def _encoded(
     model: Classifier, values: Mapping[str, int], feature: str, tried: Sequence[int]
 ) -> Words:
-    """Packed inputs of a flow, one of its features at each of some values."""
+    """Packed inputs of a flow with one of its features set to each of some values."""
     same = {name: np.full(len(tried), values[name], dtype=np.int64) for name in values}
     return model.encode(same | ({feature: np.array(tried, dtype=np.int64)} if feature else {}))
 

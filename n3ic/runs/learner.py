@@ -119,7 +119,7 @@ class Learner(Plugin):
                 or a given value contradicts it.
         """
         raise UsageError(
-            f"--input-of is for models that learn weights alone; family {self.name} chooses inputs "
+            f"--input-of is for models that learn weights only; family {self.name} chooses inputs "
             "and shape: take another recipe or family"
         )
 

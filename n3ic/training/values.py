@@ -61,7 +61,7 @@ class Value:
         """Parse what a user typed.
 
         Raises:
-            UsageError: the text is not such a value.
+            UsageError: the text is not a valid value.
         """
         text = str(typed)
         if get_origin(self.kind) is tuple:

@@ -69,7 +69,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
             shape: {task: found[task, main, seed][shape] for task in tasks} for shape in others
         }
         repeated = [{task: found[task, main, s][own] for task in tasks} for s in more_seeds]
-        progress.stage("asking what the networks rest on")
+        progress.stage("measuring the importance of features")
         held = {
             task: held_out(r.model, experiments[task].table, positive=r.positive)
             for task, r in results.items()

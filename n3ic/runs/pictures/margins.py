@@ -34,8 +34,8 @@ def margins_figure(held: HeldOut) -> Figure:
     """Held-out rows by margin, correct ones and wrong ones.
 
     Args:
-        held: a network's answers on rows that it was not trained on, as margins on training rows
-            are larger; see :func:`~n3ic.evaluation.held_out.held_out`.
+        held: a network's answers on rows that it was not trained on (margins on training rows are
+            larger); see :func:`~n3ic.evaluation.held_out.held_out`.
     """
     figure, axes = new_figure()
     margins, right = held.found.margins, held.right

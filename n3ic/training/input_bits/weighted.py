@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts with copies: as many as the weight of the cut in a network with real weights earns."""
+"""Cuts with copies, as many as the weight of each in a network with real weights earns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def weighted_fields(
         bits: total bit budget.
         hidden: hidden layers of the network that the bits are for.
         candidates: number of cuts to choose from.
-        most_copies: most bits of one cut.
+        most_copies: largest number of bits of one cut.
         seed: seed of the boosting and of the network.
         trees: fitted trees of :func:`boosted_trees` on these columns, if any.
         catalogue: what the features mean, for their units.
@@ -76,15 +76,15 @@ def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.
     Args:
         weight: weight of each candidate, float64 of shape ``(candidates,)``, not negative.
         bits: number of bits to distribute.
-        most: most copies of one candidate.
+        most: largest number of copies of one candidate.
 
     Returns:
         int64 array of shape ``(candidates,)`` that sums to ``bits``, or to ``most`` times the
-        candidates where that is less.
+        candidates if that is less.
     """
     copies = np.zeros(len(weight), dtype=np.int64)
     for _ in range(min(bits, most * len(weight))):
-        # The quotients of D'Hondt's method for seats: weight over copies, with the next one.
+        # As D'Hondt's method gives seats: weight over the copies, the next one included.
         worth = np.where(copies < most, weight / (copies + 1), -1.0)
         copies[int(np.argmax(worth))] += 1
     return copies
