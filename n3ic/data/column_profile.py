@@ -88,7 +88,7 @@ def column_names(headers: Sequence[str]) -> list[str]:
 
 
 def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProfile]:
-    """Facts of every column of tables of one layout.
+    """Profile every column of tables that share a layout.
 
     Args:
         sheets: the tables.
@@ -119,7 +119,7 @@ def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
     """The cells as an Arrow table with columns ``0``, ``1``, ..., each of the narrowest type.
 
     Raises:
-        DataError: a line has too few or too many cells, or there is none.
+        DataError: a line has too few or too many cells, or the table has no rows.
     """
     if sheet.memory is not None:
         table = sheet.memory.table()
@@ -169,7 +169,7 @@ def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
 
 
 def _without_hexadecimal(table: Any, read: Callable[..., Any]) -> Any:
-    """The table with columns of hexadecimal integers as text, as other readers take them."""
+    """The table with columns of hexadecimal integers as text, as other readers see them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -198,7 +198,7 @@ def _joined(tables: Sequence[Any], column: int) -> Any:
 
 
 def _codes(column: Any) -> NDArray[np.int64]:
-    """A number for each different cell."""
+    """An index for each cell, equal for equal cells, int64 of shape ``(rows,)``."""
     codes = column.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
     return np.asarray(codes, dtype=np.int64)
 
@@ -262,11 +262,11 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
 
 
 def _decimals(values: NDArray[np.float64]) -> int:
-    """Decimal places of nearly all of some of the values."""
+    """Decimal places of nearly all values, from a sample."""
     some = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
     for places in range(MOST_DECIMALS):
         scaled = some * 10.0**places
-        whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)
+        whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)  # float error
         if whole.mean() >= _SHARE:
             return places
     return MOST_DECIMALS

@@ -30,13 +30,13 @@ _ZEEK_FIELDS = re.compile(rb"^#fields\t", re.MULTILINE)
 _ZEEK_COMMENT = re.compile(rb"^#.*(?:\n|\Z)", re.MULTILINE)
 _NAN, _NONE = ("nan", "-nan", "NaN", "NAN"), ("null", "NULL", "None", "none")
 NO_NUMBER = frozenset(("", "-", "?", "\\N", "NA", "N/A", "n/a", *_NAN, *_NONE))
-"""What tables write where there is no number."""
+"""What tables write in place of a missing number."""
 _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 class TableInMemory(Protocol):
-    """A table in memory: its cells as they are read from the text that its library writes."""
+    """A table in memory, whose cells are those of the text that its library writes."""
 
     @property
     def sha256(self) -> str:
@@ -46,10 +46,10 @@ class TableInMemory(Protocol):
         """That text, or its first rows below the names."""
 
     def table(self) -> Any | None:
-        """All cells as an Arrow table, each column of the narrowest type; None: read the text."""
+        """All cells as an Arrow table, each column of the narrowest type; None to read the text."""
 
     def cells(self, wanted: Wanted) -> Cells | None:
-        """The wanted columns; None: read the text."""
+        """The wanted columns; None if the text must be read instead."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class Sheet:
         return replace(open_sheet(Content(self.name, self.memory.text(rows))), line=0, row="row")
 
     def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
-        """Line number, where it ends, and cells of each row.
+        """The number of the line on which each row ends, and the row's cells.
 
         Args:
             header: whether the table's first line holds names.
 
         Raises:
-            DataError: a quote does not end.
+            DataError: a quoted cell does not end.
         """
         if self.memory is not None:
             yield from self.as_text().rows(header)
@@ -147,8 +147,8 @@ class Cells:
 
     Attributes:
         rows: number of rows.
-        numbers: finite numbers of shape ``(rows,)`` a column, int64 where the table has integers
-            and float64 elsewhere.
+        numbers: finite numbers by column, shape ``(rows,)``; int64 if the column holds integers,
+            else float64.
         texts: the columns of text.
     """
 
@@ -286,7 +286,7 @@ def _long_line(body: bytes) -> int:
     """Position of a line of more than ``MAX_LINE`` bytes, or -1."""
     start = 0
     while len(body) - start > MAX_LINE:
-        end = body.rfind(b"\n", start, start + MAX_LINE + 1)
+        end = body.rfind(b"\n", start, start + MAX_LINE + 1)  # jumps over many short lines at once
         if end < 0:
             return start
         start = end + 1
@@ -294,7 +294,7 @@ def _long_line(body: bytes) -> int:
 
 
 def first_lines(path: Path) -> Sheet | None:
-    """The first lines of a file, plain or packed; None if it is not delimited text."""
+    """The first lines of a file, plain or compressed; None if it is not delimited text."""
     start = first_bytes(path)
     try:
         return open_sheet(Content(str(path), start[: start.rfind(b"\n") + 1] or start), units=None)
@@ -433,7 +433,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
 
 
 def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
-    """An Arrow array as numbers; None if a cell is not what is wanted."""
+    """An Arrow array as numbers; None if a cell is not valid in that column."""
     import pyarrow as pa
 
     blank = pa.types.is_null(column.type) and len(column) > 0

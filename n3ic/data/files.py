@@ -51,7 +51,7 @@ _BLANKS = re.compile(rb"\s+")
 
 
 class DamagedError(ValueError):
-    """Packed bytes are truncated or damaged; the text says how."""
+    """Compressed bytes are truncated or damaged; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ def _is_table(path: Path, known: tuple[str, ...]) -> bool:
 
 
 def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:
-    """Decompress a file; its first bytes tell the compression, never its name.
+    """Decompress a file; its first bytes, not its name, determine the compression.
 
     Args:
-        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives.
+        path: plain text, gzip, xz, bzip2, or a zip archive of such files.
         max_bytes: bound of the decompressed bytes, of all members together for a zip archive.
 
     Yields:
@@ -155,7 +155,7 @@ def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[C
 
 
 def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The decompressed bytes of a file, plain or packed by gzip, xz or bzip2.
+    """The decompressed bytes of a file, plain or compressed with gzip, xz or bzip2.
 
     Raises:
         DataError: the file cannot be read, is truncated, damaged or too large.
@@ -169,11 +169,11 @@ def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream in pieces of at most 1 MiB, decompressed if they are packed.
+    """The bytes of a stream in pieces of at most 1 MiB, decompressed if necessary.
 
     Args:
         name: the file, for messages.
-        stream: stream, not necessarily seekable; its first bytes tell gzip, xz or bzip2.
+        stream: a stream, which need not be seekable; its first bytes tell gzip, xz or bzip2.
 
     Raises:
         DataError: the stream is truncated or damaged.
@@ -186,7 +186,7 @@ def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def unpack(stream: IO[bytes]) -> Iterator[bytes]:
-    """Decompress a stream; yield everything before the damage of a truncated or damaged one.
+    """Decompress a stream; of a truncated or damaged one, yield everything before the damage.
 
     Raises:
         DamagedError: the stream is truncated or damaged; raised after the bytes before the damage.
@@ -242,7 +242,7 @@ class _Joined(io.BufferedIOBase):
 
 
 def checked_text(name: str, data: bytes) -> bytes:
-    """The first bytes of a table, or all of them.
+    """Return the given first bytes of a table, or all of them, if they may be text.
 
     Raises:
         DataError: the bytes are empty, or of a known format that is not text.

@@ -29,9 +29,9 @@ from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
 MOST_CATEGORIES = 64
-SPLIT_SHARE = 0.01  # share of rows below 0 from which on the magnitude is a feature of its own
-SAME = 0.99  # share of the entropy from which on one column is another form of the other
-_FORMS = 64  # most values of a number that may be another form of the label
+SPLIT_SHARE = 0.01  # if so many rows are below 0, their magnitude is a feature of its own
+SAME = 0.99  # a column that shares so much entropy with the label is another form of it
+_FORMS = 64  # a number with more values is not taken for another form of the label
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
 
@@ -117,7 +117,7 @@ def _is_time(facts: ColumnProfile) -> bool:
     """Whether a column holds times of day and year, by its cells."""
     if facts.type == "text":
         return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
-    # since 1970, from 1999 to 2040, in seconds or down to nanoseconds
+    # seconds since 1970 of the years 1999 to 2039, or milli-, micro- or nanoseconds
     units = (1, 1e3, 1e6, 1e9) if facts.type in ("integer", "real") else ()
     return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
 
@@ -171,12 +171,12 @@ def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     of a column exceeds 32 bits, it loses its last digits.
     """
     room = math.floor(math.log10(UINT32_MAX / max(facts.usual, 1.0)))
-    if room < 0:  # a few of the rows may be wild; they become the largest integer
+    if room < 0:  # up to a tenth of the rows may be outliers, which become the largest integer
         room = min(0, math.floor(math.log10(UINT32_MAX / max(facts.common, 1.0))))
     places = min(facts.decimals, room)
     finer = _FINER.get(unit, ())
     if finer and places > 0:
-        places = 3 * min(-(-places // 3), len(finer), room // 3) or places
+        places = 3 * min(-(-places // 3), len(finer), room // 3) or places  # whole SI steps
     out: dict[str, Any] = {"unit": unit, "bits": 32}
     if places:
         step = f"1/{10**places:,}" if places > 0 else f"{10**-places:,}"

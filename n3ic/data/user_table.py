@@ -200,8 +200,8 @@ def describe(
     """Infer how tables of one layout are read, and apply the user's description.
 
     Args:
-        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not; or the
-            table in memory, see :func:`.memory.table_sheet`.
+        paths: files or folders of CSV with any separator, Zeek logs or Parquet, also compressed; or
+            a table in memory, see :func:`.memory.table_sheet`.
         label: the column of the class; empty for that of ``columns.toml``.
         description: a ``columns.toml``; None for the one beside the data if ``beside``.
         positive: the class to tell from all others.
@@ -264,7 +264,7 @@ def load_own(
     positive: str = "",
     tell: Callable[[str], object],
 ) -> FlowTable:
-    """Read labelled tables as :func:`describe` infers, and tell what was inferred and changed.
+    """Read labelled tables as :func:`describe` infers; ``tell`` gets lines about the inference.
 
     Raises:
         DataError: the tables cannot be read, or do not fit the description.
