@@ -88,6 +88,7 @@ def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyErr
     """
     library = (error.name or "").partition(".")[0]
     name = _DISTRIBUTIONS.get(library, library.replace("_", "-"))
+    # A name that goes on with a dash is another library's: onnx is not onnx-ir.
     pattern = rf"""{re.escape(name)}\b(?!-).*extra == ['"](?!all|dev|docs)(\w+)['"]"""
     extras = [m[1] for line in requires("n3ic") or () if (m := re.match(pattern, line))]
     if not extras:

@@ -121,6 +121,7 @@ def table_sheet(
                 f"{kind}, column {printable(header)!r}: expected numbers, text, booleans or times, "
                 f"got {type_}; {'write it in seconds, as a number' if timed else 'drop the column'}"
             )
+    # A reader guesses the separator from the header, so the header must make it a comma.
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerow(headers)
     first = written.getvalue().partition("\n")[0]

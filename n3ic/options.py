@@ -52,7 +52,7 @@ class Option:
             if kind is bool:
                 value: OptionValue = _parse_bool(text)
             elif kind is int and isinstance(text, str):
-                value = int(text, 0)
+                value = int(text, 0)  # also takes 0x10
             else:
                 value = kind(text)
         except ValueError as error:

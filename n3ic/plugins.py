@@ -43,7 +43,7 @@ class Plugin:
         return Path(inspect.getfile(type(self))).resolve().parent
 
 
-@cache
+@cache  # reading the metadata of all installed distributions is slow
 def _entry_points(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda p: p.name)}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line ``n3ic``.
 
-May import every other package of the core; docs/explanation/architecture.md has the layers.
+May import every other package of the core; see docs/explanation/architecture.md.
 """

@@ -354,7 +354,7 @@ def extract(
             )
         except KeyboardInterrupt:
             if (folder := checkpoint_folder(out)).is_dir():
-                print_note(f"finished work is kept in {folder}: the same command resumes there")
+                print_note(f"work is kept in {folder}; the same command resumes from there")
             raise
     if json:
         print_json({**asdict(found), "path": str(out)})

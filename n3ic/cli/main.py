@@ -161,7 +161,7 @@ def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:
 def main() -> None:
     """Run the command line; a user's mistake ends with one line and an exit code."""
     warnings.showwarning = _show_warning
-    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", FutureWarning)  # of libraries, for their developers
     warnings.simplefilter("always", N3icWarning)
     with ending_signals() as ending:
         try:

@@ -23,8 +23,7 @@ def with_options(
 
     Args:
         function: a command; its ``given`` maps the typed options' names to values.
-        owners: owners and their options. Several may share a name; the addressed one checks the
-            value.
+        owners: owners and their options. If several share a name, the addressed one checks it.
         hidden: owners whose options work, but are not in the help.
 
     Raises:

@@ -12,8 +12,7 @@ and a ``catalogue.toml``:
 - ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and how cells become integers,
   see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (a ``quotient`` is a number whose blanks
   and infinities, from a divisor of 0, are the largest integer; a ``text`` is not a feature),
-  ``blank``, ``negative``, ``values``. Names are those of :func:`canonical`. Further columns of a
-  file are ignored.
+  ``blank``, ``negative``, ``values``. :func:`canonical` spells names; other columns are ignored.
 - ``[derived.NAME]``: features computed from the columns that ``needs`` lists.
 """
 
@@ -270,7 +269,7 @@ class CatalogueDataSet(DataSet):
                 for n in key
             )
             ends = zip(source, sport, destination, dport, protocol, strict=True)
-            tuples = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]
+            tuples = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]  # any direction
         return FileFlows(columns, classes, tuples, repairs, rows)
 
     def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
@@ -368,7 +367,7 @@ def _number(
         repair(np.isneginf(values), f"{name} infinite, set to the largest value")
     else:
         repair(below, f"{name} negative, set to 0")
-    known = np.clip(np.where(blank, 0.0, values), -_VAST, _VAST)
+    known = np.clip(np.where(blank, 0.0, values), -_VAST, _VAST)  # scaled, it stays finite
     above = np.isfinite(values) & (np.rint(np.abs(known) * rule.scale) > largest)
     repair(above, f"{name} above the largest value, set to it")
     out = {name: np.where(blank & (rule.blank == "largest"), largest, integers(known))}

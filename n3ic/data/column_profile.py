@@ -45,8 +45,7 @@ class ColumnProfile:
         texts: different texts, most frequent first, at most 1,000.
         numbers: share of these texts that are numbers.
         odd: one of the other texts, if most are numbers.
-        tells: share of the label's entropy that the column explains; None if it has too many
-            values for an estimate.
+        tells: share of the label's entropy that the column explains; None for too many values.
         told: share of the column's entropy that the label explains.
     """
 
@@ -281,5 +280,5 @@ def _shared_entropy(a: NDArray[np.int64], b: NDArray[np.int64]) -> tuple[float, 
         return float(-(share * np.log2(share)).sum())
 
     of_a, of_b = entropy(a), entropy(b)
-    common = of_a + of_b - entropy(a * width + b)
+    common = of_a + of_b - entropy(a * width + b)  # one code for each pair
     return (common / of_b if of_b else 0.0), (common / of_a if of_a else 0.0)

@@ -63,8 +63,7 @@ class Sheet:
         first: the cells of the table's first line, stripped.
         units: the units that the file's line of units names; None without such a line.
         line: number of the body's first line in the file.
-        continued: whether the body continues an earlier sheet of the file; it then lacks the
-            table's first line.
+        continued: whether the body continues an earlier sheet of the file, without a header.
         zeek: whether it is a Zeek log, whose names follow ``#fields``; the body has neither that
             word nor lines that begin with ``#``.
         row: the word for a line of the body in messages.
@@ -147,8 +146,7 @@ class Cells:
 
     Attributes:
         rows: number of rows.
-        numbers: finite numbers by column, shape ``(rows,)``; int64 if the column holds integers,
-            else float64.
+        numbers: finite numbers by column, int64 (if all are integers) or float64 ``(rows,)``.
         texts: the columns of text.
     """
 
@@ -165,8 +163,7 @@ def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
         units: the units that the file may name; None for any.
 
     Raises:
-        DataError: the text is not UTF-8, holds NUL bytes, a line that is far too long, or numbers
-            in other units.
+        DataError: the text is not UTF-8, holds NUL bytes or a vast line, or has other units.
     """
     (sheet,) = stream_sheets(content.name, [content.data], chunk_bytes=len(content.data) + 1)
     if units is not None and sheet.units not in (None, units):
@@ -211,6 +208,7 @@ def stream_sheets(
 
 def _last_line_end(text: bytearray) -> int:
     """Position after the last line end outside of quotes; 0 if there is no such line end."""
+    # A line end with an odd number of quotes before it is inside a quoted cell.
     end = text.rfind(b"\n") + 1
     inside = text.count(b'"', 0, end) % 2
     while end and inside:
@@ -249,7 +247,7 @@ def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
     first = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
     if not first.strip():
         raise DataError(f"{name}, line {line}: blank; expected the column names or the first flow")
-    separator = "\t" if zeek else max(SEPARATORS, key=first.count)
+    separator = "\t" if zeek else max(SEPARATORS, key=first.count)  # of equals, the comma
     cells = next(csv.reader([first], delimiter=separator), [])
     names = tuple(c.strip() for c in cells)
     return Sheet(name, body, separator, names, units, line, zeek=bool(zeek))
@@ -394,7 +392,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
     from pyarrow import csv as arrow
 
     unique = [
-        n if n in wanted.numeric or n in wanted.text else f"\0{i}"
+        n if n in wanted.numeric or n in wanted.text else f"\0{i}"  # no header has a NUL
         for i, n in enumerate(wanted.names)
     ]
     included = [n for n in unique if not n.startswith("\0")]

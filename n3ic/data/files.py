@@ -293,7 +293,7 @@ def _unpacked(stream: gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
 def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
     # lzma.open does not bound memory, and a hostile header may request a dictionary of 4 GiB.
     pending = stream.read(_CHUNK)
-    while pending.strip(b"\x00"):
+    while pending.strip(b"\x00"):  # zeros may pad the streams of an xz file
         decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
         while not decoder.eof:
             if decoder.needs_input and not pending:

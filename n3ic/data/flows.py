@@ -269,7 +269,7 @@ def _converted(
     nic = units == "nic"
     whole = nic or field.scale == 1
     kind = values.dtype.kind
-    if kind == "u" and values.dtype.itemsize <= 4 and whole:
+    if kind == "u" and values.dtype.itemsize <= 4 and whole:  # no value can be out of range
         return values
     if kind == "f":
         values = values.astype(np.float64, copy=False)
@@ -356,8 +356,7 @@ def write_features(
     ``bnn-exec`` and :func:`read_features` read it.
 
     Args:
-        path: a CSV file, or a Parquet file if the name ends in ``.parquet``; ``-`` for CSV on
-            standard output.
+        path: a CSV file; Parquet if the name ends in ``.parquet``; ``-`` for standard output.
         columns: the features, or chunks of them.
         units: units of the numbers.
 

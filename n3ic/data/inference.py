@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Infer the meaning of the columns of any flow table from their names and cells.
 
-The result is a catalogue as :mod:`n3ic.data.catalogue_dataset` reads it; a ``columns.toml`` beside
-the data overrides it.
+The result is a catalogue of :mod:`n3ic.data.catalogue_dataset`, which a ``columns.toml`` overrides.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
             that five seeds in a row test every conversation once.
 
     Raises:
-        DataError: the table is too small, lacks the partition, has no order in time or no
-            conversations.
+        DataError: the table is too small, or lacks a partition, time order or conversations.
         MissingDependencyError: ``conversation`` needs scikit-learn, which is not installed.
     """
     if len(table) < MIN_ROWS:
@@ -83,6 +82,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         )
     every = np.arange(len(table))
     if protocol == "time":
+        # The latest rows test and those before validate: training never sees the future.
         cut = round(len(table) * (1 - TIME_TEST_SHARE))
         hold = round(cut * (1 - VALIDATION_SHARE))
         return Split(every[:hold], every[hold:cut], every[cut:])

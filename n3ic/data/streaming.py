@@ -22,7 +22,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.util.files import new_file
 
 T = TypeVar("T")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run cells that begin with these
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 """The user's own flow tables, read by inference or by a ``columns.toml``.
 
 :func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` that is named
-or lies beside the data overrides the entries that it has. A network that is trained on such a table
-carries the rules of its columns, :class:`~n3ic.model.columns.TableRules`, and reads the next table
-by them.
+or lies beside the data overrides the entries that it has. A network trained on such a table carries
+the rules of its columns (:class:`~n3ic.model.columns.TableRules`) and reads other tables by them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ OWN = "flows"  # the data set and the use case of any table, on the command line
 MOST_COLUMNS = 4096
 _CANDIDATES = 20
 _LONGEST_CLASS = 256
-_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)  # 15 digits are exact as a float
 _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
 
 
@@ -50,8 +49,7 @@ class UserTable(CatalogueDataSet):
 
     Args:
         catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
-        classes: classes of the network that reads the flows, some of which may be absent; None
-            for flows to train on.
+        classes: classes of the network that reads the flows; None for flows to train on.
     """
 
     name: ClassVar[str] = OWN
@@ -211,8 +209,7 @@ def describe(
         The table to read, and the facts of every column.
 
     Raises:
-        DataError: the tables cannot be read, have different columns, or do not fit the
-            description.
+        DataError: the tables cannot be read, have different columns, or do not fit the description.
         UsageError: the table has no such label.
     """
     files = find_sources(paths, UserTable.suffixes)

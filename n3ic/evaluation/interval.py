@@ -38,12 +38,12 @@ def share_interval(
 def clearly_better(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
     """Whether a classifier is right on more rows than another by more than chance.
 
-    This is the test of McNemar (Psychometrika 12, 1947): rows on which both are right, or both
-    wrong, do not count.
+    McNemar's test (Psychometrika 12, 1947): rows on which both are right or wrong do not count.
 
     Args:
         one: whether the first is right on each row, bool array of shape ``(rows,)``.
         other: the same for the other classifier.
     """
     gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
+    # If both were equally good, the difference would have mean 0 and variance gained + lost.
     return bool(gained - lost > _CLEAR * np.sqrt(gained + lost))

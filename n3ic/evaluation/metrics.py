@@ -80,8 +80,7 @@ def evaluate(
         predicted: predicted class indices, shape ``(rows,)``.
         scores: score of each class, shape ``(rows, classes)``, for the ROC; or None.
         n_classes: number of classes.
-        unseen: whether each row has no duplicate among the training rows, shape ``(rows,)``; or
-            None.
+        unseen: whether each row equals no training row, bool, shape ``(rows,)``; or None.
         positive: index of the positive class; see :func:`counted_class` for None.
     """
     from sklearn.metrics import (

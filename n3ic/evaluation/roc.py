@@ -74,8 +74,7 @@ class RocCurve:
             points: largest number of points.
 
         Returns:
-            False positive rates from 1/negatives to 1, rising, and the lowest and highest true
-            positive rate at each.
+            Rising false positive rates from 1/negatives to 1; least and largest true ones at each.
         """
         each = float(np.sqrt(level))
         left, right = share_interval(np.rint(self.fpr * self.negatives), self.negatives, each)

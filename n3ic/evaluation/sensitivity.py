@@ -63,7 +63,7 @@ def flips(model: Classifier, words: Words) -> Flips:
         ModelError: the words are not a packed input of this model.
     """
     bits = unpack(np.asarray(words)[None, :], model.input.n_bits)
-    every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)
+    every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)  # row i has bit i flipped
     found = scores(model, pack(np.concatenate([bits, every])))
     winner = int(classes_of(found[:1])[0])
     lead = _lead(found, winner)
@@ -123,7 +123,7 @@ def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[Featu
 def _tried(spec: InputSpec, feature: str) -> list[int]:
     values = {0}
     for f in spec.fields:
-        if f.feature == feature:
+        if f.feature == feature:  # all values between two cuts give the same bits
             values |= {f.clamp, *f.cuts, *(cut - 1 for cut in f.cuts)}
             if f.kind == "binary":
                 values |= {min(1 << i, f.clamp) for i in range(f.width)}

@@ -114,8 +114,7 @@ def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> B
     The second flips one of the bits that agree with the neuron's weights.
 
     Returns:
-        bool array of shape ``(rows, n_inputs)``; fewer than two rows if the neuron always or never
-        fires.
+        bool array of shape ``(rows, n_inputs)``; fewer than two rows for a constant neuron.
     """
     wanted = int(layer.thresholds[neuron])
     fan_in = int(layer.fan_in[neuron])

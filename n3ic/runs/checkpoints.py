@@ -139,6 +139,7 @@ def table_digest(table: FlowTable) -> str:
     known = (table.label, table.partition, table.conversation, table.flow, table.point)
     for column in (*known, *table.features.values()):
         if column is not None:
+            # Bytes do not determine a column: int64 zeros equal twice as many int32 zeros.
             digest.update(f"{column.dtype.str} {column.shape} ".encode())
             digest.update(column.tobytes())
     return digest.hexdigest()

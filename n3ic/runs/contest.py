@@ -59,7 +59,7 @@ def best_within(
     if not fitting:
         said = ", ".join(f"{c.name} {c.bytes:,} bytes" for c, _ in found)
         raise UsageError(f"no model fits {this.budget:,} bytes: {said}; take more bytes")
-    kept, learned = max(fitting, key=lambda entry: worth(entry[0]))
+    kept, learned = max(fitting, key=lambda entry: worth(entry[0]))  # the first of equals
     rows = learned.prepared
     progress.stage(f"comparing with trees of {this.budget:,} bytes")
     every = (learner(name) for name in plugins.names("n3ic.learners"))

@@ -46,8 +46,7 @@ class TrainingResult:
         history: figures of each epoch.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
         test_label: class index of each test row, int64, shape ``(rows,)``.
-        test_scores: scores on the test rows, shape ``(rows, classes)``, of the network (``model``)
-            and of the baselines.
+        test_scores: scores ``(rows, classes)`` of the network (``model``) and of baselines.
         rows: number of training, validation and test rows.
         notes: remarks on the baselines, as sentences.
         baseline_bytes: bytes of the baselines that are packed.
@@ -159,6 +158,7 @@ def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
     known = {n: table.features[n][train] for n in model.input.features}
     spec = model.input.with_rates(prepared.train.bits, prepared.train.label, known)
     model = model.changed(input=spec)
+    # A network that reads further columns could not be fed by the meter alone.
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
         model = model.changed(meter=table.meter)
     if table.rules is not None:

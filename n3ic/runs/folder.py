@@ -138,7 +138,7 @@ def newest_run(root: str | Path = "runs") -> Path:
         raise UsageError(
             f"there is no run below {root}/: train one (n3ic train anomaly) or name a --model"
         )
-    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent
+    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent  # ties: last name
 
 
 def models_of(path: str | Path) -> dict[str, Path]:

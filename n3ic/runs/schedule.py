@@ -82,8 +82,7 @@ def train_jobs(
 
     Args:
         plan: the units.
-        tasks: experiment of each task; a unit replaces its protocol, seed, hidden layers and
-            baselines.
+        tasks: experiment of each task; units replace protocol, seed, layers and baselines.
         progress: receives messages on the way.
         jobs: number of units trained at once; None for all cores.
         dask: address of a Dask scheduler whose workers train instead.

@@ -112,8 +112,7 @@ def best_first_tree(
     Args:
         columns: integers of training rows, shape ``(rows, features)``.
         label: class index of each row, shape ``(rows,)``.
-        cuts: largest number of distinct pairs of a feature and a threshold. A tree may use a pair
-            many times.
+        cuts: largest number of distinct pairs of a feature and a threshold.
         seed: selects among equally good splits.
         weight: weight of each row, shape ``(rows,)``; None for equal weights.
 
@@ -135,7 +134,7 @@ def best_first_tree(
                 # Best-first: the tree of fewer leaves is a prefix of this one.
                 smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
                 return smaller.fit(columns, label, weight)
-        if len(splits) + 1 < leaves:
+        if len(splits) + 1 < leaves:  # all leaves are pure: there are no more cuts
             return grown
         leaves *= 2
 

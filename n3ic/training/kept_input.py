@@ -76,8 +76,7 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
         model: the network whose input is kept.
 
     Raises:
-        UsageError: the table lacks a column, has it in another unit, has other classes, or has
-            another meter.
+        UsageError: the table lacks a column or has another unit of it, other classes or meter.
     """
     features, who = model.input.features, f"--input-of {model.name}"
     if missing := [name for name in features if name not in table.features]:

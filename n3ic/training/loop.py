@@ -134,7 +134,7 @@ def run_epochs(
         network.train()
         total = 0.0
         for index in torch.randperm(rows).split(passes.batch):
-            if len(index) < passes.least_batch:
+            if len(index) < passes.least_batch:  # batch norm needs some rows
                 continue
             value = loss(index)
             optimizer.zero_grad(set_to_none=True)  # None: an optimizer skips unused parameters

@@ -30,8 +30,7 @@ class Value:
 
     Attributes:
         name: name of the attribute.
-        kind: its type: str, int, float, bool, a ``Literal`` of texts, or a tuple of texts or of
-            whole numbers.
+        kind: its type: str, int, float, bool, a ``Literal`` of texts, or a tuple of str or int.
         help: its description in a sentence.
         owner: the class whose attribute it is.
     """

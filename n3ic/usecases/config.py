@@ -107,12 +107,10 @@ def train_request(config: str | Path | None = None, **given: Any) -> TrainReques
     Args:
         config: the file of options, if any.
         **given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which override the
-            file; None counts as not given. If only ``data`` is given, the use case is that of
-            the user's own tables.
+            file; None counts as not given. Without a use case, ``data`` is a table of the user's.
 
     Raises:
-        UsageError: the file cannot be read, a key is unknown, a value has another type, or the
-            request is invalid.
+        UsageError: the file cannot be read, has an unknown key or a wrong value, or is invalid.
     """
     file = None if config is None else read_config(config)
     asked = {name: value for name, value in given.items() if value is not None}

@@ -103,8 +103,7 @@ class LabelledFlows:
         table: the flows.
         label: the network's class index of each flow, int64, shape ``(rows,)``.
         positive: index of the class whose detection is counted; None if the use case has none.
-        columns: candidate features of the run's recipe, or patterns; empty for all that a NIC can
-            compute.
+        columns: the recipe's candidate features, or patterns; empty for all that a NIC can compute.
     """
 
     model: Classifier

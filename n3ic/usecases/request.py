@@ -56,8 +56,7 @@ class TrainRequest:
     Attributes:
         use_case: its name, such as ``anomaly``.
         data: files to train on; None for the embedded default.
-        dataset: name of the data set that reads ``data`` or has the sample; None for the use
-            case's own.
+        dataset: the data set that reads ``data`` or has the sample; None for the use case's own.
         table: a loaded table, instead of ``data``.
         recipe: name of a recipe of the use case, or a recipe of your own.
         overrides: values of the recipe to replace.

@@ -40,7 +40,7 @@ def margins_figure(held: HeldOut) -> Figure:
     figure, axes = new_figure()
     margins, right = held.found.margins, held.right
     largest = int(margins.max(initial=0))
-    width = -(-(largest + 1) // _BARS)
+    width = -(-(largest + 1) // _BARS)  # rounded up, so that there are at most _BARS
     edges = np.arange(0, largest + width + 1, width) - 0.5
     middles, bottom = (edges[1:] + edges[:-1]) / 2, np.zeros(len(edges) - 1)
     for number, (rows, name) in enumerate(((right, "right"), (~right, "wrong"))):

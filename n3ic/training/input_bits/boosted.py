@@ -67,7 +67,7 @@ def boosted_trees(
         max_leaf_nodes=leaves, early_stopping=False, random_state=seed, warm_start=True
     )
     seen, unseen = _drawn(matrix, label, seed), None
-    if held is not None and np.isin(held[1], label).any():
+    if held is not None and np.isin(held[1], label).any():  # else no row can be judged
         unseen = _drawn(np.clip(matrix_of(*held)[1], 0, UINT32_MAX), held[1], seed)
     # Of two classes, boosting does not collapse; of more, all rounds may be a waste of time.
     many = len(np.unique(label)) > 2
@@ -153,10 +153,12 @@ def _sound_rounds(
             continue
         matrix, label = part
         right, losses = [], []
+        # Validation rows may have classes that the trees have not seen: `known` leaves them out.
         column = np.searchsorted(trees.classes_, label).clip(max=len(trees.classes_) - 1)
         known = trees.classes_[column] == label
         for odds in trees.staged_predict_proba(matrix):
             right.append(known & (odds.argmax(axis=1) == column))
+            # A probability that underflows to 0 would make the loss infinite.
             own = np.maximum(odds[np.arange(len(label)), column], np.finfo(np.float64).tiny)
             losses.append(float(-np.log(own[known]).mean()))
         for mark in marks & {*range(len(right))}:

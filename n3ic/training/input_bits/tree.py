@@ -57,7 +57,7 @@ def tree_cuts(
             feature, below = int(nodes.feature[node]), int(nodes.threshold[node])
             low, high = (int(v) for v in values[feature][below : below + 2])
             cuts[names[feature], (low + high) // 2 + 1] = None  # least integer above the middle
-        if len(cuts) >= count or len(splits) + 1 < leaves:
+        if len(cuts) >= count or len(splits) + 1 < leaves:  # enough, or all leaves are pure
             return list(cuts)[:count]
         leaves *= 2
 

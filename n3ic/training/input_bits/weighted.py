@@ -35,8 +35,7 @@ def weighted_fields(
 
     Gradient-boosted trees choose the candidates. A network with real first weights values each
     (:func:`n3ic.training.importance.bit_importance`). The bits go one by one to the candidate with
-    the largest weight per copy. Two copies of a bit, with weights of +1 or -1, give a neuron the
-    weights -2, 0 and 2.
+    the largest weight per copy. Two copies of a bit give a neuron the weights -2, 0 and 2.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
