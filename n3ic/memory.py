@@ -150,7 +150,7 @@ def _columns(table: Any, kind: str) -> tuple[list[str], list[str]]:
     else:
         headers, types = table.column_names, table.schema.types
     if not headers or any(isinstance(header, tuple) for header in headers):
-        raise DataError(f"{kind}: expected one name a column, got {headers[:2]}; rename them")
+        raise DataError(f"{kind}: expected one name per column, got {headers[:2]}; rename them")
     return [str(h).strip() for h in headers], [str(t) for t in types]
 
 

@@ -177,7 +177,7 @@ def export(
         bool, typer.Option("--replace", help="Replace an existing export directory.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Run some vectors before keeping it.")
+        bool, typer.Option("--verify/--no-verify", help="Run vectors before the export appears.")
     ] = True,
     simplify: Annotated[
         bool | None,
@@ -259,7 +259,7 @@ def verify(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
     record: Annotated[
-        bool, typer.Option("--record/--no-record", help="Write verification.json beside it.")
+        bool, typer.Option("--record/--no-record", help="Write verification.json into it.")
     ] = True,
     run_changed: RunChanged = False,
     json: JsonFlag = False,

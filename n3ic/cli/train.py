@@ -114,7 +114,7 @@ def train(
     budget_bytes: Annotated[
         int | None,
         typer.Option(
-            help="Largest size, input cuts included; chooses family, input bits and layers.",
+            help="Largest size in bytes, cuts included; chooses family, input bits and layers.",
             min=1,
             show_default="the recipe's shape",
         ),

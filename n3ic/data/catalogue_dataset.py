@@ -155,6 +155,7 @@ class CatalogueDataSet(DataSet):
         return any(self._heads(sheet) for sheet in sheets if sheet is not None)
 
     def _heads(self, sheet: Sheet) -> bool:
+        # Files of other data sets may have the required columns among many others.
         names = {*self.names_of(sheet)}
         return self._required <= names and len(names & {*self._columns}) > len(names) / 2
 

@@ -55,7 +55,7 @@ class HeldOut(Displayed):
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether the model is right on each row, as a bool array."""
+        """Whether the model is right on each row, bool array of shape ``(rows,)``."""
         return np.asarray(self.found.classes == self.label)
 
     @property

@@ -111,7 +111,7 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
         N3icWarning: the file is of version 1, which has no checksum.
     """
     header_size = int.from_bytes(data[:8], "little")
-    if header_size > MAX_HEADER_BYTES:
+    if header_size > MAX_HEADER_BYTES:  # before anything is parsed: a damaged size may be vast
         raise ModelError(f"{source}: not an n3ic model, or damaged (its header is too large)")
     try:
         tensors = load(data)

@@ -126,7 +126,7 @@ def train_shapes(
     for hidden in shapes:
         own = experiment.recipe.with_options({"hidden": tuple(hidden)})
         if len(shapes) > 1:
-            own = replace(own, tree_bytes=0)
+            own = replace(own, tree_bytes=0)  # shapes are compared, and a tree has none
         this = replace(experiment, recipe=own)
         if this.budget and own.training.hidden == experiment.recipe.training.hidden:
             learned, tried, notes = best_within(experiment, progress)

@@ -82,8 +82,8 @@ class Prepared:
         validation: validation rows.
         test: test rows, which are used once.
         unseen: whether each test row equals no training row, bool of shape ``(rows,)``.
-        teacher: class probabilities of the training rows from boosted trees; None without
-            distillation, or if the trees have a fault.
+        teacher: class probabilities of the training rows from boosted trees, float64 of shape
+            ``(rows, classes)``; None without distillation, or if the trees have a fault.
         baselines: figures of the baselines without a shape.
         baseline_scores: their scores on the test rows, if they have any.
         baseline_bytes: bytes of the packed baselines, as a card would store them.

@@ -142,7 +142,7 @@ def best_first_tree(
 def class_probabilities(
     odds: NDArray[np.float64], model: FittedBaseline, n_classes: int
 ) -> NDArray[np.float64]:
-    """Probabilities of all classes; 0 for those that the training rows lack."""
+    """Probabilities of all classes, ``(rows, n_classes)``; 0 for those absent from training."""
     out = np.zeros((len(odds), n_classes))
     out[:, model.classes_] = odds
     return out

@@ -65,7 +65,7 @@ def kept_recipe(
         own = own.with_options({"density": round(min(shares, default=1.0), 4)})
     if bits != recipe.bits:  # the best way to find weights depends on the number of bits
         own = sized(own, {*given, *_DECIDED}, n_classes)
-    return own.with_options({"tree_bytes": 0})
+    return own.with_options({"tree_bytes": 0})  # a tree would choose an input of its own
 
 
 def kept_input(table: FlowTable, model: Classifier) -> InputSpec:

@@ -179,7 +179,7 @@ def _validate(
 
 @torch.no_grad()
 def logits_of(network: nn.Module, x: Tensor) -> Tensor:
-    """A network's output for rows, computed in parts to bound memory."""
+    """A network's output for rows, float32 ``(rows, classes)``, in parts to bound memory."""
     return torch.cat([network(part) for part in x.split(_EVAL_ROWS)])
 
 

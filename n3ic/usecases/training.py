@@ -52,6 +52,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, others)
     rivals = request.rivals(case, n_classes)
     experiments = given.experiments(recipe, request.budget_bytes, rivals)
+    # Only files that n3ic wrote may go with an old run; any other one prevents its replacement.
     written = _written(target) if target.exists() else []
     with (
         new_directory(target, replace=request.replace, written=written) as directory,

@@ -63,6 +63,7 @@ def _read(kind: Any, data: Any, where: str, strict: bool) -> Any:
         if data is None and NoneType in inner:
             return None
         for each in inner[:-1] if inner[-1] is NoneType else inner:
+            # A literal without this value is skipped, unless no other type is left to report it.
             if get_origin(each) is not Literal or data in get_args(each) or each is inner[-1]:
                 return _read(each, data, where, strict)
     elif kind is float:
