@@ -93,6 +93,7 @@ def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyErr
     extras = [m[1] for line in requires("n3ic") or () if (m := re.match(pattern, line))]
     if not extras:
         return None
+    # A traceback begins where the error was caught, so the callers above are searched, too.
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     callers = [frame for frame, _ in traceback.walk_stack(frames[0])] if frames else []
     modules = [frame.f_globals.get("__name__", "") for frame in chain(callers[::-1], frames)]

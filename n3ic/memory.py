@@ -398,7 +398,7 @@ def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
     a Polars table gives a PyArrow table.
     """
     if hasattr(given, "iloc"):
-        return given.iloc[:, :0].assign(**columns)
+        return given.iloc[:, :0].assign(**columns)  # keeps the index
     if _is_frame(given):
         return type(given)(dict(columns))
     if isinstance(given, np.ndarray):
@@ -485,7 +485,7 @@ def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike])
     """Warn if the flows differ from the training rows in distribution; see :mod:`.further`."""
     columns = {name: np.asarray(features[name]) for name in model.input.features}
     watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
-    for watch in watches if len(next(iter(columns.values()))) else ():
+    for watch in watches if len(next(iter(columns.values()))) else ():  # none without rows
         watch.add(columns)
         for line in watch.lines():
             if line.startswith(WARNING):

@@ -111,7 +111,7 @@ def _parse_bool(text: OptionValue) -> bool:
     if isinstance(text, bool):
         return text
     lowered = str(text).lower()
-    if lowered in ("1", "true", "yes", "on", ""):
+    if lowered in ("1", "true", "yes", "on", ""):  # "" is a flag without a value
         return True
     if lowered in ("0", "false", "no", "off"):
         return False

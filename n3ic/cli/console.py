@@ -37,7 +37,7 @@ def print_note(text: str) -> None:
 
 def print_error(text: str) -> None:
     """Print why a command failed."""
-    sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")
+    sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")  # on one line
 
 
 def list_options(options: Sequence[Option]) -> None:
@@ -65,7 +65,7 @@ def table(
         out.add_row(*(Text(visible(cell)) for cell in row))
     screen = console()
     if not screen.is_terminal:
-        screen.width = 160
+        screen.width = 160  # a file or a pipe has no width
     screen.print(out)
 
 

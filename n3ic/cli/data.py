@@ -69,6 +69,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     group.command("describe")(describe)
     group.command("check")(check)
     group.command("extract")(extract)
+    # Only `data generate` needs the generators' options, and loading them takes a while.
     group.command("generate")(
         with_options(generate, _owners() if {"data", "generate"} <= set(words) else ())
     )
@@ -319,7 +320,7 @@ def extract(
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise UsageError(f"--out {out}: flows are written to a .csv or a .parquet file")
     free_path(out, replace)
-    if out.suffix.lower() != ".parquet":
+    if out.suffix.lower() != ".parquet":  # a CSV file keeps its meter beside it
         free_path(meter_file(out), replace)
     if meter is None:
         spec = standard_spec(

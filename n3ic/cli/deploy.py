@@ -55,7 +55,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         called = words[:1] == [name]
         named = _targets_named(name, words[1:]) if called else ()
         epilog = _HINT.format(name=name) if called and not named else None
-        every = not {"-h", "--help"}.isdisjoint(words)
+        every = not {"-h", "--help"}.isdisjoint(words)  # only the help shows other families'
         owned = with_options(function, _owners(_KINDS[name], named, every=every))
         app.command(name, epilog=epilog)(owned)
 

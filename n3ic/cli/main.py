@@ -180,7 +180,7 @@ def _stopped(number: int) -> int:
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     with suppress(OSError):  # after SIGHUP there may be no terminal
         print_error(f"{how}; nothing was left half-written")
-    return 128 + number
+    return 128 + number  # as shells report signals
 
 
 def _failed(error: BaseException) -> int:
@@ -215,7 +215,7 @@ def _failed(error: BaseException) -> int:
 
 def _drop_output() -> None:
     """Discard the rest of the output to a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
 
 
 def _show_warning(

@@ -41,7 +41,7 @@ def with_options(
         added[key] = inspect.Parameter(
             key,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None,
+            default=None,  # so that options which were not typed can be told
             annotation=_annotation(name, found, hidden),
         )
 

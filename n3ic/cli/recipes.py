@@ -47,7 +47,7 @@ def show(
     from n3ic.usecases.base import use_case as named
 
     cases = [named(use_case)] if use_case else [*map(named, plugins.names("n3ic.usecases"))]
-    cases.sort(key=lambda case: case.name != OWN)
+    cases.sort(key=lambda case: case.name != OWN)  # flows first, the others stay in order
     known = {recipe: None for case in cases for recipe in case.recipes}
     if name not in known:
         raise UsageError(

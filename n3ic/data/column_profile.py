@@ -144,7 +144,7 @@ def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
             convert_options=arrow.ConvertOptions(
                 null_values=[*sorted(NO_NUMBER), " "],
                 strings_can_be_null=False,
-                true_values=[],
+                true_values=[],  # booleans stay text
                 false_values=[],
                 column_types=types,
             ),
@@ -209,7 +209,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
     rows, kind = len(column), column.type
     if pa.types.is_null(kind):
         return ColumnProfile(name, header, "empty", rows, 1, blank=rows)
-    distinct = int(pc.count_distinct(column, mode="all").as_py())
+    distinct = int(pc.count_distinct(column, mode="all").as_py())  # a blank counts as a value
     tells = told = None
     if classes is not None and 1 < distinct <= MOST_TEXTS:
         tells, told = _shared_entropy(_codes(column), classes)

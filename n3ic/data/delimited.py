@@ -21,7 +21,7 @@ from n3ic.errors import DataError, nearest
 Units = Literal["nic", "source"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-MAX_LINE = 1 << 16
+MAX_LINE = 1 << 16  # bytes; a longer line is not a flow
 CHUNK_BYTES = 8 << 20
 LARGEST_WHOLE = 2**63 - 1
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
@@ -32,7 +32,7 @@ _NAN, _NONE = ("nan", "-nan", "NaN", "NAN"), ("null", "NULL", "None", "none")
 NO_NUMBER = frozenset(("", "-", "?", "\\N", "NA", "N/A", "n/a", *_NAN, *_NONE))
 """What tables write in place of a missing number."""
 _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # no 1_0, inf, nan
 
 
 class TableInMemory(Protocol):
@@ -415,7 +415,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
         )
     except pa.ArrowException:
         return None
-    table = table.unify_dictionaries()
+    table = table.unify_dictionaries()  # each chunk has codes of its own
     numbers: dict[str, Numbers] = {}
     texts: dict[str, TextColumn] = {}
     for name in included:

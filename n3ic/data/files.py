@@ -116,7 +116,7 @@ def find_tables(
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(found) > MAX_FILES:
         raise DataError(f"{len(found)} files, at most {MAX_FILES} are read: name fewer")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found))  # a file that is named twice is read once
 
 
 def _is_table(path: Path, known: tuple[str, ...]) -> bool:
@@ -255,7 +255,7 @@ def checked_text(name: str, data: bytes) -> bytes:
             raise DataError(
                 f"{name}: this is {what}; expected a CSV file in UTF-8: save the table as one"
             )
-    if data[257:262] == b"ustar":
+    if data[257:262] == b"ustar":  # the signature of tar is in the middle of its header
         raise DataError(f"{name}: this is a tar archive; unpack it and name the CSV files")
     return data
 

@@ -137,5 +137,5 @@ def counted_class(n_classes: int, positive: int | None) -> int | None:
 
 def against_rest(scores: NDArray[np.floating], c: int) -> NDArray[np.floating]:
     """Score of class ``c`` minus the best of the others, shape ``(rows,)``."""
-    others = np.delete(scores, c, axis=1).max(axis=1)
+    others = np.delete(scores, c, axis=1).max(axis=1)  # the lead decides, not the score alone
     return np.asarray(scores[:, c] - others)

@@ -262,7 +262,7 @@ class KernelNetwork:
         columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]
         rows = len(columns[0])
         n_names = self.n_classes + (self.shunt > 0)
-        if any(c.shape != (rows,) for c in columns) or len(names) != n_names:
+        if any(c.shape != (rows,) for c in columns) or len(names) != n_names:  # C does not check
             raise ValueError("columns of one length and a name for each verdict expected")
         fields = np.array(
             [

@@ -141,6 +141,7 @@ class BinaryModel(Classifier):
         A shunting threshold above every new margin becomes the lowest such threshold.
         """
         plain = replace(self, input=spec, hidden=tuple(hidden), output=output, shunt=0)
+        # The bound of the margins may be lower now; a threshold above the new one shunts as much.
         return plain.with_shunt(min(self.shunt, plain.largest_margin + 1)) if self.shunt else plain
 
     def scores(self, words: ArrayLike) -> NDArray[np.int32]:

@@ -116,7 +116,7 @@ def experiment_digest(
         rows: digest of its table; empty to compute it.
     """
     said = [
-        __version__,
+        __version__,  # another version may train differently
         rows or table_digest(experiment.table),
         experiment.recipe.to_dict(),
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],

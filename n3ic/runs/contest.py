@@ -49,7 +49,7 @@ def best_within(
     prepared: Prepared | None = None
     for recipe in (this.recipe, *this.rivals):
         own = replace(this, recipe=recipe, rivals=())
-        trees = prepared.trees if prepared else None
+        trees = prepared.trees if prepared else None  # the same rows give the same trees
         prepared = prepare(own, progress.stage, trees, baselines=False)
         learned = learner(recipe.family).train(prepared, progress)
         name = learned.name or family_text(learned.model.family)

@@ -133,6 +133,7 @@ def newest_run(root: str | Path = "runs") -> Path:
     Raises:
         UsageError: there is no run below ``root``.
     """
+    # Hidden folders are runs that are still being written.
     found = [p for p in Path(root).glob(f"*/{METRICS}") if not p.parent.name.startswith(".")]
     if not found:
         raise UsageError(

@@ -226,7 +226,7 @@ def _spread(values: Iterable[float | None]) -> dict[str, Any]:
     numbers = [float(v) for v in values if v is not None]
     if not numbers:
         return {"mean": None, "std": None, "values": []}
-    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
+    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0  # of a sample
     return {"mean": float(np.mean(numbers)), "std": deviation, "values": numbers}
 
 

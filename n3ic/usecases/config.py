@@ -54,7 +54,7 @@ def read_config(path: str | Path) -> ConfigFile:
         raise UsageError(f"{path}: a file of options ends in .toml or .json")
     try:
         with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            content = stream.read(MAX_BYTES + 1)  # one byte more reveals a larger file
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         raise UsageError(
             f"cannot read {path}: {getattr(error, 'strerror', '') or error}"
@@ -93,7 +93,7 @@ def _of_command(path: str, command: object) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         if not word.startswith("--"):
             name, text, equals = "--use_case", word, "="
-        no = not equals and name.startswith(_FLAG)
+        no = not equals and name.startswith(_FLAG)  # --no-NAME means false
         name = name.removeprefix(_FLAG if no else "--").replace("-", "_")
         if name in values:
             raise UsageError(f"{path}: {_COMMAND} has --{name.replace('_', '-')} twice")
@@ -143,7 +143,7 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
             (name := option.name.replace("-", "_")): Value(name, type(option.default), "", Option)
             for option in use_case(case).options
         }
-        known = {**options, **recipe_values(), **_REQUEST}
+        known = {**options, **recipe_values(), **_REQUEST}  # of equal names, the last wins
         for key in file.values:
             if key not in known:
                 raise UsageError(_unknown(key, file.values[key], known))

@@ -238,7 +238,7 @@ def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str
     """Names and values of the recipe, and of its training, that differ from the base."""
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
-        base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
+        base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)  # what bits imply
     for name in _differing(base, recipe):
         yield name, recipe.value(name)
 

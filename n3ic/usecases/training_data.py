@@ -111,7 +111,7 @@ def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Cl
     if not request.kept:
         return {}
     names = {task: path_component(task) if task else "" for task in tasks}
-    if len(request.kept) == 1 and len(names) == 1:
+    if len(request.kept) == 1 and len(names) == 1:  # single networks need no equal names
         names = dict.fromkeys(names, next(iter(request.kept)))
     if missing := [task for task, name in names.items() if name not in request.kept]:
         held = ", ".join(filter(None, request.kept)) or "a single network"

@@ -50,7 +50,7 @@ def _environment(
 
     environment = Environment(
         loader=FileSystemLoader(folders),
-        undefined=StrictUndefined,
+        undefined=StrictUndefined,  # a misspelt name must not become empty text
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -31,7 +31,7 @@ def confusion_figure(
     side = max(5.2, 0.62 * many + 2.2)
     figure, axes = new_figure(side + 0.9, side)
     counts = np.asarray(confusion)
-    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # a class may have no row
     image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(counts.shape):
         text = (
@@ -39,7 +39,7 @@ def confusion_figure(
             if many <= _FULL
             else (f"{100 * share[i, j]:.0f}" if counts[i, j] else "")
         )
-        colour = "white" if share[i, j] > 0.6 else "black"
+        colour = "white" if share[i, j] > 0.6 else "black"  # readable on dark and pale cells
         axes.text(j, i, text, ha="center", va="center", color=colour)
     names = [plain(name, 18) for name in classes]
     turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}

@@ -105,7 +105,7 @@ def calibration_figure(groups: Sequence[MarginGroup]) -> Figure:
         ecolor=look(0).colour,
     )
     axes.set_ylim(top=101)
-    axes.set_xlim(left=-0.5)
+    axes.set_xlim(left=-0.5)  # margin 0 must not lie on the axis
     whole_numbers(axes.xaxis)
     axes.set_xlabel("margin (best score less second best)")
     axes.set_ylabel("right, %")

@@ -127,7 +127,7 @@ def explained_flows(of: HeldOut, most: int) -> tuple[ExplainedFlow, ...]:
     def pick(able: NDArray[np.bool_], sign: int, why: str) -> None:
         index = np.flatnonzero(able)
         if len(index):
-            wanted.setdefault(int(index[np.argmax(sign * margin[index])]), why)
+            wanted.setdefault(int(index[np.argmax(sign * margin[index])]), why)  # once each
 
     pick(~right, 1, "the surest error")
     pick(right, -1, "the least sure that is right")

@@ -267,7 +267,7 @@ def _network(
         charts=charts,
         picture=picture,
         sureness=(*tables, *(study.view().tables if study else ())),
-        flows=explained_flows(found, 1 if task else _FLOWS) if found else (),
+        flows=explained_flows(found, 1 if task else _FLOWS) if found else (),  # sets are long
         no_flows=why or "No flows to look at.",
     )
 
