@@ -65,7 +65,7 @@ def train(
     progress: TrainingProgress | None = None,
     **request: Any,
 ) -> Run:
-    """Train a use case, or on a table in memory, and write a complete run folder or none.
+    """Train on a use case's data or a table in memory; write a complete run folder or none.
 
     A table in memory trains the same network, byte for byte, as the CSV file that its library
     writes (``to_csv(index=False)`` in pandas, ``write_csv()`` in Polars). An interrupted run of
@@ -156,7 +156,7 @@ def predict(
 
     Returns:
         An :class:`Inference`. For a table in memory, a table of the same kind with the columns
-        ``class`` (a name, or ``shunt``), ``margin`` and ``score_CLASS``, and with a pandas index.
+        ``class`` (a name, or ``shunt``), ``margin`` and ``score_CLASS``; pandas keeps its index.
 
     Raises:
         ModelError: a feature is missing.

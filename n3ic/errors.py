@@ -42,7 +42,7 @@ class ModelError(N3icError):
 
 
 class CardError(N3icError):
-    """A description of a shared card that cannot be read or planned; the text names the line."""
+    """A shared card's description that cannot be read or planned; the text names file and line."""
 
 
 class ClusterError(N3icError):

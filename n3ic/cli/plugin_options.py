@@ -41,7 +41,7 @@ def with_options(
         added[key] = inspect.Parameter(
             key,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None,  # so that options which were not typed can be told
+            default=None,  # None: the option was not typed
             annotation=_annotation(name, found, hidden),
         )
 

@@ -38,7 +38,8 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
         name: name of the column.
         entry: ``meaning``, ``unit``, ``bits`` and ``reason``; optionally ``source_unit`` and
             ``scale`` (the files have another unit), ``nic`` (whether a NIC computes it), ``leak``
-            (how it leaks), ``use`` (overrides both), ``tap`` and ``evidence`` (what one tap gives).
+            (how it leaks), ``use`` (overrides both), ``tap`` and ``evidence`` (its relation to a
+            meter at one tap).
         sentences: texts that ``reason``, ``leak`` and ``evidence`` may refer to by name.
     """
     use = entry.get("use")

@@ -24,7 +24,8 @@ from n3ic.plugins import Plugin
 class DataSet(Plugin, ABC):
     """A data set: its card, its features, and how its files are read.
 
-    An entry point in the group ``n3ic.datasets`` names an instance; ``card.md`` is beside it.
+    An entry point in the group ``n3ic.datasets`` names an instance. A subclass keeps a ``card.md``
+    beside its module.
 
     Attributes:
         name: name, as in ``n3ic data show NAME``.

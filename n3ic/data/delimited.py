@@ -163,7 +163,8 @@ def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
         units: the units that the file may name; None for any.
 
     Raises:
-        DataError: the text is not UTF-8, holds NUL bytes or a vast line, or has other units.
+        DataError: the text is not UTF-8, holds NUL bytes or a line that is far too long, or its
+            numbers are in other units.
     """
     (sheet,) = stream_sheets(content.name, [content.data], chunk_bytes=len(content.data) + 1)
     if units is not None and sheet.units not in (None, units):

@@ -237,7 +237,7 @@ def _own_data_set(model: Classifier) -> DataSet | None:
     if name not in plugins.names("n3ic.datasets"):
         return None
     own = data_set(name)
-    return None if type(own).read_features is DataSet.read_features else own  # if overridden
+    return None if type(own).read_features is DataSet.read_features else own  # None: it cannot
 
 
 def _read_plain(sheet: Sheet, model: Classifier, units: Units | None) -> Columns:

@@ -28,8 +28,8 @@ from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
 MOST_CATEGORIES = 64
-SPLIT_SHARE = 0.01  # if so many rows are below 0, their magnitude is a feature of its own
-SAME = 0.99  # a column that shares so much entropy with the label is another form of it
+SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
+SAME = 0.99  # from this share of common entropy on, a column is another form of the label
 _FORMS = 64  # a number with more values is not taken for another form of the label
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)

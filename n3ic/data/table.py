@@ -104,7 +104,8 @@ class FlowTable(Displayed):
         point: int64 array of shape ``(rows,)``: its packet of the schedule, 0 for the end; or None.
         sources: the files that were read.
         notes: assumptions and omissions in reading the files, as sentences.
-        meter: the meter of the features that it names, or None; networks of only these carry it.
+        meter: the meter of the features that it names, carried by networks that read no others;
+            None if unknown.
         rules: how the features were read from the user's columns; None for a named data set.
     """
 

@@ -49,7 +49,7 @@ class UserTable(CatalogueDataSet):
 
     Args:
         catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
-        classes: classes of the network that reads the flows; None for flows to train on.
+        classes: classes of the network that reads the flows, which may lack some; None to train.
     """
 
     name: ClassVar[str] = OWN

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 LEVEL = 0.95
-_CLEAR = 2.576  # standard deviations; chance alone exceeds it once in 200 times
+_CLEAR = 2.576  # standard deviations, which chance alone exceeds once in 200 cases
 
 
 def share_interval(
@@ -38,7 +38,7 @@ def share_interval(
 def clearly_better(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
     """Whether a classifier is right on more rows than another by more than chance.
 
-    McNemar's test (Psychometrika 12, 1947): rows on which both are right or wrong do not count.
+    McNemar's test (Psychometrika 12, 1947): rows with both right, or both wrong, do not count.
 
     Args:
         one: whether the first is right on each row, bool array of shape ``(rows,)``.

@@ -47,7 +47,7 @@ class RocCurve:
         """The curve from a false positive rate of 1/negatives on, for plotting as steps.
 
         Args:
-            points: largest number of points; those closest together on a logarithmic axis go.
+            points: largest number; points closest together on a logarithmic axis are left out.
 
         Returns:
             False positive rates from 1/negatives to 1, and the largest true positive rate up to
@@ -74,12 +74,13 @@ class RocCurve:
             points: largest number of points.
 
         Returns:
-            Rising false positive rates from 1/negatives to 1; least and largest true ones at each.
+            False positive rates from 1/negatives to 1, rising, and the lowest and highest true
+            positive rate at each, float64 arrays of shape ``(points,)``.
         """
         each = float(np.sqrt(level))
         left, right = share_interval(np.rint(self.fpr * self.negatives), self.negatives, each)
         low, high = share_interval(np.rint(self.tpr * self.positives), self.positives, each)
-        for ends in (left, right, low, high):  # rates 0 and 1 are exact if no or all rows count
+        for ends in (left, right, low, high):  # with no or all rows called positive, 0 or 1 is sure
             ends[0], ends[-1] = 0.0, 1.0
         grid = np.geomspace(self.least, 1.0, max(points, 2))
         # Below: the last rectangle that ends left of a rate; above: the first that begins right.

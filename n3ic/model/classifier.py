@@ -111,7 +111,8 @@ class Classifier(Displayed):
         meter: how the features are computed from packets; None if the training table had none.
         shunt: the smallest margin with which the card decides a flow by itself; 0 decides every
             flow; one more than :attr:`largest_margin` shunts every flow.
-        table: how the features are read from tables like that of the training, or None.
+        table: how the features are read from a table in the training table's layout; None if a
+            data set reads it.
     """
 
     family: ClassVar[str]

@@ -69,7 +69,7 @@ class Family(Plugin):
 
         Args:
             network: the trained model and its simplified form.
-            count: number of inputs; more are returned if there are more deciding ones.
+            count: number of inputs; a few more may be returned.
             seed: seed of the random inputs.
 
         Returns:

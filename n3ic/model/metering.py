@@ -3,7 +3,8 @@
 
 A metering process (RFC 7011) on a host, in a kernel or on a card is generated from this data, and
 training reads the process's output. Each packet updates state registers. Features are programs over
-registers, without division: quotients are compared by multiplication. Unsigned sums saturate.
+registers, without division: a quotient is compared by multiplication. Arithmetic is unsigned and
+saturates.
 """
 
 from __future__ import annotations

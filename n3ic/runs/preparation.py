@@ -47,7 +47,8 @@ def prepare(
     Raises:
         DataError: the table does not allow the split.
         ModelError: a model cannot carry the name of a class or feature.
-        UsageError: recipe or kept input do not fit the table, or the training rows have one class.
+        UsageError: the recipe or the kept input does not fit the table, or its training rows have
+            a single class.
     """
     from n3ic.training.baselines import BaselineRows, class_probabilities
     from n3ic.training.input_bits import boosted_trees, chi2_scores, fault_of

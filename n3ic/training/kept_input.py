@@ -76,7 +76,8 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
         model: the network whose input is kept.
 
     Raises:
-        UsageError: the table lacks a column or has another unit of it, other classes or meter.
+        UsageError: the table lacks a column or has it in another unit, or has other classes or
+            another meter.
     """
     features, who = model.input.features, f"--input-of {model.name}"
     if missing := [name for name in features if name not in table.features]:

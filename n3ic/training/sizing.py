@@ -10,7 +10,7 @@ from typing import Any
 from n3ic.training.recipe import Recipe, Training
 
 FEW_BITS, GREEDY_BITS_OF_TWO = 48, 64
-"""Up to so many bits are chosen jointly, for many and for two classes (64 bits, 10 classes of
+"""Up to these numbers, bits are chosen jointly: for many and two classes (64 bits, 10 classes of
 CIC-IDS2017: 93.2 %, against 95.9 % on the bits of a tree). Up to FEW_BITS the weights are
 prototypes; above, gradients find better ones (UNSW-NB15, 64 bits: 96.9 % against 96.5 %)."""
 FEWER_BITS = 128

@@ -110,7 +110,8 @@ def train_request(config: str | Path | None = None, **given: Any) -> TrainReques
             file; None counts as not given. Without a use case, ``data`` is a table of the user's.
 
     Raises:
-        UsageError: the file cannot be read, has an unknown key or a wrong value, or is invalid.
+        UsageError: the file cannot be read, a key is unknown, a value has another type, or the
+            request is invalid.
     """
     file = None if config is None else read_config(config)
     asked = {name: value for name, value in given.items() if value is not None}

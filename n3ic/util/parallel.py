@@ -39,7 +39,7 @@ def parallel_map(
 
     Raises:
         MissingDependencyError: ``dask`` is given and distributed is not installed.
-        N3icError: the scheduler is unreachable, lost or without worker, or a worker was killed.
+        N3icError: the scheduler is unreachable, lost or without workers; or a worker was killed.
     """
     if dask is None:
         yield from _on_cores(function, calls, jobs or os.cpu_count() or 1)

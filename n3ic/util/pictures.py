@@ -201,7 +201,7 @@ def whole_numbers(axis: Axis) -> None:
 
 
 def write(figure: Figure, stream: IO[bytes], kind: Literal["png", "svg"] = "png") -> None:
-    """Write a picture, of which equal ones give equal bytes.
+    """Write a picture; equal pictures give equal bytes.
 
     Args:
         figure: the picture.

@@ -2,7 +2,8 @@
 """Choice of input bits: which features, and where they are cut; one module per encoding.
 
 Every function takes integer columns of training rows, never of validation or test rows, and returns
-fields of an :class:`~n3ic.model.inputs.InputSpec`. Choices are deterministic: first names win ties.
+fields of an :class:`~n3ic.model.inputs.InputSpec`. All choices are deterministic; ties go to the
+earlier name.
 """
 
 from n3ic.training.input_bits.binary import binary_fields
