@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """n3ic trains binary neural networks on network traffic and deploys them in network cards.
 
-Every target computes exactly the scores of the trained network, and :func:`verify` shows it. See
-the tutorial in ``docs/`` for the way from labelled flows to a NIC.
+Every target computes exactly the scores of the trained network, and :func:`verify` checks it. The
+tutorial in ``docs/`` leads from labelled flows to a NIC.
 """
 
 from __future__ import annotations

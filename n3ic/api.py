@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of n3ic: what a command of the command line does is one call here."""
+"""The verbs of n3ic: the work of each main command as one function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from n3ic.targets.verification import Verification
 
 ModelLike = Union[Classifier, "Run", str, Path]
-BENCHES = "n3ic.benches"  # of what is no target, such as the meter
+BENCHES = "n3ic.benches"  # benchmarks of parts that are not targets, such as the meter
 
 
 def load(path: str | Path, task: str = "") -> Classifier:
@@ -37,10 +37,10 @@ def load(path: str | Path, task: str = "") -> Classifier:
 
     Args:
         path: a model file or a run folder.
-        task: which network of a run of several.
+        task: name of the network, if the run holds several.
 
     Raises:
-        ModelError: the file is missing, damaged, foreign, or of a newer version.
+        ModelError: the file is missing, damaged, not a model, or of a newer version.
         UsageError: the run holds several networks and ``task`` names none of them.
     """
     from n3ic.runs.folder import models_of
@@ -65,28 +65,28 @@ def train(
     progress: TrainingProgress | None = None,
     **request: Any,
 ) -> Run:
-    """Train a use case, or on a table in memory, and write the run folder, whole or not at all.
+    """Train on a use case's data or a table in memory; write a complete run folder or none.
 
-    A table in memory trains the network that its CSV file does (``to_csv(index=False)`` of pandas,
-    ``write_csv()`` of Polars), byte for byte. A run of several networks, seeds or protocols that
-    was interrupted goes on where it was when it is asked for again.
+    A table in memory trains the same network, byte for byte, as the CSV file that its library
+    writes (``to_csv(index=False)`` in pandas, ``write_csv()`` in Polars). An interrupted run of
+    several networks, seeds or protocols resumes when the same run is requested again.
 
     Args:
-        use_case: its name, such as ``anomaly``; what the file says where None. Or a table: pandas,
-            Polars, PyArrow or whatever exports an Arrow stream, a structured numpy array, or an
-            array of shape ``(rows, columns)`` with ``feature_names``.
-        label: the column of the class in a table of one's own; beside ``feature_names`` it may be
+        use_case: its name, such as ``anomaly``; None for that of ``config``. Or a table: pandas,
+            Polars, PyArrow or any object that exports an Arrow stream, a structured numpy array, or
+            an array of shape ``(rows, columns)`` with ``feature_names``.
+        label: the column of the class in a table of your own; with ``feature_names`` it may be
             the classes themselves, shape ``(rows,)``.
         positive: the class to tell from all others in such a table.
         feature_names: names of the columns of an array.
-        config: a TOML or JSON file of options, or ``options.json`` of another run; what is given
-            beside it goes before it.
-        progress: what is told while it goes on.
+        config: a TOML or JSON file of options, or the ``options.json`` of another run; other
+            arguments override it.
+        progress: callbacks that are told how far the training is.
         **request: the attributes of :class:`~n3ic.usecases.request.TrainRequest`: ``data``,
             ``recipe``, ``overrides``, ``options``, ``protocol``, ``seed``, ``seeds``, ``out``, ...
 
     Raises:
-        UsageError: an unknown name or option, or the folder exists.
+        UsageError: a name or an option is unknown, or the folder exists.
         DataError: the data cannot be read or split.
     """
     from n3ic.memory import column_of, is_table, read_memory
@@ -141,22 +141,22 @@ def predict(
     units: Units | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Any:
-    """Classes, margins and scores of flows, by the fastest means at hand.
+    """Predict the class, margin and scores of each flow.
 
-    A compiled kernel runs where there is a C compiler, numpy otherwise, with equal results.
+    A compiled kernel runs if there is a C compiler, numpy otherwise, with equal results.
 
     Args:
         model: a model, its file, or a run of one network.
-        flows: a :class:`FlowTable`, integer features by name (arrays of shape ``(rows,)``), or a
-            file; of a capture, a model that carries its meter classifies the flows in order of
-            decision. Or a table in memory, as :func:`train` takes it.
-        dataset: data set whose layout a file has; the model's own where None.
-        units: what a table's numbers are in, where it does not say.
+        flows: a :class:`FlowTable`, integer features by name (arrays of shape ``(rows,)``), a file,
+            or a table in memory, as :func:`train` takes it. The file may be a capture if the model
+            carries its meter: its flows are classified in the order of their decisions.
+        dataset: data set whose layout a file has; None for the model's own.
+        units: ``nic`` or ``source``, for a table that does not state its units.
         feature_names: names of the columns of a numpy array.
 
     Returns:
-        An :class:`Inference`; of a table in memory, a table of its kind with the columns ``class``
-        (its name, or ``shunt``), ``margin`` and ``score_CLASS``, and the index of a pandas table.
+        An :class:`Inference`. For a table in memory, a table of the same kind with the columns
+        ``class`` (a name, or ``shunt``), ``margin`` and ``score_CLASS``; pandas keeps its index.
 
     Raises:
         ModelError: a feature is missing.
@@ -179,19 +179,19 @@ def evaluate(
     label: Any = None,
     feature_names: Sequence[str] | None = None,
 ) -> dict[str, Evaluation]:
-    """Figures of merit on labelled flows: accuracy, macro F1, false positive rate, ROC AUC.
+    """Evaluate networks on labelled flows: accuracy, macro F1, false positive rate, ROC AUC.
 
     Args:
         model: a run, its folder, a model or its file.
-        flows: files of labelled flows, or a table in memory, as :func:`train` takes it; the data
-            set's embedded sample where None.
-        dataset: the data set that reads them; the one that the network was trained on where None.
-        label: the column of the class, of a table of one's own or of metered flows; that of the
-            training where None.
-        feature_names: names of the columns of a numpy array, of which ``label`` may be the classes.
+        flows: files of labelled flows, or a table in memory, as :func:`train` takes it; None for
+            the data set's embedded sample.
+        dataset: the data set that reads them; None for the one that the network was trained on.
+        label: the column of the class, in a table of your own or of metered flows; None for that of
+            the training. With ``feature_names``, it may be the classes, shape ``(rows,)``.
+        feature_names: names of the columns of a numpy array.
 
     Returns:
-        Figures by network; under an empty name for a single one.
+        Figures by network; the name of a single network is empty.
 
     Raises:
         UsageError: no data set reads the flows.
@@ -213,16 +213,16 @@ def extract(
     labels: Labels | str | Path | None = None,
     as_frame: bool = True,
 ) -> Any:
-    """Meter captures into a table in memory: a row a flow, its key, its features as a NIC has them.
+    """Meter captures into a table in memory: one row per flow, with its key and a NIC's features.
 
-    The table carries the meter: a network that :func:`train` makes of it classifies captures.
+    The table carries its meter, so a network that :func:`train` makes of it classifies captures.
 
     Args:
-        captures: pcap and pcapng files, plain or packed, and folders of them.
-        spec: what a flow is and which integers are kept of it, or its file; the standard meter's
-            where None.
+        captures: pcap and pcapng files, plain or compressed, and folders of them.
+        spec: what a flow is and which integers the meter keeps of it, or a file that says so; None
+            for the standard meter.
         labels: labels of the flows, which become the column ``label``, or a CSV file of them.
-        as_frame: a pandas DataFrame, else a PyArrow table.
+        as_frame: return a pandas DataFrame instead of a PyArrow table.
 
     Raises:
         DataError: no capture can be read.
@@ -260,21 +260,21 @@ def export(
     simplify: bool | None = None,
     **options: OptionValue,
 ) -> Exported:
-    """Write a model for a target into a directory, whole or not at all, and check it.
+    """Export a model for a target: write a complete and checked directory, or none.
 
     Args:
         model: a model, its file, or a run of one network, whose figures the report repeats.
         target: the target's name, such as ``netfpga``.
         out: the directory.
-        force: write a model that does not fit; the manifest says so.
+        force: write a model that does not fit; the manifest records it.
         replace: replace an existing export directory.
         verify: run some vectors before the directory appears.
-        simplify: leave out what makes no difference to the scores; False keeps the shape. None
-            for the target's default.
+        simplify: drop neurons and input bits that do not affect the scores; False keeps the shape,
+            None leaves it to the target.
         **options: the target's options, with underscores for dashes.
 
     Raises:
-        UsageError: unknown target or option, or ``out`` exists.
+        UsageError: the target or an option is unknown, or ``out`` exists.
         ExportError: the model does not fit.
         VerifyError: the artefacts do not compute the model's scores.
     """
@@ -299,7 +299,7 @@ def export(
 
 
 def verify(directory: str | Path, **arguments: Any) -> Verification:
-    """Compare an export directory with what n3ic writes, then run it against its model.
+    """Compare an export directory with a fresh export, then run it against its model.
 
     Args:
         directory: an export directory.
@@ -329,17 +329,17 @@ def bench(
     capture: str | Path | None = None,
     **options: OptionValue,
 ) -> Bench:
-    """Measure a target, or the meter, beside its alternatives, after checking that all agree.
+    """Measure a target or the meter beside its alternatives, after checking that all agree.
 
     Args:
         target: what to measure, such as ``host``, or ``meter``.
-        model: a model, its file, or a run, whose first network it is; random weights of shape
-            256-32-16-2 where None. The meter has none.
-        capture: packets for the meter to count; generated ones where None.
-        **options: the benchmark's own, with underscores for dashes.
+        model: a model, its file, or a run, of which the first network is measured; None for random
+            weights of shape 256-32-16-2. The meter takes no model.
+        capture: packets for the meter to count; None for generated ones.
+        **options: the benchmark's own options, with underscores for dashes.
 
     Raises:
-        UsageError: the target has no benchmark, or an argument is not for it.
+        UsageError: the target has no benchmark, or does not take an argument.
     """
     import numpy as np
 
@@ -349,7 +349,7 @@ def bench(
 
     if target in plugins.names(BENCHES):
         if model is not None or options:
-            raise UsageError("the meter's benchmark has one option, the capture")
+            raise UsageError("the meter's benchmark takes one option, the capture")
         found: Bench = plugins.load(BENCHES, target)(capture)
         return found
     if capture is not None:
@@ -367,7 +367,7 @@ def bench(
 
 
 def _source(model: ModelLike) -> Classifier | str | Path:
-    """A model, or the path of what holds it."""
+    """The model itself, or the path of its file or run."""
     from n3ic.runs.folder import Run
 
     return model.path if isinstance(model, Run) else model

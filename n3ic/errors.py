@@ -14,14 +14,14 @@ from itertools import chain
 _DISTRIBUTIONS = {
     "sklearn": "scikit-learn", "dask": "distributed", "hdrh": "hdrhistogram", "nats": "nats-py"
 }  # fmt: skip
-"""What installs a library, where that has another name."""
+"""Distributions whose name differs from that of the module that they install."""
 
 
 class N3icError(Exception):
-    """A mistake in what the user gave; the CLI prints its text and no traceback.
+    """A mistake in the user's input; the CLI prints its text without a traceback.
 
     Attributes:
-        exit_code: the process exit code that the CLI ends with.
+        exit_code: the exit code of the CLI.
     """
 
     exit_code = 1
@@ -34,7 +34,7 @@ class UsageError(N3icError):
 
 
 class DataError(N3icError):
-    """A table that cannot be read as what it claims to be; names file, line and column."""
+    """A table that cannot be read as what it claims to be; the text names file, line and column."""
 
 
 class ModelError(N3icError):
@@ -42,7 +42,7 @@ class ModelError(N3icError):
 
 
 class CardError(N3icError):
-    """A description of a shared card that cannot be read or planned; names file and line."""
+    """A shared card's description that cannot be read or planned; the text names file and line."""
 
 
 class ClusterError(N3icError):
@@ -70,28 +70,30 @@ class N3icWarning(UserWarning):
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """A question that names what is spelt most like it, for an error; empty where nothing is."""
+    """The question that suggests the closest known name in an error; empty if none is close."""
     by_text = {name.lower().replace("_", "-"): name for name in known}
     near = difflib.get_close_matches(wrong.lower().replace("_", "-"), by_text, n=1)
     return f"did you mean {by_text[near[0]]!r}? " if near else ""
 
 
 def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyError | None:
-    """The error that names the extra which installs what was not found; None if none does.
+    """The error that names the extra to install for a missing library; None if no extra has it.
 
-    Of a library that several extras install, it is the extra of the system whose code is running
-    (``n3ic.systems.card`` is that of ``card``), else the first that pyproject.toml lists.
+    If several extras have the library, it names that of the system whose code is running (``card``
+    for ``n3ic.systems.card``), else the first one in pyproject.toml.
 
     Args:
-        error: what an import raised.
+        error: the error that an import raised.
         by: what needs the library, such as ``choosing input bits``.
     """
     library = (error.name or "").partition(".")[0]
     name = _DISTRIBUTIONS.get(library, library.replace("_", "-"))
+    # A name that goes on with a dash is another library's: onnx is not onnx-ir.
     pattern = rf"""{re.escape(name)}\b(?!-).*extra == ['"](?!all|dev|docs)(\w+)['"]"""
     extras = [m[1] for line in requires("n3ic") or () if (m := re.match(pattern, line))]
     if not extras:
         return None
+    # A traceback begins where the error was caught, so the callers above are searched, too.
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     callers = [frame for frame, _ in traceback.walk_stack(frames[0])] if frames else []
     modules = [frame.f_globals.get("__name__", "") for frame in chain(callers[::-1], frames)]
@@ -104,7 +106,7 @@ def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyErr
 
 @contextmanager
 def needed(by: str) -> Iterator[None]:
-    """Around an import, or a function: says what to install where a library is missing.
+    """Wrap an import or a function so that a missing library becomes advice on what to install.
 
     Raises:
         MissingDependencyError: a library that an extra installs is missing.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in memory: pandas, Polars, whatever exports an Arrow stream, numpy arrays with names.
+"""Tables in memory: pandas, Polars, any Arrow stream, and numpy arrays with names.
 
-A table is read as the CSV file that its own library writes: by the same inference, to the same
-integers, with the same digest. Numbers, times and booleans are taken as they are; of a column of
-text, the different cells are read as text. Decimals, times of day or with a zone, and cells of
-several types become text, whose spelling says what they are. A table brings its library along: none
-of them is imported here.
+A table is read like the CSV file that its own library writes: with the same inference, the same
+integers and the same digest. Numbers, times and booleans are taken directly. Of a text column, only
+the distinct cells are parsed. Decimals, times of day, times with a zone, and cells of mixed types
+are written as text and parsed from there. pandas and Polars are never imported here: a table of
+theirs brings its own methods.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
 
 T = TypeVar("T")
-# Types whose cells have no text that is a number, a category or a time.
+# Types whose cells do not read as a number, a category or a time.
 _NO_CELL = re.compile(
     r"timedelta|duration|(large_|fixed_size_)?(list|binary)|struct|map|array|object\(|complex|void",
     re.IGNORECASE,
@@ -73,7 +73,7 @@ def _is_frame(value: object) -> bool:
 
 
 def column_of(label: Any) -> str:
-    """Name of the column that ``label`` names, or becomes where it is the classes themselves."""
+    """Name of the column that ``label`` names, or of the one that an array of classes becomes."""
     if label is None:
         return ""
     return str(label) if isinstance(label, str | int) else LABEL
@@ -86,17 +86,17 @@ def table_sheet(
     feature_names: Sequence[str] | None = None,
     only: Collection[str] | None = None,
 ) -> Sheet:
-    """A table as it is read from its CSV file; the index of a pandas table is no column of it.
+    """A table as its CSV file would be read, without the index of a pandas table.
 
     Args:
-        table: a table of :func:`is_table`.
-        label: the column of the class, or, of an array, the class of each row, shape ``(rows,)``.
+        table: a table that :func:`is_table` accepts.
+        label: the column of the class, or, for an array, the class of each row, shape ``(rows,)``.
         feature_names: names of the columns of an array of shape ``(rows, columns)``.
-        only: names of :func:`.column_profile.column_names` that are needed; all where None.
+        only: the columns to read, by :func:`.column_profile.column_names`; None for all.
 
     Raises:
-        DataError: a column has a type without a text, or a name cannot be in a header.
-        UsageError: names are missing, or given to a table that has its own.
+        DataError: a column's type cannot be written as text, or a name cannot be in a header.
+        UsageError: names are missing, or given for a table that has its own.
     """
     classes = None if label is None or isinstance(label, str | int) else label
     named = feature_names is not None or classes is not None
@@ -121,6 +121,7 @@ def table_sheet(
                 f"{kind}, column {printable(header)!r}: expected numbers, text, booleans or times, "
                 f"got {type_}; {'write it in seconds, as a number' if timed else 'drop the column'}"
             )
+    # A reader guesses the separator from the header, so the header must make it a comma.
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerow(headers)
     first = written.getvalue().partition("\n")[0]
@@ -142,14 +143,14 @@ def _columns(table: Any, kind: str) -> tuple[list[str], list[str]]:
     """Names and types of a table's columns.
 
     Raises:
-        DataError: there are none, or names of several levels.
+        DataError: the table has no columns, or their names have several levels.
     """
     if _is_frame(table):
         headers, types = [*table.columns], [*table.dtypes]
     else:
         headers, types = table.column_names, table.schema.types
     if not headers or any(isinstance(header, tuple) for header in headers):
-        raise DataError(f"{kind}: expected a name a column, got {headers[:2]}; rename the columns")
+        raise DataError(f"{kind}: expected one name per column, got {headers[:2]}; rename them")
     return [str(h).strip() for h in headers], [str(t) for t in types]
 
 
@@ -172,7 +173,7 @@ class _Columns:
         source: a pandas, Polars or PyArrow table.
         kind: what it is called in messages.
         headers: names of its columns.
-        known: columns that were read, by position.
+        known: columns that were already converted, by position.
     """
 
     source: Any
@@ -186,10 +187,10 @@ class _Columns:
         return hashlib.sha256(self.text()).hexdigest()
 
     def text(self, rows: int | None = None) -> bytes:
-        """The text that the table's library writes, or its first rows.
+        """The text that the table's library writes, of all rows or of the first ``rows``.
 
         Raises:
-            DataError: a column has no text, or there is too much of it.
+            DataError: a column cannot be written as text, or the text is too long.
         """
         data = self._text(self.source if rows is None else self.source[:rows])
         if len(data) > MAX_BYTES:
@@ -204,17 +205,17 @@ class _Columns:
         if _is_frame(table):
             pandas = hasattr(table, "to_csv")
             text = table.to_csv(index=False, lineterminator="\n") if pandas else table.write_csv()
-            return bytes(text.encode("utf-8", "surrogatepass"))  # a reader says what is no UTF-8
+            return bytes(text.encode("utf-8", "surrogatepass"))  # the reader reports bad UTF-8
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(table.column_names)
         try:
             cells = delimited_text([c.combine_chunks() for c in table.columns])
         except pa.ArrowException as error:
-            raise DataError(f"{self.kind}: no text can be made of its cells: {error}") from error
+            raise DataError(f"{self.kind}: its cells cannot be written as text: {error}") from error
         return header.getvalue().encode() + cells
 
     def typed(self, column: int) -> Any | None:
-        """A column as an Arrow array of the narrowest type; None if the text must tell."""
+        """A column as an Arrow array of the narrowest type; None if the whole text must be read."""
         import pyarrow as pa
 
         cells = self._plain(column)
@@ -223,14 +224,14 @@ class _Columns:
         if not pa.types.is_dictionary(cells.type):
             return cells
         different = [cells.dictionary, pa.nulls(len(cells.dictionary))]
-        try:  # the type of all cells is that of the different ones
+        try:  # a column's type depends only on its distinct cells
             text = open_sheet(Content(self.kind, b"a,b\n" + delimited_text(different)))
             return _narrowest(text).take(cells.indices)
         except DataError:
             return None
 
     def table(self) -> Any | None:
-        """All cells as an Arrow table, each column of the narrowest type; None: read the text."""
+        """All cells as an Arrow table, each column of the narrowest type; None to read the text."""
         import pyarrow as pa
 
         columns = [self.typed(i) for i in range(len(self.headers))]
@@ -239,8 +240,8 @@ class _Columns:
         return pa.table(columns, [str(i) for i in range(len(columns))])
 
     def cells(self, wanted: Wanted) -> Cells | None:
-        """The wanted columns; None: read the text."""
-        if wanted.blank_is_zero:  # a NaN, which libraries write in different ways, is no blank
+        """The wanted columns; None if the text must be read instead."""
+        if wanted.blank_is_zero:  # libraries write NaN differently: only some write a blank
             return None
         numbers: dict[str, Numbers] = {}
         texts: dict[str, TextColumn] = {}
@@ -258,7 +259,7 @@ class _Columns:
         return Cells(len(self.source), numbers, texts)
 
     def spelled(self, column: int) -> TextColumn | None:
-        """A column of text; None if the text must tell."""
+        """A column of text; None if the whole text must be read."""
         import pyarrow as pa
 
         cells = self._plain(column)
@@ -270,8 +271,8 @@ class _Columns:
         return TextColumn(texts, cells.indices.to_numpy().astype(np.intp))
 
     def _part(self, column: int, read: Callable[[Sheet], T]) -> T | None:
-        """What the text of one column says; None if it cannot be read by itself."""
-        beside = column - 1 if column else 1  # a row of one blank cell would be a blank line
+        """The result of ``read`` on the text of one column; None if it fails without the others."""
+        beside = column - 1 if column else 1  # one blank cell alone would be a skipped blank line
         if beside >= len(self.headers):
             return None
         try:
@@ -291,9 +292,9 @@ class _Columns:
         return self.known[column]
 
     def _converted(self, column: int) -> Any | None:
-        """A column of int64, float64, times, or a dictionary of texts; None if its text must tell.
+        """A column of int64, float64, times, or a dictionary of texts; None to read its text.
 
-        A blank is null, or an empty text.
+        A blank cell becomes null, or an empty text.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -317,7 +318,7 @@ class _Columns:
             kind, cells = pa.float64(), cells.cast(pa.string()).cast(pa.float64())  # 0.1 stays 0.1
         if pa.types.is_float64(kind):
             if not _is_frame(self.source) and pc.all(pc.equal(pc.trunc(cells), cells)).as_py():
-                cells = pc.add(cells, 0.0)  # Arrow writes -0.0 as an integer, of which 0 is one
+                cells = pc.add(cells, 0.0)  # turns -0.0 into 0.0: as an integer, it is written 0
             nan = pc.is_nan(cells)
             return pc.if_else(nan, None, cells) if pc.any(nan).as_py() else cells
         whole = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
@@ -327,7 +328,7 @@ class _Columns:
         """A column as an Arrow array.
 
         Raises:
-            TypeError: the text may say something else.
+            TypeError: the column's text may differ from the array's values.
         """
         import pyarrow as pa
 
@@ -338,7 +339,7 @@ class _Columns:
         series = self.source.iloc[:, column]
         cells = pa.array(series, from_pandas=True)
         cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
-        # Objects are of several types, and only numpy's float32 is written in its few digits.
+        # Objects may have mixed types; only numpy's float32 is written with float32's few digits.
         text = pa.types.is_string(cells.type) or pa.types.is_null(cells.type)
         numpy = isinstance(series.dtype, np.dtype)
         if (series.dtype == object and not text) or (pa.types.is_float32(cells.type) and not numpy):
@@ -359,7 +360,7 @@ def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -
 
     Raises:
         DataError: the shapes do not match, or a column holds values of several types.
-        UsageError: an array without names.
+        UsageError: the array has no names.
     """
     import pyarrow as pa
 
@@ -391,13 +392,13 @@ def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -
 
 
 def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
-    """Columns of shape ``(rows,)`` as a table of the kind of another one of as many rows.
+    """Columns of shape ``(rows,)`` as a table of the same kind as ``given``, of as many rows.
 
-    It has the index of a pandas table. An array gives a structured array, and what is neither
-    that nor a pandas or Polars table gives a PyArrow table.
+    A pandas table keeps its index, an array gives a structured array, and anything else that is not
+    a Polars table gives a PyArrow table.
     """
     if hasattr(given, "iloc"):
-        return given.iloc[:, :0].assign(**columns)
+        return given.iloc[:, :0].assign(**columns)  # keeps the index
     if _is_frame(given):
         return type(given)(dict(columns))
     if isinstance(given, np.ndarray):
@@ -424,19 +425,19 @@ def read_memory(
     tell: Callable[[str], object],
     read: Callable[..., FlowTable] = load_own,
 ) -> FlowTable:
-    """Read labelled flows to train on; a table that carries its meter is one of metered flows.
+    """Read labelled flows to train on; a table that carries its meter holds metered flows.
 
     Args:
-        table: a table of :func:`is_table`.
+        table: a table that :func:`is_table` accepts.
         label: as :func:`table_sheet` takes it.
-        positive: the class that is told from all others; all are told apart where empty.
+        positive: the class to tell from all others; empty to tell all classes apart.
         feature_names: names of the columns of an array.
         tell: called with lines about what was inferred and changed.
-        read: what reads the table as its file, as :func:`.load_own` does.
+        read: reads a table without a meter, as :func:`.load_own` does.
 
     Raises:
         DataError: the table cannot be read.
-        UsageError: there is no such label, or none is named.
+        UsageError: no label is named, or the table has no such column.
     """
     sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
@@ -481,10 +482,10 @@ def predict_flows(
 
 
 def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike]) -> None:
-    """Warn where the flows are not like the rows of the training; see :mod:`.further`."""
+    """Warn if the flows differ from the training rows in distribution; see :mod:`.further`."""
     columns = {name: np.asarray(features[name]) for name in model.input.features}
     watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
-    for watch in watches if len(next(iter(columns.values()))) else ():
+    for watch in watches if len(next(iter(columns.values()))) else ():  # none without rows
         watch.add(columns)
         for line in watch.lines():
             if line.startswith(WARNING):
@@ -498,7 +499,7 @@ def table_features(
     units: Units | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Mapping[str, ArrayLike]:
-    """The features that a model reads, of a file or a table in memory; see :func:`n3ic.predict`."""
+    """The features that a model reads in a file or a table in memory; see :func:`n3ic.predict`."""
     if not is_table(flows):
         return read_features(flows, model, dataset, units)
     own = model.table is not None and dataset is None and units != "nic"

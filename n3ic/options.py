@@ -23,9 +23,9 @@ class Option:
         choices: the allowed values of a str option; empty for any.
         minimum: smallest allowed value of a number.
         maximum: largest allowed value of a number.
-        only_with: other options and their values with which alone this one means something,
-            such as ``(("style", ("unrolled",)),)``; empty for always.
-        newer: whether exports without it are to stay what they are: its default is not recorded.
+        only_with: the values of other options with which this one applies, such as
+            ``(("style", ("unrolled",)),)``; empty for always.
+        newer: leave its default out of records, so that older exports stay byte-identical.
     """
 
     name: str
@@ -38,21 +38,21 @@ class Option:
     newer: bool = False
 
     def applies(self, values: Options) -> bool:
-        """Whether it means something beside the other options' values."""
+        """Whether the option applies, given the values of the others."""
         return all(values[name] in allowed for name, allowed in self.only_with)
 
     def parse(self, text: OptionValue) -> OptionValue:
         """The option's value from what was typed.
 
         Raises:
-            UsageError: the text is not such a value.
+            UsageError: the text is not a valid value.
         """
         kind = type(self.default)
         try:
             if kind is bool:
                 value: OptionValue = _parse_bool(text)
             elif kind is int and isinstance(text, str):
-                value = int(text, 0)
+                value = int(text, 0)  # also takes 0x10
             else:
                 value = kind(text)
         except ValueError as error:
@@ -70,16 +70,15 @@ class Option:
 def parse_options(
     known: Sequence[Option], given: Mapping[str, OptionValue], owner: str
 ) -> dict[str, OptionValue]:
-    """Defaults and what was given, checked.
+    """Check the given values and complete them with the defaults.
 
     Args:
-        known: the options that there are.
-        given: values or what was typed, by name.
+        known: all options of the owner.
+        given: values or typed texts, by name.
         owner: whose options they are, for the error.
 
     Raises:
-        UsageError: an option is unknown, has a value it cannot have, or does not apply beside
-            the others.
+        UsageError: an option is unknown, has an invalid value, or does not apply with the others.
     """
     names = [option.name for option in known]
     for name in given:
@@ -100,7 +99,7 @@ def parse_options(
 
 
 def applying(known: Sequence[Option], values: Options) -> dict[str, OptionValue]:
-    """The values of the options that apply, sorted by name: what a record of them holds."""
+    """The values to record: those of the options that apply, sorted by name."""
     return {
         o.name: values[o.name]
         for o in sorted(known, key=lambda o: o.name)
@@ -112,7 +111,7 @@ def _parse_bool(text: OptionValue) -> bool:
     if isinstance(text, bool):
         return text
     lowered = str(text).lower()
-    if lowered in ("1", "true", "yes", "on", ""):
+    if lowered in ("1", "true", "yes", "on", ""):  # "" is a flag without a value
         return True
     if lowered in ("0", "false", "no", "off"):
         return False

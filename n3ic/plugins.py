@@ -22,13 +22,12 @@ _NOUNS: dict[str, str] = {
 
 
 class Plugin:
-    """What data sets, use cases, families of models and targets have in common.
+    """The base class of data sets, use cases, families of models, learners and targets.
 
-    Each is a subclass of :class:`~n3ic.data.dataset.DataSet`, of
-    :class:`~n3ic.usecases.base.UseCase`, of :class:`~n3ic.model.family.Family`, of
-    :class:`~n3ic.runs.learner.Learner` or of :class:`~n3ic.targets.base.Exporter`: class
-    attributes say what it is, methods what it does, and what it does not override has a default.
-    An entry point of its group names an instance.
+    A plug-in subclasses :class:`~n3ic.data.dataset.DataSet`, :class:`~n3ic.usecases.base.UseCase`,
+    :class:`~n3ic.model.family.Family`, :class:`~n3ic.runs.learner.Learner` or
+    :class:`~n3ic.targets.base.Exporter`. Class attributes describe it, and methods that it does not
+    override have a default. An entry point of its group names an instance.
 
     Attributes:
         name: as typed on the command line.
@@ -44,7 +43,7 @@ class Plugin:
         return Path(inspect.getfile(type(self))).resolve().parent
 
 
-@cache
+@cache  # reading the metadata of all installed distributions is slow
 def _entry_points(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda p: p.name)}
 
@@ -55,7 +54,7 @@ def names(group: str) -> tuple[str, ...]:
 
 
 def _noun(group: str) -> str:
-    """What a plug-in of a group is called; a system's own group is called by its name."""
+    """The word for a plug-in of a group; derived from the group's name for a system's own group."""
     return _NOUNS.get(group, group.removeprefix("n3ic.").replace("_", " ").removesuffix("s"))
 
 
@@ -64,7 +63,7 @@ def load(group: str, name: str) -> Any:
     """The plug-in of that name: the object that its entry point names.
 
     Raises:
-        UsageError: no plug-in has that name; the text names the nearest and lists all.
+        UsageError: no plug-in has that name; the message suggests the nearest and lists all.
         MissingDependencyError: the plug-in needs a library that is not installed.
     """
     points = _entry_points(group)

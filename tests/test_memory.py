@@ -386,7 +386,7 @@ def test_figures_are_those_of_scikit_learn(frame, run):
             lambda f: pl.DataFrame({"x": [dt.timedelta(1)], "app": ["a"]}),
             "'x'.*Duration.*seconds",
         ),
-        (lambda f: pd.concat({"a": f}, axis=1), r"a name a column, got \[\('a', 'Proto'\)"),
+        (lambda f: pd.concat({"a": f}, axis=1), r"one name per column, got \[\('a', 'Proto'\)"),
         (lambda f: f.rename(columns={"dur": "a\nb"}), "rename the columns"),
         (lambda f: f.iloc[:0], "no rows"),
         (lambda f: f.drop(columns="app"), "no column 'app'; its columns are Proto, dur"),

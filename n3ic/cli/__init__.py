@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `n3ic`.
+"""The command line ``n3ic``.
 
-May import every other room; docs/explanation/architecture.md has the order.
+May import every other package of the core; see docs/explanation/architecture.md.
 """

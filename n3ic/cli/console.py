@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands print: results on standard output, all else on standard error."""
+"""Output of the commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console; plain text where the stream is no terminal."""
+    """A console; it prints plain text if the stream is not a terminal."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
@@ -37,11 +37,11 @@ def print_note(text: str) -> None:
 
 def print_error(text: str) -> None:
     """Print why a command failed."""
-    sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")
+    sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")  # on one line
 
 
 def list_options(options: Sequence[Option]) -> None:
-    """Options of a use case or a generator, a line each."""
+    """Print the options of a use case or a generator, one per line."""
     for option in options:
         print_result(f"  --{option.name:<19} {option.help} [{option.default}]")
 
@@ -54,7 +54,7 @@ def print_json(data: Any) -> None:
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
 ) -> None:
-    """A table of text; all but the first ``left`` columns stand right."""
+    """Print a table of text; all but the first ``left`` columns are right-aligned."""
     from rich.table import Table
     from rich.text import Text
 
@@ -65,18 +65,18 @@ def table(
         out.add_row(*(Text(visible(cell)) for cell in row))
     screen = console()
     if not screen.is_terminal:
-        screen.width = 160
+        screen.width = 160  # a file or a pipe has no width
     screen.print(out)
 
 
 def show_table(found: TextTable) -> None:
-    """A table of an object that shows itself."""
+    """Print a :class:`TextTable`."""
     table(found.title, found.head, found.rows, left=found.left)
 
 
 @contextmanager
 def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
-    """Show a progress bar on standard error during a training."""
+    """Show a progress bar on standard error during training."""
     from n3ic.runs.progress import TrainingProgress
 
     screen = console(stderr=True)
@@ -127,7 +127,7 @@ def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
 
 @contextmanager
 def spinner(text: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error; gives a function that changes its text."""
+    """Show a spinner on standard error; yield a function that changes its text."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield lambda _: None
@@ -138,7 +138,7 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting_bar(text: str, unit: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error for work of unknown length; gives a function that tells how much."""
+    """Show a bar on standard error for work of unknown length; yield a function for the count."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield lambda _: None
@@ -153,7 +153,7 @@ def counting_bar(text: str, unit: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[float, str], None]]:
-    """A bar on standard error; gives a function that says how far (0 to 1) and what."""
+    """Show a bar on standard error; yield a function for the share done (0 to 1) and a text."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield lambda share, said: None

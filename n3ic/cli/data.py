@@ -39,7 +39,7 @@ CacheFlows = Annotated[
 SequencePackets = Annotated[
     int,
     typer.Option(
-        help="Keep lengths, directions and gaps of a flow's first packets, too; 0: no.",
+        help="Also keep lengths, directions and gaps of a flow's first N packets; 0: none.",
         min=0,
         max=32,
     ),
@@ -59,7 +59,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
     Args:
         app: the command line.
-        words: what was typed; it says whether the generators' own options are needed, too.
+        words: the typed words, which tell whether the generators' own options are needed.
     """
     from n3ic import plugins
 
@@ -69,6 +69,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     group.command("describe")(describe)
     group.command("check")(check)
     group.command("extract")(extract)
+    # Only `data generate` needs the generators' options, and loading them takes a while.
     group.command("generate")(
         with_options(generate, _owners() if {"data", "generate"} <= set(words) else ())
     )
@@ -146,7 +147,7 @@ def show(
 
 def describe(
     path: Annotated[
-        Path, typer.Argument(metavar="FLOWS", help="A table with a flow a row, or a folder.")
+        Path, typer.Argument(metavar="FLOWS", help="A table with one flow per row, or a folder.")
     ],
     label: Annotated[str, typer.Option(help="Column of the class.")] = "",
     out: Annotated[
@@ -155,9 +156,9 @@ def describe(
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Infer what a table's columns are, show it, and write it as columns.toml.
+    """Infer the meaning of a table's columns, print it, and write it to columns.toml.
 
-    n3ic train, data check and data show read the file, and what it says overrides what is inferred.
+    n3ic train, data check and data show read that file, and its entries override the inference.
     """
     from n3ic.data.description import COLUMNS_FILE, description_text
     from n3ic.data.user_table import describe as describe_table
@@ -177,7 +178,7 @@ def describe(
 
 
 def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> None:
-    """What is known of a table's columns: type, unit, whether they are used and why not."""
+    """Print the columns of a table: type, unit, whether each is used, and why not."""
     known = {f.name: f for f in facts}
     table(
         f"{name}: {facts[0].rows:,} rows",
@@ -231,7 +232,7 @@ def check(
 
 
 def _checked(path: Path, name: str | None, label: str) -> Mapping[str, Any]:
-    """What files hold: by the data set that is named or knows them, or as a table of any kind."""
+    """The facts about files, read by the named or recognised data set, or as the user's table."""
     from n3ic.data.dataset import data_set, data_set_of
     from n3ic.data.user_table import OWN, description_beside, need_label
     from n3ic.data.user_table import describe as describe_table
@@ -259,7 +260,7 @@ def extract(
     captures: Annotated[
         list[str],
         typer.Argument(
-            help="pcap or pcapng files, plain or packed, and folders of them; - for standard input."
+            help="pcap or pcapng files, also compressed, and folders of them; - for standard input."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet.")] = Path(
@@ -273,7 +274,7 @@ def extract(
         str, typer.Option(help="Decide at the N-th packet, or at several and the end: 3,8,20,end.")
     ] = "end",
     after: Annotated[
-        float, typer.Option(help="Decide a flow this many seconds after its start; 0: no.", min=0)
+        float, typer.Option(help="Decide a flow this many seconds after its start; 0: off.", min=0)
     ] = 0.0,
     sequence: SequencePackets = 0,
     idle_timeout: IdleTimeout = 60.0,
@@ -319,7 +320,7 @@ def extract(
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise UsageError(f"--out {out}: flows are written to a .csv or a .parquet file")
     free_path(out, replace)
-    if out.suffix.lower() != ".parquet":
+    if out.suffix.lower() != ".parquet":  # a CSV file keeps its meter beside it
         free_path(meter_file(out), replace)
     if meter is None:
         spec = standard_spec(
@@ -354,7 +355,7 @@ def extract(
             )
         except KeyboardInterrupt:
             if (folder := checkpoint_folder(out)).is_dir():
-                print_note(f"what is done is kept in {folder}: the same command goes on from there")
+                print_note(f"work is kept in {folder}; the same command resumes from there")
             raise
     if json:
         print_json({**asdict(found), "path": str(out)})
@@ -382,16 +383,16 @@ def packets_of(text: str) -> tuple[int, ...]:
     out = []
     for part in (p.strip() for p in text.split(",")):
         if part != "end" and not (part.isascii() and part.isdecimal() and 0 < int(part) < 1 << 24):
-            raise UsageError(f"--packets: numbers from 1 and 'end' expected, got {part!r}")
+            raise UsageError(f"--packets: expected numbers from 1 and 'end', got {part!r}")
         out.append(0 if part == "end" else int(part))
     return tuple(out)
 
 
 def tunnels_of(text: str) -> tuple[Tunnel, ...]:
-    """Tunnels from what was typed, in the order of a specification.
+    """Tunnels from what was typed, in the order that a specification requires.
 
     Raises:
-        UsageError: a part is no known tunnel.
+        UsageError: a part is not a known tunnel.
     """
     from n3ic.model import metering
 
@@ -399,12 +400,12 @@ def tunnels_of(text: str) -> tuple[Tunnel, ...]:
     given = [part.strip() for part in text.split(",") if part.strip()]
     for part in given:
         if part not in known:
-            raise UsageError(f"--tunnels: some of {', '.join(known)} expected, got {part!r}")
+            raise UsageError(f"--tunnels: expected some of {', '.join(known)}, got {part!r}")
     return tuple(tunnel for tunnel in known if tunnel in given)
 
 
 def _decided_at(text: str) -> dict[str, Any]:
-    """Arguments of the standard meter: one packet, or a schedule that has the end as its last."""
+    """Arguments of the standard meter: one packet, or a schedule that ends with ``end``."""
     *early, last = packets_of("end" if text == "0" else text)
     if early and (last or 0 in early):
         raise UsageError(f"--packets {text}: expected 'end' as the last, such as 3,8,20,end")

@@ -38,7 +38,7 @@ RunChanged = Annotated[
     bool,
     typer.Option(
         "--run-changed",
-        help="Run files that differ from n3ic's own: that runs code of their author.",
+        help="Run files that differ from n3ic's own; this runs their author's code.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         called = words[:1] == [name]
         named = _targets_named(name, words[1:]) if called else ()
         epilog = _HINT.format(name=name) if called and not named else None
-        every = not {"-h", "--help"}.isdisjoint(words)
+        every = not {"-h", "--help"}.isdisjoint(words)  # only the help shows other families'
         owned = with_options(function, _owners(_KINDS[name], named, every=every))
         app.command(name, epilog=epilog)(owned)
 
@@ -69,7 +69,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
     """The targets that a command line names, by option, by export directory or as an argument.
 
-    All of them where options are given and no target can be told: whose they are is said then.
+    If options are typed but no target is recognised, it returns all, so that the options parse.
     """
     from n3ic import plugins
 
@@ -103,10 +103,10 @@ def _exported_for(directory: Path) -> Iterator[str]:
 
 
 def _owners(kind: str, names: Sequence[str], *, every: bool) -> list[Owned]:
-    """Options of targets; ``every`` tells those of all of its families, whose names are the same.
+    """Options of targets; with ``every``, also those that a target has for its other families.
 
-    An option of another family bears the name of one of the target's own, so that a command which
-    runs need not load that family.
+    Options of other families reuse the names of the target's own, so a command that runs need not
+    load those families.
     """
 
     def load(name: str) -> Sequence[Option]:
@@ -177,7 +177,7 @@ def export(
         bool, typer.Option("--replace", help="Replace an existing export directory.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Run some vectors before it is kept.")
+        bool, typer.Option("--verify/--no-verify", help="Run vectors before the export appears.")
     ] = True,
     simplify: Annotated[
         bool | None,
@@ -185,7 +185,7 @@ def export(
             "--simplify/--no-simplify",
             help="Drop neurons and input bits that do not affect the scores; without it, "
             "weights of another training of the same shape can be loaded later.",
-            show_default="on, but for xdp",
+            show_default="on, except for xdp",
         ),
     ] = None,
     json: JsonFlag = False,
@@ -240,7 +240,7 @@ def export(
 
 
 def _set_tables(metrics: Mapping[str, Any] | None) -> Any:
-    """What the use case of a run says of a set; a model without a run has none."""
+    """The tables that a run's use case adds for several networks; None for a model without run."""
     if metrics is None:
         return None
     from n3ic.usecases.base import set_tables
@@ -259,7 +259,7 @@ def verify(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
     record: Annotated[
-        bool, typer.Option("--record/--no-record", help="Write verification.json there.")
+        bool, typer.Option("--record/--no-record", help="Write verification.json into it.")
     ] = True,
     run_changed: RunChanged = False,
     json: JsonFlag = False,
@@ -267,8 +267,8 @@ def verify(
 ) -> None:
     """Compare an export with a fresh one, then run it against its model.
 
-    Every file is written again from model and options, and compared. Files that differ are not run.
-    Any difference is an error.
+    Every file is regenerated from the model and options, and compared. Files that differ are not
+    run. Any difference is an error.
     """
     from n3ic.data.flows import read_features
     from n3ic.model.families import load_model

@@ -40,7 +40,7 @@ _PANELS = {
     "Deploy": ("targets", "bench", "simulate"),
     "Data": ("data",),
 }
-"""What the help shows together; a plug-in says its own; else a command is of Deploy."""
+"""Panels of the help. A plug-in may name its own; other commands go to Deploy."""
 
 
 class _Groups(TyperGroup):
@@ -54,7 +54,7 @@ class _Groups(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a section a panel, in the order of the commands."""
+        """Write one section per panel, in the order of the commands."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             if command.hidden:
@@ -86,8 +86,8 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     """Build the commands; the one that is called gets the options of all plug-ins.
 
     Args:
-        words: what was typed. The module of the command that it names is imported, and no other;
-            options of plug-ins are loaded for that command alone.
+        words: the typed words. Only the module of the command that they name is imported, and
+            plug-ins' options are loaded for that command only.
     """
     called = words[0] if words else "--help"
     app = typer.Typer(
@@ -112,11 +112,11 @@ def command_line(words: Sequence[str]) -> typer.Typer:
 
 
 def _without_options(app: typer.Typer) -> None:
-    """Leave the commands their names, texts and panels: all that the help of ``n3ic`` shows."""
+    """Strip the commands to their names, texts and panels: all that the help of ``n3ic`` shows."""
 
     def bare(function: Callable[..., Any]) -> Callable[[], None]:
         def command() -> None:
-            """Nothing: help alone is printed."""
+            """Do nothing: only the help is printed."""
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         return command
@@ -141,8 +141,8 @@ def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:
     """Add a command that a plug-in brings: a system's, or one that runs a target's device.
 
     An entry point of ``n3ic.commands`` names a :class:`typer.Typer`, the function of a single
-    command, or a module with ``register(app, words)``, as those of this folder are; it imports
-    quickly. One that fails to load is hidden in the help, and reports the reason when it is called.
+    command, or a module with ``register(app, words)``, like those of this folder. It must import
+    quickly. One that fails to load is hidden in the help, and reports the reason when called.
     """
     try:
         found = plugins.load(_PLUG_INS, name)
@@ -161,7 +161,7 @@ def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:
 def main() -> None:
     """Run the command line; a user's mistake ends with one line and an exit code."""
     warnings.showwarning = _show_warning
-    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", FutureWarning)  # of libraries, for their developers
     warnings.simplefilter("always", N3icWarning)
     with ending_signals() as ending:
         try:
@@ -180,7 +180,7 @@ def _stopped(number: int) -> int:
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     with suppress(OSError):  # after SIGHUP there may be no terminal
         print_error(f"{how}; nothing was left half-written")
-    return 128 + number
+    return 128 + number  # as shells report signals
 
 
 def _failed(error: BaseException) -> int:
@@ -198,7 +198,7 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         # The reader of the output has closed the pipe: end quietly, as other Unix tools do.
         _drop_output()
-        return 128 + 13
+        return 128 + 13  # the shell's exit code for SIGPIPE
     if isinstance(error, OSError):  # such as a full disk, or missing permissions
         print_error(f"{error.filename or 'output'}: {error.strerror or error}")
         _drop_output()
@@ -215,7 +215,7 @@ def _failed(error: BaseException) -> int:
 
 def _drop_output() -> None:
     """Discard the rest of the output to a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
 
 
 def _show_warning(

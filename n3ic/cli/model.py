@@ -114,7 +114,7 @@ def _summary(model: Classifier, where: str) -> None:
 def _shunting(model: Classifier) -> str:
     if not model.shunt:
         return "none, every flow is decided on the card"
-    return f"a flow of a margin below {model.shunt} (of {model.largest_margin} at most) to the host"
+    return f"margins below {model.shunt} (of {model.largest_margin} at most) go to the host"
 
 
 def features(
@@ -125,7 +125,7 @@ def features(
     out: Annotated[
         str, typer.Option(help="CSV or .parquet to write; - for standard output.")
     ] = "-",
-    bits: Annotated[bool, typer.Option("--bits", help="Write the input bits, too.")] = False,
+    bits: Annotated[bool, typer.Option("--bits", help="Also write the input bits.")] = False,
     task: TaskOption = "",
     dataset: DatasetOption = None,
     units: UnitsOption = None,
@@ -189,7 +189,7 @@ def predict(
     if out != "-":
         free_path(out, replace)
         if source != "-" and Path(out).exists() and Path(out).samefile(source):
-            raise UsageError(f"{out} is the table that is read: name another file")
+            raise UsageError(f"{out} is the input table: name another file")
     network = _network(model, task)
     sink = None if json and out == "-" else out
     found: StreamedClasses
@@ -230,7 +230,7 @@ def _tell_of_another_meter(network: Classifier, source: str) -> None:
     own = meter_of(source)
     if own is not None and not network.meter.agrees(own, network.input.features):
         print_note(
-            f"{source} was metered otherwise than the model's flows: {own}; not {network.meter}"
+            f"{source} was metered differently from the model's flows: {own}; not {network.meter}"
         )
 
 
@@ -271,7 +271,7 @@ def evaluate(
     networks = {task: load_model(path) for task, path in models_of(model).items()}
     if any(network.shunt for network in networks.values()):
         print_note(
-            "the model shunts flows: these figures are of its classes on all; see n3ic shunt"
+            "the model shunts flows: these figures count its class for every flow; see n3ic shunt"
         )
     if json:
         print_json(

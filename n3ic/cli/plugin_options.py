@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that plug-ins define, as options of a command: in its help, in any order, with types."""
+"""Turn the options that plug-ins define into options of a command, with help and types."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def with_options(
 
     Args:
         function: a command; its ``given`` maps the typed options' names to values.
-        owners: owners and their options. Several may share a name; the addressed one checks the
-            value.
+        owners: owners and their options. If several share a name, the addressed one checks it.
         hidden: owners whose options work, but are not in the help.
 
     Raises:
@@ -42,7 +41,7 @@ def with_options(
         added[key] = inspect.Parameter(
             key,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None,
+            default=None,  # None: the option was not typed
             annotation=_annotation(name, found, hidden),
         )
 

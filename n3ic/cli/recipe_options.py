@@ -10,7 +10,7 @@ from n3ic.options import Option, OptionValue
 
 
 def recipe_options() -> tuple[Option, ...]:
-    """One option a value; the default is shown by the recipe, not here."""
+    """One option per value; the recipe shows the defaults."""
     from n3ic.training.recipe import recipe_values
 
     return tuple(value.option for value in recipe_values().values())

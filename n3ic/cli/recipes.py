@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic recipes``: what a recipe says, as the options that replace it."""
+"""``n3ic recipes``: the values of a recipe, and the options that replace them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_recipes() -> None:
 def show(
     name: Annotated[str, typer.Argument(help="A recipe, such as default.")],
     use_case: Annotated[
-        str | None, typer.Argument(help="Whose; default: flows, else any that has it.")
+        str | None, typer.Argument(help="Its use case; default: flows, else any that has it.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -47,7 +47,7 @@ def show(
     from n3ic.usecases.base import use_case as named
 
     cases = [named(use_case)] if use_case else [*map(named, plugins.names("n3ic.usecases"))]
-    cases.sort(key=lambda case: case.name != OWN)
+    cases.sort(key=lambda case: case.name != OWN)  # flows first, the others stay in order
     known = {recipe: None for case in cases for recipe in case.recipes}
     if name not in known:
         raise UsageError(
@@ -61,7 +61,7 @@ def show(
 
 
 def show_recipe(case: str, recipe: Recipe) -> None:
-    """The values that matter for the recipe's family, by the options that replace them."""
+    """Print the values that matter for the recipe's family, by the options that replace them."""
     from n3ic.training.recipe import Recipe, Training, recipe_values
 
     def shown(value: Any) -> str:

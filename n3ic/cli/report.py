@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from n3ic.targets.overview import TargetRow
 
 _PARTS = "n3ic.report_parts"
-"""Each names a function of a run, flows and their data set, for more of each network by task."""
+"""Functions of a run, flows and their data set; each returns further parts by network."""
 _WIDE = 80
 _NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 _EQUALITY = 12  # width of the last column; the column before it gets the rest
@@ -35,7 +35,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 
 def report(
-    run: Annotated[Path | None, typer.Argument(help="A run or model; the newest run.")] = None,
+    run: Annotated[Path | None, typer.Argument(help="Run or model; default: newest run.")] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Print every figure of every target, with its source.")
     ] = False,
@@ -58,7 +58,7 @@ def report(
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing page.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print every figure as JSON.")] = False,
 ) -> None:
-    """Print a row per target: fit, memory, latency, throughput, resources, what is verified."""
+    """Print a row per target: fit, memory, latency, throughput, resources, verification."""
     from n3ic.evaluation.further import tables_of
     from n3ic.runs.folder import open_models
     from n3ic.targets.batch import failure, report_all
@@ -102,7 +102,7 @@ def report(
 
 
 def _say_figures(found: Sequence[ExportOutcome]) -> None:
-    """Every figure of every target, with its source."""
+    """Print every figure of every target, with its source."""
     for outcome in found:
         print_result("")
         if outcome.exported is None:
@@ -116,18 +116,18 @@ def _say_figures(found: Sequence[ExportOutcome]) -> None:
 
 
 def rows_text(rows: Sequence[TargetRow], width: int = 0) -> list[str]:
-    """The table as lines of at most 80 characters, or of the terminal where that is narrower.
+    """The table as lines of at most 80 characters, or of the terminal's width if it is narrower.
 
     Args:
-        rows: of the targets.
-        width: of the lines; the terminal's, 80 at most, where 0.
+        rows: one row per target.
+        width: characters per line; 0 for the terminal's width, 80 at most.
     """
     from n3ic.targets.overview import HEAD, LEGEND
 
     wide = width or min(_WIDE, shutil.get_terminal_size((_WIDE, 24)).columns)
     cells = [row.cells for row in rows]
     narrow = [max(len(c[i]) for c in (HEAD, *cells)) for i in range(5)]
-    left = wide - sum(narrow) - _EQUALITY - 2 * (len(HEAD) - 1)
+    left = wide - sum(narrow) - _EQUALITY - 2 * (len(HEAD) - 1)  # two blanks between columns
     widths = (*narrow, max(left, len("resources")), _EQUALITY)
     lines = _lines(HEAD, widths)
     for row, of_row in zip(rows, cells, strict=True):
@@ -140,8 +140,8 @@ def rows_text(rows: Sequence[TargetRow], width: int = 0) -> list[str]:
 
 
 def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """A row, its last two cells over as many lines as they need."""
-    whole = (re.sub("(?<!,) ", _NO_BREAK, cells[5]), cells[6])
+    """The lines of a row; its last two cells wrap."""
+    whole = (re.sub("(?<!,) ", _NO_BREAK, cells[5]), cells[6])  # resources break at commas only
     wrapped = [textwrap.wrap(c, width) for c, width in zip(whole, widths[5:], strict=True)]
     out = []
     for i in range(max(1, *map(len, wrapped))):

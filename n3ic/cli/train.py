@@ -18,7 +18,7 @@ from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
 HELP_RECIPE = "--help-recipe"
-RECIPE = "Each value of the recipe is an option, too: n3ic recipes show NAME lists them."
+RECIPE = "Each value of the recipe is also an option: n3ic recipes show NAME lists them."
 _CASE = "A use case brings options of its own: name it before --help."
 _HEAD = ("accuracy", "dedup.", "macro F1", "FPR", "ROC AUC", "PR AUC")
 _CLASSES = 20  # shown; report.md and the JSON have all
@@ -49,7 +49,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
     Args:
         app: the command line.
-        words: what was typed; it says whether the options of recipes and use cases are needed, too.
+        words: the typed words, which tell whether the options of recipes and use cases are needed.
     """
     add(app, "train", train, words)
 
@@ -63,8 +63,8 @@ def add(
 ) -> None:
     """Add a command that takes the options of recipes and use cases.
 
-    Its help shows those of the use case that is named, or of a table of one's own: the others work
-    as well. A plug-in's command says the ``panel`` of the help in which it stands.
+    The help shows the options of the named use case, or of the user's own tables; the others work
+    as well. A plug-in passes the ``panel`` of the help that lists its command.
     """
     owners = option_owners(words) if words[:1] == [name] else []
     shown = {*words[1:], "flows"}
@@ -80,10 +80,10 @@ def _own(name: str) -> tuple[Option, ...]:
 
 
 def option_owners(words: Sequence[str]) -> list[Owned]:
-    """Options of the recipe and of use cases, by whose they are.
+    """Options of the recipe and of use cases, with their owners.
 
     Args:
-        words: what was typed; of a use case that it names, and of all where it names none.
+        words: the typed words. If they name use cases, only those are loaded, else all.
     """
     from n3ic import plugins
 
@@ -97,7 +97,7 @@ def train(
     use_case: Annotated[
         str | None,
         typer.Argument(
-            help="anomaly, ...; flows with --data alone; without both, they are listed."
+            help="anomaly, ...; default: flows with --data, else the use cases are listed."
         ),
     ] = None,
     data: DataOption = None,
@@ -114,7 +114,7 @@ def train(
     budget_bytes: Annotated[
         int | None,
         typer.Option(
-            help="Most bytes in total, cuts included: chooses family, input bits and layers.",
+            help="Largest size in bytes, cuts included; chooses family, input bits and layers.",
             min=1,
             show_default="the recipe's shape",
         ),
@@ -122,7 +122,7 @@ def train(
     input_of: Annotated[
         Path | None,
         typer.Option(
-            help="Run or model whose input bits and layers are kept: weights alone are new."
+            help="Run or model whose input bits and layers to keep; only weights are trained."
         ),
     ] = None,
     protocol: ProtocolOption = None,
@@ -142,7 +142,7 @@ def train(
     dask: DaskOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     help_recipe: Annotated[
-        bool, typer.Option(HELP_RECIPE, help="Print each value of the recipe, and end.")
+        bool, typer.Option(HELP_RECIPE, help="Print each value of the recipe, and exit.")
     ] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
@@ -283,10 +283,10 @@ def memory_text(memory: Mapping[str, int]) -> str:
 
 
 def show_classes(classes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print precision and recall of each class; of many, of those that are found least."""
+    """Print precision and recall by class; of many classes, those with the least recall."""
     from n3ic.runs.report import CLASS_HEAD, class_rows
 
     found = sorted(classes, key=lambda name: classes[name]["recall"] or 0.0)[:_CLASSES]
     rows = [row for row in class_rows(classes) if row[0] in found]
-    many = f", the {_CLASSES} of least recall" if len(classes) > _CLASSES else ""
+    many = f", the {_CLASSES} with the least recall" if len(classes) > _CLASSES else ""
     table(f"the network by class{many}", list(CLASS_HEAD), rows)

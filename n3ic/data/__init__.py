@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of flows: files, formats, splits, and the interface of a data set.
 
-May import kernel, model and the first floor; docs/explanation/architecture.md has the order.
+May import kernel, model and the packages of layer 1; see docs/explanation/architecture.md.
 """

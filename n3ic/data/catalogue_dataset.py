@@ -12,8 +12,7 @@ and a ``catalogue.toml``:
 - ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and how cells become integers,
   see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (a ``quotient`` is a number whose blanks
   and infinities, from a divisor of 0, are the largest integer; a ``text`` is not a feature),
-  ``blank``, ``negative``, ``values``. Names are those of :func:`canonical`. Further columns of a
-  file are ignored.
+  ``blank``, ``negative``, ``values``. :func:`canonical` spells names; other columns are ignored.
 - ``[derived.NAME]``: features computed from the columns that ``needs`` lists.
 """
 
@@ -45,7 +44,7 @@ from n3ic.model.inputs import to_integer
 MOST_CLASSES = 256
 TEXT = "text"  # the kind of a column that is not a feature
 _VAST = 1e30  # more than any integer in any unit
-_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # who wrote them
+_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # libraries differ
 _OTHERS = re.compile(r"[^a-z0-9]+")
 
 
@@ -146,7 +145,7 @@ class CatalogueDataSet(DataSet):
         return self._read(path)[0]
 
     def load_sheet(self, sheet: Sheet) -> FlowTable:
-        """Read a table in memory as its file."""
+        """Read a table in memory like its file."""
         return self.load(sheet)
 
     def recognises(self, path: Path) -> bool:
@@ -156,6 +155,7 @@ class CatalogueDataSet(DataSet):
         return any(self._heads(sheet) for sheet in sheets if sheet is not None)
 
     def _heads(self, sheet: Sheet) -> bool:
+        # Files of other data sets may have the required columns among many others.
         names = {*self.names_of(sheet)}
         return self._required <= names and len(names & {*self._columns}) > len(names) / 2
 
@@ -220,7 +220,7 @@ class CatalogueDataSet(DataSet):
                 known = published.get(table.sha256)
                 if path is None and known is None:
                     raise DataError(
-                        f"{file}: the embedded file is not the published one; install n3ic anew"
+                        f"{file}: the embedded file is not the published one; reinstall n3ic"
                     )
                 part = self._part(table.sheet)
                 parts.append(part)
@@ -270,7 +270,7 @@ class CatalogueDataSet(DataSet):
                 for n in key
             )
             ends = zip(source, sport, destination, dport, protocol, strict=True)
-            tuples = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]
+            tuples = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]  # any direction
         return FileFlows(columns, classes, tuples, repairs, rows)
 
     def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
@@ -368,7 +368,7 @@ def _number(
         repair(np.isneginf(values), f"{name} infinite, set to the largest value")
     else:
         repair(below, f"{name} negative, set to 0")
-    known = np.clip(np.where(blank, 0.0, values), -_VAST, _VAST)
+    known = np.clip(np.where(blank, 0.0, values), -_VAST, _VAST)  # scaled, it stays finite
     above = np.isfinite(values) & (np.rint(np.abs(known) * rule.scale) > largest)
     repair(above, f"{name} above the largest value, set to it")
     out = {name: np.where(blank & (rule.blank == "largest"), largest, integers(known))}

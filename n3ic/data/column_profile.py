@@ -45,8 +45,7 @@ class ColumnProfile:
         texts: different texts, most frequent first, at most 1,000.
         numbers: share of these texts that are numbers.
         odd: one of the other texts, if most are numbers.
-        tells: share of the label's entropy that the column explains; None if it has too many
-            values for an estimate.
+        tells: share of the label's entropy that the column explains; None for too many values.
         told: share of the column's entropy that the label explains.
     """
 
@@ -88,7 +87,7 @@ def column_names(headers: Sequence[str]) -> list[str]:
 
 
 def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProfile]:
-    """Facts of every column of tables of one layout.
+    """Profile every column of tables that share a layout.
 
     Args:
         sheets: the tables.
@@ -119,7 +118,7 @@ def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
     """The cells as an Arrow table with columns ``0``, ``1``, ..., each of the narrowest type.
 
     Raises:
-        DataError: a line has too few or too many cells, or there is none.
+        DataError: a line has too few or too many cells, or the table has no rows.
     """
     if sheet.memory is not None:
         table = sheet.memory.table()
@@ -145,7 +144,7 @@ def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
             convert_options=arrow.ConvertOptions(
                 null_values=[*sorted(NO_NUMBER), " "],
                 strings_can_be_null=False,
-                true_values=[],
+                true_values=[],  # booleans stay text
                 false_values=[],
                 column_types=types,
             ),
@@ -169,7 +168,7 @@ def read_cells(sheet: Sheet, names: Sequence[str]) -> Any:
 
 
 def _without_hexadecimal(table: Any, read: Callable[..., Any]) -> Any:
-    """The table with columns of hexadecimal integers as text, as other readers take them."""
+    """The table with columns of hexadecimal integers as text, as other readers see them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -198,7 +197,7 @@ def _joined(tables: Sequence[Any], column: int) -> Any:
 
 
 def _codes(column: Any) -> NDArray[np.int64]:
-    """A number for each different cell."""
+    """An index for each cell, equal for equal cells, int64 of shape ``(rows,)``."""
     codes = column.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
     return np.asarray(codes, dtype=np.int64)
 
@@ -210,7 +209,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
     rows, kind = len(column), column.type
     if pa.types.is_null(kind):
         return ColumnProfile(name, header, "empty", rows, 1, blank=rows)
-    distinct = int(pc.count_distinct(column, mode="all").as_py())
+    distinct = int(pc.count_distinct(column, mode="all").as_py())  # a blank counts as a value
     tells = told = None
     if classes is not None and 1 < distinct <= MOST_TEXTS:
         tells, told = _shared_entropy(_codes(column), classes)
@@ -262,11 +261,11 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
 
 
 def _decimals(values: NDArray[np.float64]) -> int:
-    """Decimal places of nearly all of some of the values."""
+    """Decimal places of nearly all values, from a sample."""
     some = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
     for places in range(MOST_DECIMALS):
         scaled = some * 10.0**places
-        whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)
+        whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)  # float error
         if whole.mean() >= _SHARE:
             return places
     return MOST_DECIMALS
@@ -281,5 +280,5 @@ def _shared_entropy(a: NDArray[np.int64], b: NDArray[np.int64]) -> tuple[float, 
         return float(-(share * np.log2(share)).sum())
 
     of_a, of_b = entropy(a), entropy(b)
-    common = of_a + of_b - entropy(a * width + b)
+    common = of_a + of_b - entropy(a * width + b)  # one code for each pair
     return (common / of_b if of_b else 0.0), (common / of_a if of_a else 0.0)

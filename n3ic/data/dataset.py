@@ -24,8 +24,8 @@ from n3ic.plugins import Plugin
 class DataSet(Plugin, ABC):
     """A data set: its card, its features, and how its files are read.
 
-    An entry point in the group ``n3ic.datasets`` names an instance. A subclass keeps a
-    ``card.md`` beside its module.
+    An entry point in the group ``n3ic.datasets`` names an instance. A subclass keeps a ``card.md``
+    beside its module.
 
     Attributes:
         name: name, as in ``n3ic data show NAME``.
@@ -55,7 +55,7 @@ class DataSet(Plugin, ABC):
         """
 
     def load_sheet(self, sheet: Sheet) -> FlowTable:
-        """Read a table in memory as its file; UsageError if the data set is no such table."""
+        """Read a table in memory like its file; raise UsageError if the data set cannot."""
         raise UsageError(f"the data set {self.name} reads files of its own, not {sheet.name}")
 
     def recognises(self, path: Path) -> bool:
@@ -63,9 +63,9 @@ class DataSet(Plugin, ABC):
         return False
 
     def has_layout(self, sheet: Sheet) -> bool:
-        """Whether a table is in the data set's own layout and units beyond doubt.
+        """Whether a table certainly has the data set's own layout and units.
 
-        True for a table that cannot be one of a NIC's integers, such as one with names where the
+        It does if it cannot hold a NIC's integers, for example because it has names where the
         features are codes.
         """
         return False
@@ -100,7 +100,7 @@ class DataSet(Plugin, ABC):
 
     @property
     def generator_options(self) -> tuple[Option, ...] | None:
-        """Options of ``n3ic data generate``; None where the data set makes no files."""
+        """Options of ``n3ic data generate``; None if the data set generates no files."""
         return None
 
     def generate_file(

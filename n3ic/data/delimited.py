@@ -21,7 +21,7 @@ from n3ic.errors import DataError, nearest
 Units = Literal["nic", "source"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-MAX_LINE = 1 << 16
+MAX_LINE = 1 << 16  # bytes; a longer line is not a flow
 CHUNK_BYTES = 8 << 20
 LARGEST_WHOLE = 2**63 - 1
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
@@ -30,13 +30,13 @@ _ZEEK_FIELDS = re.compile(rb"^#fields\t", re.MULTILINE)
 _ZEEK_COMMENT = re.compile(rb"^#.*(?:\n|\Z)", re.MULTILINE)
 _NAN, _NONE = ("nan", "-nan", "NaN", "NAN"), ("null", "NULL", "None", "none")
 NO_NUMBER = frozenset(("", "-", "?", "\\N", "NA", "N/A", "n/a", *_NAN, *_NONE))
-"""What tables write where there is no number."""
+"""What tables write in place of a missing number."""
 _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # no 1_0, inf, nan
 
 
 class TableInMemory(Protocol):
-    """A table in memory: its cells as they are read from the text that its library writes."""
+    """A table in memory, whose cells are those of the text that its library writes."""
 
     @property
     def sha256(self) -> str:
@@ -46,10 +46,10 @@ class TableInMemory(Protocol):
         """That text, or its first rows below the names."""
 
     def table(self) -> Any | None:
-        """All cells as an Arrow table, each column of the narrowest type; None: read the text."""
+        """All cells as an Arrow table, each column of the narrowest type; None to read the text."""
 
     def cells(self, wanted: Wanted) -> Cells | None:
-        """The wanted columns; None: read the text."""
+        """The wanted columns; None if the text must be read instead."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class Sheet:
         first: the cells of the table's first line, stripped.
         units: the units that the file's line of units names; None without such a line.
         line: number of the body's first line in the file.
-        continued: whether the body continues an earlier sheet of the file; it then lacks the
-            table's first line.
+        continued: whether the body continues an earlier sheet of the file, without a header.
         zeek: whether it is a Zeek log, whose names follow ``#fields``; the body has neither that
             word nor lines that begin with ``#``.
         row: the word for a line of the body in messages.
@@ -96,13 +95,13 @@ class Sheet:
         return replace(open_sheet(Content(self.name, self.memory.text(rows))), line=0, row="row")
 
     def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
-        """Line number, where it ends, and cells of each row.
+        """The number of the line on which each row ends, and the row's cells.
 
         Args:
             header: whether the table's first line holds names.
 
         Raises:
-            DataError: a quote does not end.
+            DataError: a quoted cell does not end.
         """
         if self.memory is not None:
             yield from self.as_text().rows(header)
@@ -147,8 +146,7 @@ class Cells:
 
     Attributes:
         rows: number of rows.
-        numbers: finite numbers of shape ``(rows,)`` a column, int64 where the table has integers
-            and float64 elsewhere.
+        numbers: finite numbers by column, int64 (if all are integers) or float64 ``(rows,)``.
         texts: the columns of text.
     """
 
@@ -165,8 +163,8 @@ def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
         units: the units that the file may name; None for any.
 
     Raises:
-        DataError: the text is not UTF-8, holds NUL bytes, a line that is far too long, or numbers
-            in other units.
+        DataError: the text is not UTF-8, holds NUL bytes or a line that is far too long, or its
+            numbers are in other units.
     """
     (sheet,) = stream_sheets(content.name, [content.data], chunk_bytes=len(content.data) + 1)
     if units is not None and sheet.units not in (None, units):
@@ -211,6 +209,7 @@ def stream_sheets(
 
 def _last_line_end(text: bytearray) -> int:
     """Position after the last line end outside of quotes; 0 if there is no such line end."""
+    # A line end with an odd number of quotes before it is inside a quoted cell.
     end = text.rfind(b"\n") + 1
     inside = text.count(b'"', 0, end) % 2
     while end and inside:
@@ -249,7 +248,7 @@ def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
     first = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
     if not first.strip():
         raise DataError(f"{name}, line {line}: blank; expected the column names or the first flow")
-    separator = "\t" if zeek else max(SEPARATORS, key=first.count)
+    separator = "\t" if zeek else max(SEPARATORS, key=first.count)  # of equals, the comma
     cells = next(csv.reader([first], delimiter=separator), [])
     names = tuple(c.strip() for c in cells)
     return Sheet(name, body, separator, names, units, line, zeek=bool(zeek))
@@ -286,7 +285,7 @@ def _long_line(body: bytes) -> int:
     """Position of a line of more than ``MAX_LINE`` bytes, or -1."""
     start = 0
     while len(body) - start > MAX_LINE:
-        end = body.rfind(b"\n", start, start + MAX_LINE + 1)
+        end = body.rfind(b"\n", start, start + MAX_LINE + 1)  # jumps over many short lines at once
         if end < 0:
             return start
         start = end + 1
@@ -294,7 +293,7 @@ def _long_line(body: bytes) -> int:
 
 
 def first_lines(path: Path) -> Sheet | None:
-    """The first lines of a file, plain or packed; None if it is not delimited text."""
+    """The first lines of a file, plain or compressed; None if it is not delimited text."""
     start = first_bytes(path)
     try:
         return open_sheet(Content(str(path), start[: start.rfind(b"\n") + 1] or start), units=None)
@@ -394,7 +393,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
     from pyarrow import csv as arrow
 
     unique = [
-        n if n in wanted.numeric or n in wanted.text else f"\0{i}"
+        n if n in wanted.numeric or n in wanted.text else f"\0{i}"  # no header has a NUL
         for i, n in enumerate(wanted.names)
     ]
     included = [n for n in unique if not n.startswith("\0")]
@@ -417,7 +416,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
         )
     except pa.ArrowException:
         return None
-    table = table.unify_dictionaries()
+    table = table.unify_dictionaries()  # each chunk has codes of its own
     numbers: dict[str, Numbers] = {}
     texts: dict[str, TextColumn] = {}
     for name in included:
@@ -433,7 +432,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
 
 
 def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
-    """An Arrow array as numbers; None if a cell is not what is wanted."""
+    """An Arrow array as numbers; None if a cell is not valid in that column."""
     import pyarrow as pa
 
     blank = pa.types.is_null(column.type) and len(column) > 0

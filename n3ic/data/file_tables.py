@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a file, plain or packed: delimited text or Parquet."""
+"""Tables of a file, plain or compressed: delimited text or Parquet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from n3ic.errors import DataError
 from n3ic.util.files import sha256_file
 
 DataSource = str | Path | Sheet | Sequence[str | Path]
-"""What a table is read from: a file or a folder, several, or a table in memory."""
+"""What a table is read from: one or several files or folders, or a table in memory."""
 
 
 def find_sources(given: DataSource, suffixes: tuple[str, ...]) -> Sequence[Path | Sheet]:
@@ -42,7 +42,7 @@ def open_sheets(path: str | Path | Sheet) -> Iterator[FileTable]:
     """The tables of a file in source units: one, or several of an archive.
 
     Raises:
-        DataError: the file cannot be read, is damaged, too large or of a foreign format, or its
+        DataError: the file cannot be read, is damaged, too large or in an unknown format, or its
             numbers are in other units.
     """
     if isinstance(path, Sheet):

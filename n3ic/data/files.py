@@ -51,7 +51,7 @@ _BLANKS = re.compile(rb"\s+")
 
 
 class DamagedError(ValueError):
-    """Packed bytes are truncated or damaged; the text says how."""
+    """Compressed bytes are truncated or damaged; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def find_tables(
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(found) > MAX_FILES:
         raise DataError(f"{len(found)} files, at most {MAX_FILES} are read: name fewer")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found))  # a file that is named twice is read once
 
 
 def _is_table(path: Path, known: tuple[str, ...]) -> bool:
@@ -131,10 +131,10 @@ def _is_table(path: Path, known: tuple[str, ...]) -> bool:
 
 
 def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:
-    """Decompress a file; its first bytes tell the compression, never its name.
+    """Decompress a file; its first bytes, not its name, determine the compression.
 
     Args:
-        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives.
+        path: plain text, gzip, xz, bzip2, or a zip archive of such files.
         max_bytes: bound of the decompressed bytes, of all members together for a zip archive.
 
     Yields:
@@ -155,7 +155,7 @@ def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[C
 
 
 def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The decompressed bytes of a file, plain or packed by gzip, xz or bzip2.
+    """The decompressed bytes of a file, plain or compressed with gzip, xz or bzip2.
 
     Raises:
         DataError: the file cannot be read, is truncated, damaged or too large.
@@ -169,11 +169,11 @@ def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream in pieces of at most 1 MiB, decompressed if they are packed.
+    """The bytes of a stream in pieces of at most 1 MiB, decompressed if necessary.
 
     Args:
         name: the file, for messages.
-        stream: stream, not necessarily seekable; its first bytes tell gzip, xz or bzip2.
+        stream: a stream, which need not be seekable; its first bytes tell gzip, xz or bzip2.
 
     Raises:
         DataError: the stream is truncated or damaged.
@@ -186,7 +186,7 @@ def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def unpack(stream: IO[bytes]) -> Iterator[bytes]:
-    """Decompress a stream; yield everything before the damage of a truncated or damaged one.
+    """Decompress a stream; of a truncated or damaged one, yield everything before the damage.
 
     Raises:
         DamagedError: the stream is truncated or damaged; raised after the bytes before the damage.
@@ -242,7 +242,7 @@ class _Joined(io.BufferedIOBase):
 
 
 def checked_text(name: str, data: bytes) -> bytes:
-    """The first bytes of a table, or all of them.
+    """Return the given first bytes of a table, or all of them, if they may be text.
 
     Raises:
         DataError: the bytes are empty, or of a known format that is not text.
@@ -255,7 +255,7 @@ def checked_text(name: str, data: bytes) -> bytes:
             raise DataError(
                 f"{name}: this is {what}; expected a CSV file in UTF-8: save the table as one"
             )
-    if data[257:262] == b"ustar":
+    if data[257:262] == b"ustar":  # the signature of tar is in the middle of its header
         raise DataError(f"{name}: this is a tar archive; unpack it and name the CSV files")
     return data
 
@@ -293,7 +293,7 @@ def _unpacked(stream: gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
 def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
     # lzma.open does not bound memory, and a hostile header may request a dictionary of 4 GiB.
     pending = stream.read(_CHUNK)
-    while pending.strip(b"\x00"):
+    while pending.strip(b"\x00"):  # zeros may pad the streams of an xz file
         decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
         while not decoder.eof:
             if decoder.needs_input and not pending:

@@ -82,14 +82,14 @@ def stream_features(
     """Integer features of a table of any size, chunk by chunk in bounded memory.
 
     Args:
-        path: a CSV file, plain or packed by gzip, xz, bzip2 or zip; a Parquet file; or ``-`` for
+        path: a CSV file, plain or compressed with gzip, xz, bzip2 or zip; a Parquet file; ``-`` for
             CSV from standard input; or a table in memory.
         model: the model that reads the features.
         dataset: name of the data set whose layout the table has. Without it, a table with a
             column of numbers for every feature is taken as it is, and any other is read by the
             data set that the model was trained on.
         units: units of the table's numbers; None for those that the table names.
-        chunk_rows: rows of a chunk of a Parquet file; about as many of a CSV file.
+        chunk_rows: rows per chunk of a Parquet file; chunks of a CSV file are of about 8 MiB.
 
     Yields:
         The features that the model reads.
@@ -237,7 +237,7 @@ def _own_data_set(model: Classifier) -> DataSet | None:
     if name not in plugins.names("n3ic.datasets"):
         return None
     own = data_set(name)
-    return None if type(own).read_features is DataSet.read_features else own
+    return None if type(own).read_features is DataSet.read_features else own  # None: it cannot
 
 
 def _read_plain(sheet: Sheet, model: Classifier, units: Units | None) -> Columns:
@@ -264,12 +264,12 @@ def _converted(
     """Convert a column to a NIC's units; integers already in those units are kept.
 
     Raises:
-        DataError: a value is not finite or, in a column of integers, none in range.
+        DataError: a value is not finite or, in a column of integers, not an integer in range.
     """
     nic = units == "nic"
     whole = nic or field.scale == 1
     kind = values.dtype.kind
-    if kind == "u" and values.dtype.itemsize <= 4 and whole:
+    if kind == "u" and values.dtype.itemsize <= 4 and whole:  # no value can be out of range
         return values
     if kind == "f":
         values = values.astype(np.float64, copy=False)
@@ -351,13 +351,12 @@ def _read_batch(
 def write_features(
     path: str | Path, columns: Columns | Iterable[Columns], units: Units = "nic"
 ) -> int:
-    """Write a table of features that says its units, whole or not at all.
+    """Write a table of features that names its units; a complete file or none.
 
     ``bnn-exec`` and :func:`read_features` read it.
 
     Args:
-        path: a CSV file, or a Parquet file where the name ends in ``.parquet``; ``-`` for CSV on
-            standard output.
+        path: a CSV file; Parquet if the name ends in ``.parquet``; ``-`` for standard output.
         columns: the features, or chunks of them.
         units: units of the numbers.
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Infer the meaning of the columns of any flow table from their names and cells.
 
-The result is a catalogue as :mod:`n3ic.data.catalogue_dataset` reads it; a ``columns.toml`` beside
-the data overrides it.
+The result is a catalogue of :mod:`n3ic.data.catalogue_dataset`, which a ``columns.toml`` overrides.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
 MOST_CATEGORIES = 64
-SPLIT_SHARE = 0.01  # share of rows below 0 from which on the magnitude is a feature of its own
-SAME = 0.99  # share of the entropy from which on one column is another form of the other
-_FORMS = 64  # most values of a number that may be another form of the label
+SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
+SAME = 0.99  # from this share of common entropy on, a column is another form of the label
+_FORMS = 64  # a number with more values is not taken for another form of the label
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
 
@@ -117,7 +116,7 @@ def _is_time(facts: ColumnProfile) -> bool:
     """Whether a column holds times of day and year, by its cells."""
     if facts.type == "text":
         return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
-    # since 1970, from 1999 to 2040, in seconds or down to nanoseconds
+    # seconds since 1970 of the years 1999 to 2039, or milli-, micro- or nanoseconds
     units = (1, 1e3, 1e6, 1e9) if facts.type in ("integer", "real") else ()
     return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
 
@@ -171,12 +170,12 @@ def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     of a column exceeds 32 bits, it loses its last digits.
     """
     room = math.floor(math.log10(UINT32_MAX / max(facts.usual, 1.0)))
-    if room < 0:  # a few of the rows may be wild; they become the largest integer
+    if room < 0:  # up to a tenth of the rows may be outliers, which become the largest integer
         room = min(0, math.floor(math.log10(UINT32_MAX / max(facts.common, 1.0))))
     places = min(facts.decimals, room)
     finer = _FINER.get(unit, ())
     if finer and places > 0:
-        places = 3 * min(-(-places // 3), len(finer), room // 3) or places
+        places = 3 * min(-(-places // 3), len(finer), room // 3) or places  # whole SI steps
     out: dict[str, Any] = {"unit": unit, "bits": 32}
     if places:
         step = f"1/{10**places:,}" if places > 0 else f"{10**-places:,}"

@@ -48,7 +48,7 @@ class Row:
         return bool(self._pattern.fullmatch(name))
 
 
-_NUMBERED: Final = re.compile(r"(.*[a-z].*)_\d{1,3}", re.ASCII)
+_NUMBERED: Final = re.compile(r"(.*[a-z].*)_\d{1,3}", re.ASCII)  # names of repeated columns
 
 ROLES: Final = (
     Row(

@@ -87,7 +87,7 @@ def parquet_sheets(
                 separator=",",
                 first=tuple(n.strip() for n in names),
                 units=units,
-                line=start + 1 if start else 0,
+                line=start + 1 if start else 0,  # the header counts as row 0
                 continued=bool(start),
                 row="row",
             )

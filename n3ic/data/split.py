@@ -40,7 +40,7 @@ def protocols_of(table: FlowTable) -> tuple[SplitProtocol, ...]:
     out: list[SplitProtocol] = ["random"]
     if table.partition is not None and {"train", "test"} <= set(np.unique(table.partition)):
         out.append("partition")
-    if table.time_order and table.flow is None:
+    if table.time_order and table.flow is None:  # a cut in time would divide flows
         out.append("time")
     if table.conversation is not None and _enough(table.conversation):
         out.append("conversation")
@@ -64,8 +64,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
             that five seeds in a row test every conversation once.
 
     Raises:
-        DataError: the table is too small, lacks the partition, has no order in time or no
-            conversations.
+        DataError: the table is too small, or lacks a partition, time order or conversations.
         MissingDependencyError: ``conversation`` needs scikit-learn, which is not installed.
     """
     if len(table) < MIN_ROWS:
@@ -83,6 +82,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         )
     every = np.arange(len(table))
     if protocol == "time":
+        # The latest rows test and those before validate: training never sees the future.
         cut = round(len(table) * (1 - TIME_TEST_SHARE))
         hold = round(cut * (1 - VALIDATION_SHARE))
         return Split(every[:hold], every[hold:cut], every[cut:])
@@ -101,7 +101,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
 def _by_flow(
     table: FlowTable, rows: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """As :func:`stratified`, by flows: a later row of a flow resembles its earlier ones."""
+    """Like :func:`stratified`, by whole flows, since a flow's later rows resemble its earlier."""
     if table.flow is None:
         return stratified(rows, table.label[rows], share, seed)
     of = table.flow[rows]
@@ -118,7 +118,7 @@ def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
     network would be tested on rows that it has nearly seen.
 
     Args:
-        table: flows that tell their conversations.
+        table: flows whose conversations are known.
 
     Returns:
         int64 array of shape ``(rows,)``, 0 to 4; the same for the same table.
@@ -158,7 +158,7 @@ def stratified(
 def seen_in_training(
     table: FlowTable, train: NDArray[np.int64], test: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Test rows that duplicate a training row in every feature, as a bool array."""
+    """Whether each test row equals a training row in every feature, bool of shape ``(rows,)``."""
     import pyarrow as pa
 
     flows = arrow_table(table)

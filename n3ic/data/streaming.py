@@ -22,7 +22,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.util.files import new_file
 
 T = TypeVar("T")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run cells that begin with these
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def predict_stream(
     Args:
         model: the network.
         source: a table, or ``-`` for standard input; see :func:`.flows.stream_features`.
-        sink: the CSV file to write, whole or not at all; ``-`` for standard output; None only
-            counts the classes.
+        sink: the CSV file to write, complete or not at all; ``-`` for standard output; None to
+            count the classes only.
         dataset: name of the data set whose layout the table has.
         units: units of the table's numbers.
-        progress: called with the number of rows so far, and the latest of them.
+        progress: called for each chunk with the number of rows so far and the chunk.
 
     Raises:
         DataError: the table is malformed; the error names file, line and column.

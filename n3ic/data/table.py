@@ -19,9 +19,9 @@ from n3ic.util.display import Displayed, TextTable, View
 __all__ = ["Feature", "FlowTable", "SourceFile", "Tap", "to_integer"]
 
 Tap = Literal["", "exact", "approximate", "halved", "not causal", "artefact", "payload"]
-"""How a column stands to what a meter at one tap gives: the same; nearly the same; twice as much,
-counted on both sides of a router; only once later flows are known; an artefact of the tools that
-made it; only from the payload. Empty where nobody has looked."""
+"""How a column relates to the value of a meter at one tap: equal; nearly equal; twice as large, as
+it was counted on both sides of a router; known only after later flows; an artefact of the tools
+that made it; known only from the payload. Empty if not examined."""
 
 _CLASSES = 6  # named in the line about a table
 Kind = TypeVar("Kind", bound=np.generic)
@@ -100,11 +100,11 @@ class FlowTable(Displayed):
         time_order: whether rows are in time order, so that a split by time makes sense.
         conversation: int64 array of shape ``(rows,)``: the conversation (5-tuple, either
             direction) of each row as a number from 0, or None if unknown.
-        flow: int64 array of shape ``(rows,)``: each row's flow; None where each row is a flow.
+        flow: int64 array of shape ``(rows,)``: each row's flow; None if each row is a flow.
         point: int64 array of shape ``(rows,)``: its packet of the schedule, 0 for the end; or None.
         sources: the files that were read.
         notes: assumptions and omissions in reading the files, as sentences.
-        meter: the meter of the features that it names; a network that reads no others carries it.
+        meter: the meter of the features that it names, carried by networks that read no others;
             None if unknown.
         rules: how the features were read from the user's columns; None for a named data set.
     """
@@ -199,7 +199,7 @@ class FlowTable(Displayed):
         return replace(self, label=label, classes=(f"not {name}", name))
 
     def members(self, name: str) -> list[int]:
-        """Indices of the class of a name, or of the classes that begin with it before a dash."""
+        """Index of the class of a name, or of the classes that begin with it and a dash."""
         family = [i for i, c in enumerate(self.classes) if c.startswith(f"{name}-")]
         return [self.classes.index(name)] if name in self.classes else family
 

@@ -23,7 +23,7 @@ def meter_file(table: str | Path) -> Path:
 
 
 def is_parquet(table: str | Path) -> bool:
-    """Whether a file begins as Parquet does."""
+    """Whether a file begins like a Parquet file."""
     with Path(table).open("rb") as stream:
         return stream.read(len(_PARQUET)) == _PARQUET
 

@@ -2,9 +2,8 @@
 """The user's own flow tables, read by inference or by a ``columns.toml``.
 
 :func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` that is named
-or lies beside the data overrides the entries that it has. A network that is trained on such a table
-carries the rules of its columns, :class:`~n3ic.model.columns.TableRules`, and reads the next table
-by them.
+or lies beside the data overrides the entries that it has. A network trained on such a table carries
+the rules of its columns (:class:`~n3ic.model.columns.TableRules`) and reads other tables by them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ OWN = "flows"  # the data set and the use case of any table, on the command line
 MOST_COLUMNS = 4096
 _CANDIDATES = 20
 _LONGEST_CLASS = 256
-_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)  # 15 digits are exact as a float
 _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
 
 
@@ -50,8 +49,7 @@ class UserTable(CatalogueDataSet):
 
     Args:
         catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
-        classes: classes of the network that reads the flows, some of which may be absent; None
-            for flows to train on.
+        classes: classes of the network that reads the flows, which may lack some; None to train.
     """
 
     name: ClassVar[str] = OWN
@@ -200,8 +198,8 @@ def describe(
     """Infer how tables of one layout are read, and apply the user's description.
 
     Args:
-        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not; or the
-            table in memory, see :func:`.memory.table_sheet`.
+        paths: files or folders of CSV with any separator, Zeek logs or Parquet, also compressed; or
+            a table in memory, see :func:`.memory.table_sheet`.
         label: the column of the class; empty for that of ``columns.toml``.
         description: a ``columns.toml``; None for the one beside the data if ``beside``.
         positive: the class to tell from all others.
@@ -211,8 +209,7 @@ def describe(
         The table to read, and the facts of every column.
 
     Raises:
-        DataError: the tables cannot be read, have different columns, or do not fit the
-            description.
+        DataError: the tables cannot be read, have different columns, or do not fit the description.
         UsageError: the table has no such label.
     """
     files = find_sources(paths, UserTable.suffixes)
@@ -264,7 +261,7 @@ def load_own(
     positive: str = "",
     tell: Callable[[str], object],
 ) -> FlowTable:
-    """Read labelled tables as :func:`describe` infers, and tell what was inferred and changed.
+    """Read labelled tables as :func:`describe` infers; ``tell`` gets lines about the inference.
 
     Raises:
         DataError: the tables cannot be read, or do not fit the description.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of merit of a classifier.
+"""Evaluation on held-out rows: metrics, ROC, calibration, importance of features.
 
-May import data, kernel, model and the first floor; docs/explanation/architecture.md has the order.
+May import data, kernel, model and the packages of layer 1; see docs/explanation/architecture.md.
 """

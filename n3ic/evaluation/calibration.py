@@ -80,11 +80,11 @@ def calibration(
 
 
 def calibration_table(groups: Sequence[MarginGroup], rows: str) -> TextTable:
-    """How often a network is right by its margin, as a table.
+    """Table of a network's accuracy by margin.
 
     Args:
-        groups: of held-out rows.
-        rows: which rows these are, in words.
+        groups: groups of held-out rows; see :func:`calibration`.
+        rows: description of these rows.
     """
     cells = tuple(
         (g.name, f"{g.rows:,}", percent(g.accuracy), f"{100 * g.low:.1f} to {100 * g.high:.1f} %")

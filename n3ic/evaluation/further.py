@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plug-ins say of a model beside its accuracy: of a run, on request, or while it predicts."""
+"""Evaluations by plug-ins beside accuracy: of each run, on request, or while a model predicts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from n3ic.util.display import TextTable
 
 Figures = Mapping[str, Any]
 WARNING = "warning: "
-"""How a watch's line begins that should be heeded before a verdict is; others are notes."""
+"""Prefix of a watch's lines that should be heeded before any verdict; others are notes."""
 
 
 class Watch(Protocol):
-    """Looks at the flows that a model classifies, and has lines about them for a person."""
+    """Observes the flows that a model classifies, and reports on them in lines of text."""
 
     def add(self, columns: Columns) -> object: ...  # noqa: D102 - some flows
     def lines(self) -> Sequence[str]: ...  # noqa: D102 - what to know before acting on verdicts
@@ -28,35 +28,35 @@ class Watch(Protocol):
 
 
 class FurtherEvaluation(plugins.Plugin):
-    """An evaluation: an entry point of ``n3ic.evaluations`` names an instance."""
+    """An evaluation; an entry point in the group ``n3ic.evaluations`` names an instance."""
 
-    options: ClassVar[tuple[Option, ...]] = ()  # of ``n3ic evaluate``, by which it is asked
+    options: ClassVar[tuple[Option, ...]] = ()  # options of ``n3ic evaluate`` that request it
 
     def figures(self, held: HeldOut, seed: int) -> Figures:
-        """Figures that every run has in ``metrics.json`` under the name; computed quickly."""
+        """Figures of every run, stored in ``metrics.json`` by the plug-in's name; must be quick."""
         return {}
 
     def asked(self, held: HeldOut, options: Mapping[str, Any], source: Any, data: Any) -> Figures:
-        """Figures on request, from a run or model file and the flows' file."""
+        """Figures on request; ``source`` is the run or model file, ``data`` the flows' file."""
         return {}
 
     def tables(self, figures: Figures) -> Sequence[TextTable]:
-        """Tables of the figures of a file; raises ValueError if they are none."""
+        """Tables of figures read from a file; raises ValueError if they are malformed."""
         return ()
 
     def watch(self, model: Classifier) -> Watch | None:
-        """What looks on while a model predicts; None if this evaluation does not."""
+        """An observer of a model's predictions; None if this evaluation has none."""
         return None
 
 
 def evaluations() -> dict[str, FurtherEvaluation]:
-    """All that are installed, by name."""
+    """All installed evaluations, by name."""
     group = "n3ic.evaluations"
     return {n: plugins.find(group, n, FurtherEvaluation) for n in plugins.names(group)}
 
 
 def tables_of(metrics: Figures) -> list[TextTable]:
-    """Tables of what a run's metrics have of them; none of figures that a plug-in does not know."""
+    """Tables of plug-ins' figures in a run's metrics, without figures that a plug-in rejects."""
     out: list[TextTable] = []
     for name, one in evaluations().items():
         with suppress(ValueError):

@@ -33,7 +33,7 @@ class HeldOut(Displayed):
         model: the model.
         table: all the flows.
         rows: indices of the held-out flows in the table, int64 array of shape ``(rows,)``.
-        label: true class of each row, by the model's classes.
+        label: class index of each row, by the model's classes, int64 array of that shape.
         found: the model's answers.
         positive: index of the positive class; None for several classes without one.
         origin: description of the rows, such as ``the 8,234 test rows of unsw-nb15``.
@@ -55,12 +55,12 @@ class HeldOut(Displayed):
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether the model is right on each row, as a bool array."""
+        """Whether the model is right on each row, bool array of shape ``(rows,)``."""
         return np.asarray(self.found.classes == self.label)
 
     @property
     def roc(self) -> RocCurve | None:
-        """The ROC of the positive class; None if there is none, or all rows are of one kind."""
+        """The ROC of the positive class; None without one, or if all rows are of one kind."""
         if self.positive is None or len(np.unique(self.label == self.positive)) < 2:
             return None
         score = against_rest(self.found.scores.astype(np.float64), self.positive)
@@ -72,7 +72,7 @@ class HeldOut(Displayed):
             return []
         points = self.table.point[self.rows]
         found: list[dict[str, int | float]] = []
-        for packet in sorted({*points.tolist()}, key=lambda p: (not p, p)):
+        for packet in sorted({*points.tolist()}, key=lambda p: (not p, p)):  # 0, the end, last
             at = points == packet
             classes = self.found.classes[at].astype(np.int64)
             of = evaluate(self.label[at], classes, None, len(self.model.classes))

@@ -53,9 +53,9 @@ def permutation_importance(
 ) -> tuple[FeatureImportance, ...]:
     """Decrease of accuracy and macro F1 when one feature's values are permuted among the rows.
 
-    This is the permutation importance of Breiman (Random Forests, 2001, section 10). It depends on
-    no unit. Features with the same information cover for each other, so that each seems to matter
-    little; :func:`bits_chi2` tells what the bits by themselves say about the class.
+    This is the permutation importance of Breiman (Random Forests, 2001, section 10). It does not
+    depend on units. Features with the same information cover for each other, so each seems to
+    matter little; :func:`bits_chi2` measures the information of each bit by itself.
 
     Args:
         model: a model.
@@ -85,7 +85,7 @@ def permutation_importance(
     out = []
     for number, feature in enumerate(spec.features):
         places = np.flatnonzero([of == feature for of in feature_of])
-        rng = np.random.default_rng((seed, number))  # one stream a feature, whatever came before
+        rng = np.random.default_rng((seed, number))  # features' permutations are independent
         falls = []
         for _ in range(repeats):
             permuted = bits.copy()

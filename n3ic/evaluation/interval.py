@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 LEVEL = 0.95
-_CLEAR = 2.576  # standard deviations: one such difference in 200 is chance
+_CLEAR = 2.576  # standard deviations, which chance alone exceeds once in 200 cases
 
 
 def share_interval(
@@ -38,12 +38,12 @@ def share_interval(
 def clearly_better(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
     """Whether a classifier is right on more rows than another by more than chance.
 
-    The test of McNemar (Psychometrika 12, 1947): rows on which both are right, or both wrong, say
-    nothing.
+    McNemar's test (Psychometrika 12, 1947): rows with both right, or both wrong, do not count.
 
     Args:
-        one: on which rows the first is right, bool array of shape ``(rows,)``.
-        other: on which of these rows the other is, likewise.
+        one: whether the first is right on each row, bool array of shape ``(rows,)``.
+        other: the same for the other classifier.
     """
     gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
+    # If both were equally good, the difference would have mean 0 and variance gained + lost.
     return bool(gained - lost > _CLEAR * np.sqrt(gained + lost))

@@ -21,13 +21,13 @@ class Evaluation:
         accuracy_unseen: accuracy on rows without a duplicate among the training rows; None if every
             row has one, or duplicates were not searched.
         macro_f1: mean of the classes' F1.
-        fpr: false positive rate: share of the other rows that are called positive. Of several
-            classes without a positive one, the mean over the classes, each against the rest.
+        fpr: false positive rate: share of the other rows that are called positive. Without a
+            positive class, the mean over the classes, each against the rest.
         roc_auc: area under the ROC curve of the positive class's score less the best of the
             others, or the mean as above; None if a class is absent.
         confusion: number of rows by true class (first index) and predicted class.
         average_precision: area under the precision-recall curve (PR AUC) of the same scores, in
-            steps. A score without information has the share of the class.
+            steps. For an uninformative score, it is the share of the class.
     """
 
     rows: int
@@ -50,7 +50,7 @@ class Evaluation:
             classes: names, as many as the confusion has rows.
 
         Returns:
-            A precision of None where no row is called so, a recall of None where no row is so.
+            The figures by name; precision is None for a class never predicted, recall without rows.
         """
         matrix = np.array(self.confusion)
         rows, called = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
@@ -80,7 +80,7 @@ def evaluate(
         predicted: predicted class indices, shape ``(rows,)``.
         scores: score of each class, shape ``(rows, classes)``, for the ROC; or None.
         n_classes: number of classes.
-        unseen: whether each row has no duplicate among the training rows; or None.
+        unseen: whether each row equals no training row, bool, shape ``(rows,)``; or None.
         positive: index of the positive class; see :func:`counted_class` for None.
     """
     from sklearn.metrics import (
@@ -94,7 +94,7 @@ def evaluate(
     right = label == predicted
     false_positives = matrix.sum(axis=0) - np.diag(matrix)
     negatives = matrix.sum() - matrix.sum(axis=1)
-    # NaN marks a class that every row has: it has no false positive rate.
+    # NaN marks a class that all rows belong to: it has no false positive rate.
     none = np.full(n_classes, np.nan)
     rates = np.divide(false_positives, negatives, where=negatives > 0, out=none)
     counted = counted_class(n_classes, positive)
@@ -103,7 +103,7 @@ def evaluate(
     present = np.unique(label)
     auc: float | None = None
     precision: float | None = None
-    if scores is not None and len(present) == n_classes:  # one class alone has no ROC
+    if scores is not None and len(present) == n_classes:  # an absent class has no ROC
         leads = {c: against_rest(scores, c) for c in columns}
         auc = float(np.mean([roc_auc_score(label == c, lead) for c, lead in leads.items()]))
         steps = [average_precision_score(label == c, lead) for c, lead in leads.items()]
@@ -137,5 +137,5 @@ def counted_class(n_classes: int, positive: int | None) -> int | None:
 
 def against_rest(scores: NDArray[np.floating], c: int) -> NDArray[np.floating]:
     """Score of class ``c`` minus the best of the others, shape ``(rows,)``."""
-    others = np.delete(scores, c, axis=1).max(axis=1)
+    others = np.delete(scores, c, axis=1).max(axis=1)  # the lead decides, not the score alone
     return np.asarray(scores[:, c] - others)

@@ -25,7 +25,7 @@ class RocCurve:
         tpr: true positive rates, of the same shape.
         positives: number of positive rows.
         negatives: number of the others.
-        area: under the curve, straight between its points.
+        area: area under the curve, which is straight between its points.
     """
 
     fpr: NDArray[np.float64] = field(repr=False)
@@ -40,18 +40,18 @@ class RocCurve:
         return 1 / self.negatives
 
     def found_at(self, fpr: float) -> float:
-        """The largest true positive rate of a threshold of at most that false positive rate."""
+        """The largest true positive rate at a false positive rate of at most ``fpr``."""
         return float(self.tpr[np.searchsorted(self.fpr, fpr, side="right") - 1])
 
     def steps(self, points: int = 400) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The curve from a false positive rate of 1/negatives on, for plotting as steps.
 
         Args:
-            points: most points; the omitted ones lie closest together on a logarithmic axis.
+            points: largest number; points closest together on a logarithmic axis are left out.
 
         Returns:
-            False positive rates from 1/negatives to 1, and the largest true positive rate of a
-            threshold of at most that rate.
+            False positive rates from 1/negatives to 1, and the largest true positive rate up to
+            each, float64 arrays of one shape.
         """
         grid = np.geomspace(self.least, 1.0, max(points, 2))
         # The factor keeps a rate that equals a point of the grid on its left, despite rounding.
@@ -71,16 +71,16 @@ class RocCurve:
 
         Args:
             level: the probability, between 0 and 1.
-            points: most points.
+            points: largest number of points.
 
         Returns:
             False positive rates from 1/negatives to 1, rising, and the lowest and highest true
-            positive rate at each.
+            positive rate at each, float64 arrays of shape ``(points,)``.
         """
         each = float(np.sqrt(level))
         left, right = share_interval(np.rint(self.fpr * self.negatives), self.negatives, each)
         low, high = share_interval(np.rint(self.tpr * self.positives), self.positives, each)
-        for ends in (left, right, low, high):  # to call no row positive, or all, is no estimate
+        for ends in (left, right, low, high):  # with no or all rows called positive, 0 or 1 is sure
             ends[0], ends[-1] = 0.0, 1.0
         grid = np.geomspace(self.least, 1.0, max(points, 2))
         # Below: the last rectangle that ends left of a rate; above: the first that begins right.
@@ -103,7 +103,7 @@ def roc_curve(positive: NDArray[np.bool_], score: NDArray[np.floating]) -> RocCu
     negatives = len(positive) - positives
     if not positives or not negatives:
         raise DataError(
-            f"a ROC needs rows of both kinds; {positives} are to be found, {negatives} are not"
+            f"a ROC needs rows of both kinds; {positives} are positive, {negatives} are not"
         )
     values, index = np.unique(score, return_inverse=True)
     # From the highest score down; rows of one score are called positive together.

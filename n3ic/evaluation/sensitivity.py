@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explains a single decision: the exact effect of each input bit and feature on its margin."""
+"""Explain a single decision: the exact effect of each input bit and feature on its margin."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Flips:
     """The effect of flipping each input bit of one flow.
 
     Attributes:
-        bits: of the flow, bool array of shape ``(n_bits,)``.
-        scores: of the flow, int32 array of shape ``(classes,)``.
+        bits: the flow's input bits, bool array of shape ``(n_bits,)``.
+        scores: the flow's scores, int32 array of shape ``(classes,)``.
         winner: index of its class.
         support: decrease of the winner's lead over the best other class when the bit is flipped,
             int64 array of shape ``(n_bits,)``; positive if the bit supports the class.
@@ -44,7 +44,7 @@ class Flips:
         return int(_lead(self.scores[None, :], self.winner)[0])
 
     def strongest(self, count: int) -> NDArray[np.int64]:
-        """Bits of the largest effect, without those of no effect; ties go to the lower index."""
+        """Up to ``count`` bits with the largest effect above 0; ties go to the lower index."""
         order = np.argsort(-np.abs(self.support), kind="stable")[:count]
         return np.asarray(order[self.support[order] != 0], dtype=np.int64)
 
@@ -63,7 +63,7 @@ def flips(model: Classifier, words: Words) -> Flips:
         ModelError: the words are not a packed input of this model.
     """
     bits = unpack(np.asarray(words)[None, :], model.input.n_bits)
-    every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)
+    every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)  # row i has bit i flipped
     found = scores(model, pack(np.concatenate([bits, every])))
     winner = int(classes_of(found[:1])[0])
     lead = _lead(found, winner)
@@ -97,8 +97,8 @@ class FeatureChange:
 def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[FeatureChange, ...]:
     """Change one feature of a flow at a time.
 
-    A feature of thermometer fields is tried on both sides of every cut, which gives every input
-    that it can make. A feature with a binary field is also tried at the powers of two.
+    Thermometer fields are tried on both sides of every cut, which covers every input that they can
+    make. A feature with a binary field is also tried at the powers of two.
 
     Args:
         model: a model.
@@ -123,7 +123,7 @@ def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[Featu
 def _tried(spec: InputSpec, feature: str) -> list[int]:
     values = {0}
     for f in spec.fields:
-        if f.feature == feature:
+        if f.feature == feature:  # all values between two cuts give the same bits
             values |= {f.clamp, *f.cuts, *(cut - 1 for cut in f.cuts)}
             if f.kind == "binary":
                 values |= {min(1 << i, f.clamp) for i in range(f.width)}
@@ -133,7 +133,7 @@ def _tried(spec: InputSpec, feature: str) -> list[int]:
 def _encoded(
     model: Classifier, values: Mapping[str, int], feature: str, tried: Sequence[int]
 ) -> Words:
-    """Packed inputs of a flow, one of its features at each of some values."""
+    """Packed inputs of a flow with one of its features set to each of some values."""
     same = {name: np.full(len(tried), values[name], dtype=np.int64) for name in values}
     return model.encode(same | ({feature: np.array(tried, dtype=np.int64)} if feature else {}))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The weights blob: a BinaryModel in the C kernel's format; see docs/how-to/host.md.
 
-Little-endian 32-bit words, a CRC-32 at the end. The same model gives the same bytes.
+It holds little-endian 32-bit words, a CRC-32 last. The same model gives the same bytes.
 """
 
 from __future__ import annotations

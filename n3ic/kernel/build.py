@@ -138,7 +138,7 @@ def library_name(stem: str, compiler: CCompiler, sources: Sequence[bytes]) -> st
         f"{sys.platform} {platform.machine()} {platform.libc_ver()}".encode(),
     )
     for part in parts:
-        # With its length, so that no text can move from one part to the next unnoticed.
+        # Lengths are digested, too: text that moves from one part to the next changes the name.
         digest.update(len(part).to_bytes(8, "little") + part)
     return f"{stem}-{digest.hexdigest()[:32]}.so"
 
@@ -158,7 +158,7 @@ def cached_library(source: Path | None = None) -> Path:
 
 
 def build(compiler: CCompiler, cache: Cache, name: str, source: Path | None = None) -> Path:
-    """Compile a kernel into the cache, whole or not at all.
+    """Compile a kernel into the cache; only a complete library appears there.
 
     Raises:
         BuildError: the compiler failed; the text names the log.

@@ -73,9 +73,9 @@ class KernelLibrary:
 
     @classmethod
     def open(cls, path: Path, functions: Iterable[str] = SIGNATURES) -> KernelLibrary:
-        """Load a library; a person who can write the file can run code in this process.
+        """Load a library; whoever can write the file can run code in this process.
 
-        ``functions`` are those of bnn.h that are called.
+        ``functions`` names the functions of bnn.h that will be called.
 
         Raises:
             OSError: the file is not a shared library of this platform.
@@ -142,7 +142,7 @@ class KernelNetwork:
 
     @property
     def pointer(self) -> ctypes.c_void_p:
-        """The ``struct bnn *``, for other functions of the library; lives as long as this."""
+        """The ``struct bnn *``, for other functions of the library; valid while this object is."""
         return self._net
 
     @property
@@ -188,7 +188,7 @@ class KernelNetwork:
         return self._decided(self._c.bnn_infer_batch, self._rows(words, self.n_words))
 
     def run(self, features: Mapping[str, ArrayLike]) -> Inference:
-        """Classify integer features, without packing input bits if that is faster."""
+        """Classify integer features, ``(rows,)`` each, without packing bits if that is faster."""
         return self._decided(self._c.bnn_run_batch, self._feature_rows(features))
 
     def _decided(self, function: Callable[..., None], x: NDArray[np.uint32]) -> Inference:
@@ -212,7 +212,7 @@ class KernelNetwork:
         scores = np.empty_like(plain.scores)
         hidden = np.empty((len(x), max(1, self.hidden_words)), dtype=np.uint32)
         self._c.bnn_trace(self._net, x, len(x), hidden, scores)
-        # The trace is code of its own: it says something of the kernel only if the scores agree.
+        # The trace is separate code: it is evidence about the kernel only if the scores agree.
         if not np.array_equal(scores, plain.scores):
             raise KernelError("bnn_trace and bnn_infer_batch give different scores")
         flat, start, bits = hidden.ravel(), 0, []
@@ -247,7 +247,7 @@ class KernelNetwork:
         """Lines of CSV with each row's number, verdict, margin and scores.
 
         Args:
-            model: the network's input stage.
+            model: the model, whose input stage is used.
             features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
             first: number of the first row.
             names: text for each of the network's ``verdict_names``.
@@ -262,7 +262,7 @@ class KernelNetwork:
         columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]
         rows = len(columns[0])
         n_names = self.n_classes + (self.shunt > 0)
-        if any(c.shape != (rows,) for c in columns) or len(names) != n_names:
+        if any(c.shape != (rows,) for c in columns) or len(names) != n_names:  # C does not check
             raise ValueError("columns of one length and a name for each verdict expected")
         fields = np.array(
             [
@@ -292,7 +292,7 @@ class KernelNetwork:
             ctypes.c_void_p(text.ctypes.data),
             ctypes.c_void_p(counts.ctypes.data),
         )
-        if size > text.size:  # what stream_lines returns where it finds no memory
+        if size > text.size:  # stream_lines returns such a size if it cannot allocate memory
             raise MemoryError
         return text[:size].data, counts
 

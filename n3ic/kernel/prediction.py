@@ -81,7 +81,7 @@ def csv_lines(
 
 
 def compiled(model: Classifier) -> KernelNetwork | None:
-    """A model loaded into its kernel; None where none computes it."""
+    """A model loaded into its compiled kernel; None if no kernel computes it."""
     return _network(model) if os.environ.get("N3IC_NATIVE", "1") != "0" else None
 
 
@@ -107,17 +107,17 @@ def opened(
     check: Callable[[KernelLibrary], None],
     functions: Iterable[str] = SIGNATURES,
 ) -> KernelLibrary | None:
-    """A kernel, or None if it cannot be built; warns unless no compiler is installed.
+    """Build and load a kernel; None if that fails, with a warning unless a compiler is missing.
 
     Args:
         source: its C file; None for ``bnn.c``.
         check: raises RuntimeError if it does not compute the reference's scores.
-        functions: those of bnn.h that are called.
+        functions: the functions of bnn.h that will be called.
     """
     try:
         try:
             library = KernelLibrary.open(build.cached_library(source), functions)
-        except OSError:  # no cache that only this user can write
+        except OSError:  # there is no cache that only this user can write
             with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
                 # A log in that directory would vanish, so the compiler's output is the message.
                 out = Path(directory) / "kernel.so"

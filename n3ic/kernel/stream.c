@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 256u /* rows at once: their words stay in the cache */
+#define BLOCK 256u /* rows at once: few enough for their words to stay in the cache */
 
 static const char pairs[201] = "00010203040506070809101112131415161718192021222324"
                                "25262728293031323334353637383940414243444546474849"
                                "50515253545556575859606162636465666768697071727374"
                                "75767778798081828384858687888990919293949596979899";
 
-/* May write a byte behind the number, which the separator then takes. */
+/* May write one byte too many, which the separator after the number overwrites. */
 static char *put_unsigned(char *at, uint64_t value) {
     if (value < 100) { /* margins and scores, of either length: no branch to mispredict */
         const size_t skipped = value < 10;
@@ -45,7 +45,7 @@ static char *put_signed(char *at, int32_t value) {
 
 /* --- input bits, column by column ------------------------------------------------------- */
 
-/* Vectors no wider than the target's registers: wider ones are taken apart number by number. */
+/* Vectors no wider than the target's registers: compilers split wider ones number by number. */
 typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint32_t eight __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -110,7 +110,7 @@ static void encode(const struct stream_input *in, size_t start, size_t n, uint32
     for (uint64_t i = 0; i < in->n_fields; i++) {
         const struct stream_field *field = &in->fields[i];
         const uint32_t *values = in->columns[field->column] + start;
-        if (n < BLOCK) { /* the last rows: whole blocks are read */
+        if (n < BLOCK) { /* whole blocks are read: copy the last rows, which may fill only a part */
             memcpy(block->values, values, n * sizeof *values);
             values = block->values;
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From columns of a table to lines of CSV: what `n3ic predict` runs on the host's network. */
+/* From a table's columns to lines of CSV: the code that `n3ic predict` runs around the kernel. */
 #ifndef N3IC_STREAM_H
 #define N3IC_STREAM_H
 
 #include "bnn.h"
 
-/* A field of the input, as the weights file has it. */
+/* A field of the input, as in the weights file. */
 struct stream_field {
     uint32_t column; /* index of its feature's column */
     uint32_t is_thermometer;
@@ -23,15 +23,15 @@ struct stream_input {
 
 /*
  * Classifies rows, and writes a line for each: its number, the name of its class (or of the shunt),
- * the margin and a score a class.
+ * the margin and one score per class.
  *
  * first:   number of the first row.
- * names:   what to write for each class, ready for CSV; after them what to write for the shunt,
- *          where the network has a threshold.
- * text:    holds rows * (64 + longest name + 12 * classes) bytes at least.
- * counts:  rows of each name, added to what is there.
+ * names:   the text for each class, ready for CSV; then that for the shunt, if the network has a
+ *          threshold.
+ * text:    buffer of at least rows * (64 + longest name + 12 * classes) bytes.
+ * counts:  incremented by the number of rows of each name.
  *
- * Returns the bytes written, or SIZE_MAX where there is no memory.
+ * Returns the number of bytes written, or SIZE_MAX if memory is insufficient.
  */
 size_t stream_lines(const struct bnn *net, const struct stream_input *in, size_t rows,
                     uint64_t first, const char *const *names, char *text, uint64_t *counts);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer networks, their input bits and their file: the narrow waist of the core.
+"""Integer models, their input bits and their file, on which training and targets meet.
 
-Imports only util, options, plugins and errors; see docs/explanation/architecture.md.
+May import the packages of layer 1; see docs/explanation/architecture.md.
 """

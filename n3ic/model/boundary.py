@@ -17,7 +17,7 @@ _MARGIN_STEPS = 400
 
 
 def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words:
-    """Boundary vectors of the model, then random ones, ``count`` in all or a few more.
+    """Boundary vectors of the model, then random ones up to ``count`` vectors in all.
 
     Boundary vectors are all zeros, all ones, alternating bits, single bits, and for every
     neuron of the first layer one input at its threshold and one just below it.
@@ -29,7 +29,7 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
     boundary = boundary_vectors(model, rng)
     n = model.input.n_bits
     extra = max(0, count - len(boundary))
-    density = rng.random((extra, 1))  # popcounts far from the middle are reached, too
+    density = rng.random((extra, 1))  # reaches popcounts far from the middle, too
     uniform = rng.random((extra, 1)) < 0.5
     random = rng.random((extra, n)) < np.where(uniform, 0.5, density)
     return pack(np.concatenate([boundary, random]))
@@ -53,7 +53,7 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
         return np.empty((0, model.input.n_words), dtype=np.uint32)
     rng = np.random.default_rng(seed)
     rows = np.arange(2 * _MARGIN_ROWS)
-    wanted = model.shunt - (rows % 2)  # in turn the least decided margin and the largest shunted
+    wanted = model.shunt - (rows % 2)  # in turn, the least margin decided and the largest shunted
     x = rng.random((len(rows), n)) < np.where(rows % 4 < 2, 0.5, rng.random(len(rows)))[:, None]
     # The search runs for all rows at once: each step is one call of the network.
     off = np.abs(margins_of(model.scores(pack(x))) - wanted)
@@ -63,7 +63,7 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
         flipped = x.copy()
         flipped[rows, rng.integers(0, n, len(rows))] ^= True
         other = np.abs(margins_of(model.scores(pack(flipped))) - wanted)
-        nearer = (other <= off) & (off > 0)  # a step along a plateau leads on
+        nearer = (other <= off) & (off > 0)  # steps of equal distance lead across plateaus
         x[nearer], off[nearer] = flipped[nearer], other[nearer]
     return pack(x)
 
@@ -71,8 +71,8 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
 def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.int64]]:
     """Integer features on the edges of an input stage.
 
-    Some row has each cut of a feature, its clamp, each power of two of its raw bits, the values
-    beside them, 0 and 2^32 - 1. The other features of a row are at their own edges.
+    Each cut of a feature, its clamp, each power of two of its raw bits, the values beside them, 0
+    and 2^32 - 1 occur in some row. The other features of that row are at their own edges.
 
     Returns:
         int64 array of shape ``(rows,)`` per feature, all of one length.
@@ -98,9 +98,9 @@ def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
     n = model.input.n_bits
     fixed = [
         np.zeros((1, n), dtype=np.bool_),
-        np.ones((1, n), dtype=np.bool_),  # padding that is read shows here
-        np.arange(n)[None, :] % 2 == np.array([[0], [1]]),  # bits in reverse order show
-        np.eye(n, dtype=np.bool_)[[0, n - 1]],  # a wrong first or last word shows
+        np.ones((1, n), dtype=np.bool_),  # reveals padding that is counted
+        np.arange(n)[None, :] % 2 == np.array([[0], [1]]),  # reveals bits in reverse order
+        np.eye(n, dtype=np.bool_)[[0, n - 1]],  # reveals a wrong first or last word
     ]
     layer = model.layers[0]
     if isinstance(layer, HiddenLayer):
@@ -111,19 +111,17 @@ def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
 def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> Bits:
     """A random input on which a neuron is at its threshold, and one just below it.
 
-    The second differs in one agreeing bit: each weight bit of the neuron agrees with the first or
-    disagrees with the second.
+    The second flips one of the bits that agree with the neuron's weights.
 
     Returns:
-        bool array of shape ``(rows, n_inputs)``; fewer than two rows where the neuron always or
-        never fires.
+        bool array of shape ``(rows, n_inputs)``; fewer than two rows for a constant neuron.
     """
     wanted = int(layer.thresholds[neuron])
     fan_in = int(layer.fan_in[neuron])
     counted = layer.mask_words[neuron]
     order = rng.permutation(np.flatnonzero(unpack(counted, layer.n_inputs)))
     x = np.tile(rng.random(layer.n_inputs) < 0.5, (2, 1))
-    # As many connections agree as the threshold asks for, and the rest disagree.
+    # As many connections agree as the threshold requires, and the rest disagree.
     x[:, order[:wanted]] = layer.weights[neuron, order[:wanted]]
     x[:, order[wanted:]] = ~layer.weights[neuron, order[wanted:]]
     if wanted:

@@ -44,7 +44,7 @@ SHUNT_NAME = "shunt"
 """Its name among the names of the classes."""
 MAX_FACTS = 64
 MAX_FACT = 4096
-"""The most facts of a provenance, and the most characters of one fact."""
+"""Largest number of facts in a provenance, and of characters in one of them."""
 _CONTAINER = ("format", "version", "family", "checksum")
 
 
@@ -57,9 +57,9 @@ class Inference:
         classes: index of the winning class, shape ``(rows,)``.
         margins: best score minus second best, int32, shape ``(rows,)``.
         hidden: bool array of shape ``(rows, outputs)`` per hidden layer of a binary network; empty
-            where an executor does not report them.
+            if an executor does not report them.
         verdicts: class index, or ``SHUNT`` where the margin is below the model's threshold, int64,
-            shape ``(rows,)``; None where an executor knows no threshold.
+            shape ``(rows,)``; None if an executor knows no threshold.
     """
 
     scores: NDArray[np.int32]
@@ -107,13 +107,12 @@ class Classifier(Displayed):
         input: how integer features become input bits.
         classes: name of each class, two or more.
         name: what the model is for, such as ``anomaly``.
-        provenance: where it comes from (recipe, data, seed): text to text.
-        meter: how the features are computed from packets; None where it was trained on a table
-            without a meter.
+        provenance: its origin (recipe, data, seed) as texts by name.
+        meter: how the features are computed from packets; None if the training table had none.
         shunt: the smallest margin with which the card decides a flow by itself; 0 decides every
             flow; one more than :attr:`largest_margin` shunts every flow.
-        table: how the features are read from a table of the training table's layout; None where
-            a data set reads it.
+        table: how the features are read from a table in the training table's layout; None if a
+            data set reads it.
     """
 
     family: ClassVar[str]
@@ -134,7 +133,7 @@ class Classifier(Displayed):
     @property
     @abstractmethod
     def shape_text(self) -> str:
-        """The shape as people write it."""
+        """The shape in words."""
 
     @property
     @abstractmethod
@@ -169,7 +168,7 @@ class Classifier(Displayed):
         """
 
     def compiled(self) -> Any:
-        """The model loaded into a kernel, a ``KernelNetwork``; None where none computes it."""
+        """The model loaded into a kernel, a ``KernelNetwork``; None if no kernel computes it."""
         return None
 
     @abstractmethod
@@ -269,8 +268,8 @@ class Classifier(Displayed):
         """Classify flows, such as those of a pandas table; see :func:`n3ic.predict`.
 
         Returns:
-            Of a table in memory, a table of its kind with classes, margins and scores; of anything
-            else, an :class:`Inference`.
+            For a table in memory, a table of the same kind with classes, margins and scores; for
+            anything else, an :class:`Inference`.
         """
         from n3ic.model.family import family  # it knows the readers, which lie above models
 
@@ -292,7 +291,7 @@ class Classifier(Displayed):
 
         Args:
             scores: int32 array of shape ``(rows, classes)``.
-            hidden: what the hidden layers gave, where it is known.
+            hidden: outputs of the hidden layers, if known.
         """
         classes, margins = classes_of(scores), margins_of(scores)
         return Inference(scores, classes, margins, hidden, self._verdicts(classes, margins))
@@ -315,9 +314,9 @@ class Classifier(Displayed):
 
     @property
     def verdict_names(self) -> tuple[str, ...]:
-        """Class names, and ``shunt`` after them where the threshold shunts flows.
+        """Class names, followed by ``shunt`` if the model shunts flows.
 
-        ``SHUNT`` is -1: a verdict is an index into these names.
+        ``SHUNT`` is -1, so every verdict is an index into these names.
         """
         return (*self.classes, SHUNT_NAME) if self.shunt else self.classes
 
@@ -375,7 +374,7 @@ class Classifier(Displayed):
         return isinstance(other, type(self)) and self._serialise() == other._serialise()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.shape, self.classes))
+        return hash((self.name, self.shape, self.classes))  # cheaper than the digest
 
     @cached_property
     def _file(self) -> bytes:
@@ -389,7 +388,7 @@ class Classifier(Displayed):
         return self._file
 
     def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all.
+        """Write the model file atomically.
 
         Raises:
             N3icError: the file cannot be written.
@@ -439,7 +438,7 @@ class Classifier(Displayed):
             raise ModelError(f"{source}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ModelError(f"{source}: damaged model ({short(error)})") from error
-        model.__dict__["_file"] = data  # fills the cached property: its digest is that file's
+        model.__dict__["_file"] = data  # fills the cached property, so the digest is the file's
         return model
 
     @classmethod
@@ -465,7 +464,7 @@ class Classifier(Displayed):
             header["shunt"] = self.shunt
         if self.table is not None:
             header["table"] = self.table.to_dict()
-        version = SHUNT_VERSION if self.shunt else VERSION  # older readers read what they can
+        version = SHUNT_VERSION if self.shunt else VERSION  # older n3ic reads models without one
         return pack_file(self.family, header, self._tensors(), version)
 
 
@@ -490,7 +489,7 @@ def _told(header: Mapping[str, Any]) -> _Told:
 
 
 def _check_version(version: int, shunt: int) -> None:
-    """Check that files of the version that shunts have a threshold, and no others."""
+    """Check that a file has a shunting threshold if its version has one, and only then."""
     if (version == SHUNT_VERSION) != (shunt > 0):
         raise ModelError(
             f"a shunting threshold of {shown(shunt)} in a file of version {version}; "

@@ -84,7 +84,7 @@ class ColumnRule:
         return (name, name + NEGATIVE_PART) if self.negative == "split" else (name,)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the attributes that have their defaults."""
+        """Plain data for JSON, without attributes that have their default values."""
         plain = {**vars(self), "values": list(self.values)}
         usual = {**vars(_USUAL), "values": []}
         return {"kind": self.kind} | {k: v for k, v in plain.items() if v != usual[k]}

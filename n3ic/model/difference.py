@@ -15,12 +15,12 @@ from n3ic.model.network import BinaryModel
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place where an executor computed something else than the model.
+    """The first place where an executor's result differs from the model's.
 
     Attributes:
         vector: index of the input vector.
         layer: index of the layer; the last layer is that of the scores.
-        neuron: index of the neuron or class; -1 where classes, margins or verdicts differ though
+        neuron: index of the neuron or class; -1 if classes, margins or verdicts differ although
             the scores are equal (the tie rule, the shunting threshold).
         expected: what the model computes there.
         got: what the executor computed.
@@ -49,7 +49,7 @@ def first_difference(model: Classifier, got: Inference, words: Words) -> Differe
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
     Returns:
-        None where everything is equal.
+        The first difference; None if everything is equal.
     """
     want = model.infer(words)
     hidden = model.hidden if isinstance(model, BinaryModel) else ()

@@ -22,11 +22,11 @@ GROUP = "n3ic.families"
 
 @dataclass(frozen=True)
 class Decided:
-    """Which parameters of a model some vectors decide: a wrong one changes a result.
+    """The parameters of a model that some vectors decide: a wrong value would change a result.
 
     Attributes:
         parameters: what is counted, in words.
-        total: number of parameters; 0 where they were not counted.
+        total: number of parameters; 0 if they were not counted.
         decided: number of decided ones.
         undecided: the others, in words.
     """
@@ -55,7 +55,7 @@ class Family(Plugin):
         raise NotImplementedError
 
     def simplified(self, model: Any) -> Simplified[Any]:
-        """The model without what makes no difference to its scores; the model itself by default.
+        """The model without parts that do not affect its scores; by default the model itself.
 
         Args:
             model: a model of the family.
@@ -83,7 +83,7 @@ class Family(Plugin):
         Args:
             model: the model that ran.
             inputs: packed inputs, uint32 array of shape ``(rows, n_words)``.
-            got: the executor's results; hidden bits save following neurons to the scores.
+            got: the executor's results; with hidden bits, neurons need not reach the scores.
         """
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ class Family(Plugin):
         Args:
             model: a model of the family.
             flows: a table in memory, a file, a :class:`FlowTable`, or features by name.
-            **how: as :func:`n3ic.predict` takes it.
+            **how: other arguments of :func:`n3ic.predict`.
         """
         raise NotImplementedError
 

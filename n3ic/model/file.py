@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container of a model file: tensors and one JSON header, checked as a whole.
 
-A safetensors file with one metadata entry; see docs/reference/formats.md. No pickle. The model's
-family interprets the header and the tensors; the container checks sizes, version and checksum.
-The same content gives the same bytes.
+It is a safetensors file with one metadata entry, never a pickle; see docs/reference/formats.md. The
+model's family interprets the header and the tensors; the container checks sizes, version and
+checksum. The same content gives the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from n3ic.util.plain_data import shown
 
 FORMAT = "n3ic-model"
 VERSION = 2
-SHUNT_VERSION = 3  # of a model that shunts: a reader of 2 would decide every flow
+SHUNT_VERSION = 3  # for models that shunt: a reader of version 2 would ignore the threshold
 MAX_FILE_BYTES = 256 << 20
 MAX_HEADER_BYTES = 16 << 20
 _FORMAT_1 = "n3ic-binary-model"  # the format's name in version 1, which had no checksum
@@ -111,7 +111,7 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
         N3icWarning: the file is of version 1, which has no checksum.
     """
     header_size = int.from_bytes(data[:8], "little")
-    if header_size > MAX_HEADER_BYTES:
+    if header_size > MAX_HEADER_BYTES:  # before anything is parsed: a damaged size may be vast
         raise ModelError(f"{source}: not an n3ic model, or damaged (its header is too large)")
     try:
         tensors = load(data)
@@ -132,7 +132,7 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
             stacklevel=2,
         )
         return header | {"family": "binary-network"}, Tensors(tensors)
-    # 2.0 and True would be equal to versions that they are not.
+    # The type counts, too: 2.0 == 2, but no n3ic writes it.
     if kind != FORMAT or type(version) is not int or version not in (VERSION, SHUNT_VERSION):
         raise ModelError(
             f"{source}: version {shown(version)}, this n3ic reads versions 1 to {SHUNT_VERSION}; "

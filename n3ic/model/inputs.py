@@ -27,7 +27,7 @@ MAX_INPUT_BITS = 1 << 16
 RATE_UNIT = 1 << 16
 """Denominator of the rates of bits: the rate of a bit that is always set."""
 SPAN_LEFT = 0.0005
-"""Share of the training rows that are left of the span of a feature, and likewise right of it."""
+"""Share of the training rows below the span of a feature; the same share is above it."""
 MAX_SCALE = 1e18
 """Scales are in ``1 / MAX_SCALE..MAX_SCALE``, so that no scaled value overflows a float."""
 
@@ -50,7 +50,7 @@ class Field:
         rates: share of the training rows in which each bit was set, over ``RATE_UNIT``; the drift
             of live traffic is measured against it. Empty if unknown; comparisons ignore it.
         class_rates: the same among the training rows of each class that has some.
-        span: range of the feature's values in the training rows, but for some in ``SPAN_LEFT``.
+        span: range of the feature's values in training, without ``SPAN_LEFT`` of them at each end.
     """
 
     feature: str
@@ -288,7 +288,7 @@ class InputSpec(Displayed):
         """
         parts = [bits, *(bits[label == c] for c in ([] if label is None else np.unique(label)))]
         rates, *of = [np.rint(np.mean(b, axis=0) * RATE_UNIT).astype(int).tolist() for b in parts]
-        k = int(SPAN_LEFT * len(bits))  # of few rows, the extremes say little of the next ones
+        k = int(SPAN_LEFT * len(bits))  # 0: the extremes of few rows predict too little for a span
         spans = {n: np.sort(v)[[k, -1 - k]].tolist() for n, v in (columns or {}).items() if k}
         fields = []
         for start, f in zip(self.offsets, self.fields, strict=True):

@@ -20,7 +20,7 @@ _CHUNK_CELLS = 1 << 22  # cells of the (rows, neurons, words) block that numpy h
 
 def _frozen(array: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
     out = np.array(array, dtype=dtype, order="C")
-    out.setflags(write=False)
+    out.setflags(write=False)  # cached words and digests depend on it
     return out
 
 
@@ -30,8 +30,8 @@ class Connections:
 
     Attributes:
         weights: bool array of shape ``(outputs, inputs)``; True is +1, False is -1.
-        mask: bool array of the same shape, or None where every connection counts. Weights of
-            absent connections are stored as 1, so equal networks have equal bytes.
+        mask: bool array of the same shape, or None if every connection counts. Weights of absent
+            connections are stored as 1, so equal networks have equal bytes.
     """
 
     weights: Bits
@@ -83,7 +83,7 @@ class Connections:
 
     @cached_property
     def mask_words(self) -> Words:
-        """Packed mask, padded with 0; all real bits are 1 where there is no mask."""
+        """Packed mask, padded with 0; without a mask, all bits but the padding are 1."""
         if self.mask is None:
             return _frozen(np.tile(pad_mask(self.n_inputs), (self.n_outputs, 1)), np.uint32)
         return _frozen(pack(self.mask), np.uint32)
@@ -136,7 +136,7 @@ class HiddenLayer(Connections):
         thresholds = np.asarray(self.thresholds)
         if thresholds.shape != (self.n_outputs,) or thresholds.dtype.kind not in "iu":
             raise ModelError(f"{self.n_outputs} integer thresholds expected")
-        # Beyond these bounds a threshold decides nothing more: one network, one set of bytes.
+        # Thresholds beyond act like these bounds, but would give equal networks other bytes.
         wrong = np.flatnonzero((thresholds < 0) | (thresholds > self.fan_in + 1))
         if wrong.size:
             j = int(wrong[0])

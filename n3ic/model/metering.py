@@ -3,7 +3,7 @@
 
 A metering process (RFC 7011) on a host, in a kernel or on a card is generated from this data, and
 training reads the process's output. Each packet updates state registers. Features are programs over
-registers without division: a quotient is compared by multiplication. Arithmetic is unsigned and
+registers, without division: a quotient is compared by multiplication. Arithmetic is unsigned and
 saturates.
 """
 
@@ -23,7 +23,7 @@ from n3ic.util.plain_data import from_plain, shown
 
 VERSION = 1
 MAX_REGISTERS = 128
-MAX_GUARDS = 64  # with a bit each in a word of a flow's state
+MAX_GUARDS = 64  # each has a bit in one word of a flow's state
 MAX_PACKET = 32  # of a sequence
 MAX_STATE = 4096  # bits of a flow's registers, and of sequences up to their last packet
 MAX_FEATURES = 256
@@ -127,7 +127,7 @@ class Register:
         update: ``count`` of the packets, ``sum``, ``min``, ``max``, ``first``, ``last`` or
             bitwise ``or`` of a field, the field of the ``nth`` packet that passed the guard, or
             the number of packets whose field was ``within`` a range. All start at 0 but ``min``,
-            which starts at its largest value and keeps that where no packet passed the guard.
+            which starts at its largest value and keeps it if no packet passes the guard.
         field: the packet's field; empty for ``count``. ``wire_length`` is the frame without its
             check sequence, never the captured part; ``time`` the time since the flow's first
             packet; ``gap`` the time since the previous packet that passed the guard (the first
@@ -216,8 +216,8 @@ class Step:
             ``amount`` bits; ``quotient``, ``floor(amount * left / right)``, 0 where ``right`` is
             0 and only as a program's last step: a target compares ``amount * left >= cut * right``.
         left: a register's name, or ``$k`` for the result of step ``k``.
-        right: the second operand, likewise; empty for ``shift`` and where ``amount`` is it.
-        amount: of ``shift`` and ``quotient``, and of the others where they have no ``right``.
+        right: the second operand, likewise; empty for ``shift``, or if ``amount`` is the operand.
+        amount: constant of ``shift`` and ``quotient``, and of the others if ``right`` is empty.
     """
 
     operation: Operation
@@ -233,7 +233,7 @@ class MeteredFeature:
     Attributes:
         name: the name in tables and in the input stage.
         program: steps in order; the feature is the result of the last one.
-        register: the register that is the feature; empty where there is a program.
+        register: the register that is the feature; empty if there is a program.
         unit: the integer unit, such as ``us`` or ``byte``.
     """
 
@@ -319,8 +319,8 @@ class MeterSpec:
         when_full: the flow that was updated longest ago ends (``evict-oldest``), or packets of
             new flows are counted and dropped (``drop-new``).
         ends: only for the ``five-tuple``: ``fin`` ends a flow at the second direction's FIN,
-            ``rst`` at a RST; what follows is taken for the same flow, and not counted, until its
-            idle time-out or a SYN.
+            ``rst`` at a RST. Later packets belong to the ended flow, without being counted, until
+            its idle time-out or a SYN.
         decision: when the flow is decided.
         fragments: later fragments belong to the flow of the first by address and identification,
             or are counted and put aside.
@@ -425,7 +425,7 @@ class MeterSpec:
         return {register.name: i for i, register in enumerate(self.registers)}
 
     def only(self, names: Collection[str]) -> MeterSpec:
-        """The same flows with these features alone, and the registers that they read."""
+        """The same flows with only these features and the registers that they read."""
         features = tuple(f for f in self.features if f.name in names)
         read = {f.register for f in features}
         read |= {name for f in features for s in f.program for name in (s.left, s.right)}
@@ -437,7 +437,7 @@ class MeterSpec:
         )
 
     def agrees(self, other: MeterSpec, names: Collection[str]) -> bool:
-        """Whether another meter computes these features in the same way, of the same flows."""
+        """Whether another meter computes these features in the same way for the same flows."""
         both = {*self.feature_names} & {*other.feature_names}
         return {*names} <= both and self.only(names) == other.only(names)
 
@@ -497,11 +497,11 @@ class MeterSpec:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         found = {"version": VERSION, **asdict(self)}
-        if not self.decision.schedule:  # specifications from before schedules keep their digest
+        if not self.decision.schedule:  # keeps the digest of specifications before schedules
             del found["decision"]["schedule"]
-        if not self.tunnels:  # likewise those from before tunnels
+        if not self.tunnels:  # and of those before tunnels
             del found["tunnels"]
-        for register in found["registers"]:  # and those from before sequences
+        for register in found["registers"]:  # and of those before sequences
             for name, usual in (("packet", 0), ("low", 0), ("high", 0), ("scale", "linear")):
                 if register[name] == usual:
                     del register[name]

@@ -2,9 +2,9 @@
 """BinaryModel: the frozen, integer-only description of a trained binary network.
 
 Training writes it, and every later stage reads nothing else. A hidden neuron fires iff
-``popcount(XNOR(w, x) & mask) >= threshold`` (paper, Algorithm 1, with a threshold a neuron);
-a class scores ``popcount(XNOR(w, x) & mask) + bias`` and the highest score wins, the lowest
-index on a tie. Where the margin between the two best scores is below the model's threshold the
+``popcount(XNOR(w, x) & mask) >= threshold`` (paper, Algorithm 1, with one threshold per neuron).
+A class scores ``popcount(XNOR(w, x) & mask) + bias``, and the highest score wins, the lowest
+index on a tie. If the margin between the two best scores is below the model's threshold, the
 flow is *shunted*: the host decides it.
 """
 
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as people write it: ``256-32-16-2``."""
+    """A shape as text: ``256-32-16-2``."""
     return "-".join(str(n) for n in shape)
 
 
@@ -106,7 +106,7 @@ class BinaryModel(Classifier):
 
     @property
     def shape_text(self) -> str:
-        """The shape as people write it: ``256-32-16-2``."""
+        """The shape as text: ``256-32-16-2``."""
         return shape_text(self.shape)
 
     @property
@@ -136,11 +136,12 @@ class BinaryModel(Classifier):
     def with_layers(
         self, spec: InputSpec, hidden: Sequence[HiddenLayer], output: OutputLayer
     ) -> BinaryModel:
-        """The same model with other layers that decide alike.
+        """The same model with other layers that decide in the same way.
 
         A shunting threshold above every new margin becomes the lowest such threshold.
         """
         plain = replace(self, input=spec, hidden=tuple(hidden), output=output, shunt=0)
+        # The bound of the margins may be lower now; a threshold above the new one shunts as much.
         return plain.with_shunt(min(self.shunt, plain.largest_margin + 1)) if self.shunt else plain
 
     def scores(self, words: ArrayLike) -> NDArray[np.int32]:
@@ -167,16 +168,15 @@ class BinaryModel(Classifier):
 
     @property
     def threshold_bytes(self) -> int:
-        """Bytes of thresholds and output biases at the smallest of 1, 2 or 4 bytes a layer.
+        """Bytes of thresholds and output biases, each in the 1, 2 or 4 bytes that its layer needs.
 
-        Zero where they need no memory: thresholds of half the inputs everywhere (the paper's
-        network) and no bias.
+        Thresholds of half the inputs and no bias, as in the paper's network, need no memory.
         """
         return sum(_threshold_bytes(layer) for layer in self.layers)
 
     @property
     def mask_bytes(self) -> int:
-        """Bytes of the connection masks, one bit a connection of the layers that have one."""
+        """Bytes of the connection masks, one bit per connection of the layers that have one."""
         return -(-sum(layer.weights.size for layer in self.layers if layer.mask is not None) // 8)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs: experiments, their schedule, their folder, report and pictures.
+"""Runs: experiments, their schedule, and a run's folder, report and pictures.
 
-May import targets and what stands below; docs/explanation/architecture.md has the order.
+May import targets and the packages of lower layers; see docs/explanation/architecture.md.
 """

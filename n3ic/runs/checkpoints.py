@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finished trainings of a run, kept beside its folder until the run is written.
 
-An interrupted run of several seeds, networks or protocols resumes: finished trainings are read, the
-rest is trained. A digest of everything that decides a training (rows, recipe, seed, ...) names its
-file, so that a training of other data or of another recipe is never taken.
+An interrupted run of several seeds, networks or protocols resumes: finished trainings are read and
+only the rest is trained. A digest of everything that determines a training (rows, recipe, seed,
+...) names its file, so results of other data or of another recipe are never reused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TrainingCheckpoints:
     def find(
         self, experiment: Experiment, shapes: tuple[Shape, ...]
     ) -> dict[Shape, TrainingResult] | None:
-        """The results of an experiment, by hidden layers; None if there are none.
+        """The results of an experiment, by hidden layers; None if none were kept.
 
         Args:
             experiment: the experiment, whose hidden layers are replaced by ``shapes``.
@@ -73,7 +73,7 @@ class TrainingCheckpoints:
         shapes: tuple[Shape, ...],
         results: Mapping[Shape, TrainingResult],
     ) -> None:
-        """Write the results of an experiment, whole or not at all."""
+        """Write the results of an experiment atomically."""
         said = []
         tensors: dict[str, NDArray[Any]] = {}
         for i, shape in enumerate(shapes):
@@ -88,11 +88,11 @@ class TrainingCheckpoints:
 
 @contextmanager
 def training_checkpoints(run: Path, note: Callable[[str], object]) -> Iterator[TrainingCheckpoints]:
-    """The trainings of a run that is being written; they are removed unless the block fails.
+    """The finished trainings of a run that is being written; removed unless the block fails.
 
     Args:
         run: the run's folder, beside which they are kept.
-        note: called with their place if the block fails.
+        note: called with their folder if the block fails.
 
     Raises:
         UsageError: another process uses the folder, or it holds other files.
@@ -108,7 +108,7 @@ def training_checkpoints(run: Path, note: Callable[[str], object]) -> Iterator[T
 def experiment_digest(
     experiment: Experiment, shapes: tuple[Shape, ...] = (), rows: str = ""
 ) -> str:
-    """SHA-256 of everything that decides an experiment's results: rows, recipe, split, seed, ...
+    """SHA-256 of everything that determines an experiment's results: rows, recipe, split, seed.
 
     Args:
         experiment: the experiment.
@@ -116,7 +116,7 @@ def experiment_digest(
         rows: digest of its table; empty to compute it.
     """
     said = [
-        __version__,
+        __version__,  # another version may train differently
         rows or table_digest(experiment.table),
         experiment.recipe.to_dict(),
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
@@ -139,13 +139,14 @@ def table_digest(table: FlowTable) -> str:
     known = (table.label, table.partition, table.conversation, table.flow, table.point)
     for column in (*known, *table.features.values()):
         if column is not None:
+            # Bytes do not determine a column: int64 zeros equal twice as many int32 zeros.
             digest.update(f"{column.dtype.str} {column.shape} ".encode())
             digest.update(column.tobytes())
     return digest.hexdigest()
 
 
 def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """A result as plain data for JSON, and its arrays by name; pairs keep the order."""
+    """A result as data for JSON, and its arrays by name; lists of pairs keep mappings' order."""
     said = {
         "positive": result.positive,
         "test": result.test.to_dict(),

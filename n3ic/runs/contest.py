@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best model within a budget of bytes, by validation rows, beside trees of as many bytes."""
+"""Choose the best model within a budget of bytes, and compare it with trees of the same size."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def best_within(
 ) -> tuple[Learned, tuple[Candidate, ...], tuple[str, ...]]:
     """Train every family that fits a budget of bytes, and keep the best on validation rows.
 
-    The best is right on most rows, or on the largest mean share of a class if the recipe weighs
-    classes; of equals, the first.
+    The best has the highest accuracy, or the highest balanced accuracy if the recipe weighs
+    classes. The first of equals wins.
 
     Args:
         this: the experiment, with its budget and the recipes of other families.
         progress: receives messages on the way.
 
     Returns:
-        The model, all that was tried with the kept one first, and a line on each packed tree or
-        forest that is better, which no target takes.
+        The model, all candidates with the kept one first, and a line on each packed tree or forest
+        that is better but that no target takes.
 
     Raises:
         UsageError: no model fits.
@@ -49,7 +49,7 @@ def best_within(
     prepared: Prepared | None = None
     for recipe in (this.recipe, *this.rivals):
         own = replace(this, recipe=recipe, rivals=())
-        trees = prepared.trees if prepared else None
+        trees = prepared.trees if prepared else None  # the same rows give the same trees
         prepared = prepare(own, progress.stage, trees, baselines=False)
         learned = learner(recipe.family).train(prepared, progress)
         name = learned.name or family_text(learned.model.family)
@@ -59,7 +59,7 @@ def best_within(
     if not fitting:
         said = ", ".join(f"{c.name} {c.bytes:,} bytes" for c, _ in found)
         raise UsageError(f"no model fits {this.budget:,} bytes: {said}; take more bytes")
-    kept, learned = max(fitting, key=lambda entry: worth(entry[0]))
+    kept, learned = max(fitting, key=lambda entry: worth(entry[0]))  # the first of equals
     rows = learned.prepared
     progress.stage(f"comparing with trees of {this.budget:,} bytes")
     every = (learner(name) for name in plugins.names("n3ic.learners"))
@@ -77,10 +77,10 @@ def best_within(
 
 
 def candidate(name: str, model: Classifier, prepared: Prepared) -> Candidate:
-    """A trained model on the validation rows.
+    """Evaluate a trained model on the validation rows.
 
     Args:
-        name: what it is.
+        name: its name in the comparison.
         model: the model.
         prepared: the rows, encoded by the model's input.
     """
@@ -96,10 +96,10 @@ def on_rows(
     *,
     exported: bool = True,
 ) -> Candidate:
-    """Scores of some rows as a candidate.
+    """Make a candidate of a classifier's scores on some rows.
 
     Args:
-        name: what gave them.
+        name: the classifier's name.
         memory: its bytes by part.
         scores: shape ``(rows, classes)``.
         label: class index of each row, shape ``(rows,)``.

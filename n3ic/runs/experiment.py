@@ -39,14 +39,14 @@ class TrainingResult:
         recipe: how the network was trained.
         positive: index of the class whose detection is counted; None for the mean over classes.
         test: figures on the test rows.
-        validation: figures on the rows that chose the epoch.
+        validation: figures on the validation rows, which chose the epoch.
         train_accuracy: accuracy on the training rows.
         twin_share: share of the test rows that equal some training row.
         baselines: figures of each baseline on the test rows.
         history: figures of each epoch.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
-        test_label: true class of each test row.
-        test_scores: scores of the network (``model``) and of the baselines on the test rows.
+        test_label: class index of each test row, int64, shape ``(rows,)``.
+        test_scores: scores ``(rows, classes)`` of the network (``model``) and of baselines.
         rows: number of training, validation and test rows.
         notes: remarks on the baselines, as sentences.
         baseline_bytes: bytes of the baselines that are packed.
@@ -73,10 +73,10 @@ class TrainingResult:
 
     @property
     def no_better_than(self) -> str:
-        """The most frequent class if always answering it is as accurate; else empty.
+        """The most frequent class if always predicting it is as accurate; else empty.
 
-        It is empty for a model that learned only what is normal, and if the recipe aims at
-        another figure than accuracy.
+        Also empty for a model that learned only normal traffic, or a recipe that aims at another
+        figure than accuracy.
         """
         if not self.model.learned_all or not self.recipe.training.for_accuracy:
             return ""
@@ -107,13 +107,13 @@ def train_shapes(
 ) -> Iterator[TrainingResult]:
     """Train networks of several shapes on the same rows, one after the other.
 
-    The results are those of :func:`train`, in less time: networks share the rows, the input bits
-    and the baselines without a shape. ``weighted`` bits depend on the shape, so that only rows
-    and boosted trees are shared. No network of several is replaced by a tree, but that of the
-    recipe's own shape by what is best within a budget of bytes.
+    The results are those of :func:`train`, in less time: the networks share the rows, the input
+    bits and the baselines without a shape. ``weighted`` bits depend on the shape, so these networks
+    share only rows and boosted trees. A network of several is never replaced by a tree. Under a
+    budget of bytes, the best model replaces that of the recipe's own shape.
 
     Args:
-        experiment: everything else that decides the networks.
+        experiment: everything else that determines the networks.
         shapes: neurons of the hidden layers of each network.
         progress: receives messages on the way.
 
@@ -126,7 +126,7 @@ def train_shapes(
     for hidden in shapes:
         own = experiment.recipe.with_options({"hidden": tuple(hidden)})
         if len(shapes) > 1:
-            own = replace(own, tree_bytes=0)
+            own = replace(own, tree_bytes=0)  # shapes are compared, and a tree has none
         this = replace(experiment, recipe=own)
         if this.budget and own.training.hidden == experiment.recipe.training.hidden:
             learned, tried, notes = best_within(experiment, progress)
@@ -150,7 +150,7 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingRe
 
 
 def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
-    """Add to a model what its rows and table tell of it, and evaluate it once on the test rows."""
+    """Add bit rates, meter and table rules to a model, and evaluate it once on the test rows."""
     model, prepared = learned.model, learned.prepared
     this = prepared.experiment
     family, table = learner(this.recipe.family), this.table
@@ -158,6 +158,7 @@ def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
     known = {n: table.features[n][train] for n in model.input.features}
     spec = model.input.with_rates(prepared.train.bits, prepared.train.label, known)
     model = model.changed(input=spec)
+    # A network that reads further columns could not be fed by the meter alone.
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
         model = model.changed(meter=table.meter)
     if table.rules is not None:

@@ -35,8 +35,8 @@ class Run(Displayed):
 
     Attributes:
         path: the folder.
-        metrics: what ``metrics.json`` holds.
-        models: model files, by task; under an empty name for a single network.
+        metrics: the content of ``metrics.json``.
+        models: model files, by task; the task of a single network is empty.
     """
 
     path: Path
@@ -110,7 +110,7 @@ def load_metrics(run: str | Path) -> dict[str, Any]:
     """The metrics of a run folder.
 
     Raises:
-        UsageError: the folder is not a run, or one of a newer version.
+        UsageError: the folder is not a run, or its version is not supported.
     """
     path = Path(run) / METRICS
     try:
@@ -133,12 +133,13 @@ def newest_run(root: str | Path = "runs") -> Path:
     Raises:
         UsageError: there is no run below ``root``.
     """
+    # Hidden folders are runs that are still being written.
     found = [p for p in Path(root).glob(f"*/{METRICS}") if not p.parent.name.startswith(".")]
     if not found:
         raise UsageError(
             f"there is no run below {root}/: train one (n3ic train anomaly) or name a --model"
         )
-    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent
+    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent  # ties: last name
 
 
 def models_of(path: str | Path) -> dict[str, Path]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a family of models for training: choice of the input, training, baselines.
 
-``n3ic train`` imports a learner's module for its options alone, so its methods import numpy and
-training libraries.
+``n3ic train`` imports a learner's module just for its options, so numpy and training libraries are
+imported inside its methods.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Candidate:
     Attributes:
         name: what it is, such as ``binary network``.
         memory: bytes by part, everything counted.
-        accuracy: share of the validation rows on which it is right.
-        balanced: mean of the classes' shares.
+        accuracy: share of the validation rows that it classifies correctly.
+        balanced: the mean of that share over the classes.
         exported: whether targets take it; others are shown for comparison.
         kept: whether it is the run's model.
     """
@@ -60,7 +60,7 @@ class Learned:
         model: the integer model, without meter and table rules.
         prepared: its training rows, encoded by its own input.
         history: figures of each epoch; empty without epochs.
-        name: what it is in the table of a budget; its family's name where empty.
+        name: its name in the table of candidates; empty for its family's name.
         beside: what the learner tried and did not keep.
     """
 
@@ -79,11 +79,11 @@ class Learner(Plugin):
     Attributes:
         name: as in ``--family NAME``.
         summary: one line.
-        settings: a frozen dataclass of the family's own values of a recipe, with a default and a
-            sentence in the docstring for each; it checks them. Each is an option of ``n3ic
-            train``, so no two families may share a name. None without such values.
-        budgeted: whether it has a model for a budget of bytes (:meth:`within`). Without
-            ``--family``, those of all such learners are trained, and the best is kept.
+        settings: a frozen dataclass that checks the family's own values of a recipe, with a default
+            and a sentence in the docstring for each. Each is an option of ``n3ic train``, so no two
+            families may share a name. None without such values.
+        budgeted: whether it can fit a model into a budget of bytes (:meth:`within`). Without
+            ``--family``, models of all such learners are trained, and the best is kept.
     """
 
     settings: ClassVar[type | None] = None
@@ -94,8 +94,8 @@ class Learner(Plugin):
 
         Args:
             recipe: a recipe of the family, with the given values.
-            given: names of the given values, which stay.
-            budget: most :attr:`~n3ic.model.classifier.Classifier.total_bytes` of the model.
+            given: names of the given values, which must not change.
+            budget: largest :attr:`~n3ic.model.classifier.Classifier.total_bytes` of the model.
             n_classes: number of classes.
 
         Raises:
@@ -119,7 +119,7 @@ class Learner(Plugin):
                 or a given value contradicts it.
         """
         raise UsageError(
-            f"--input-of is for models that learn weights alone; family {self.name} chooses inputs "
+            f"--input-of is for models that learn weights only; family {self.name} chooses inputs "
             "and shape: take another recipe or family"
         )
 
@@ -179,7 +179,7 @@ class Learner(Plugin):
         raise NotImplementedError
 
     def baselines(self, prepared: Prepared) -> Iterator[Prediction]:
-        """Baselines of the family, beside those of every family.
+        """Baselines of the family, in addition to those of every family.
 
         Args:
             prepared: the rows and their experiment.
@@ -191,12 +191,12 @@ class Learner(Plugin):
 
         Args:
             prepared: the rows and their experiment.
-            budget: most bytes of each.
+            budget: largest size of each, in bytes.
         """
         return iter(())
 
     def shared_baselines(self, prepared: Prepared) -> Iterator[Prediction]:
-        """Baselines of every family's models, where all classes are learned.
+        """Baselines shown beside the models of every family, if all classes are learned.
 
         Args:
             prepared: the rows and their experiment.
@@ -204,7 +204,7 @@ class Learner(Plugin):
         return iter(())
 
     def twin(self, prepared: Prepared, progress: TrainingProgress) -> Prediction | None:
-        """A baseline of the model's shape, trained after the model, or None.
+        """A baseline of the model's shape, trained after the model; None without one.
 
         Args:
             prepared: the rows and their experiment.

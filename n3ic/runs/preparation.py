@@ -38,12 +38,11 @@ def prepare(
     """Split a table, choose its input bits and train the baselines that have no shape.
 
     Args:
-        experiment: the experiment; of its training only distillation and, for ``weighted`` bits,
-            the hidden layers have effect.
+        experiment: the experiment. Of its training, only distillation and, for ``weighted`` bits,
+            the hidden layers matter.
         stage: called with a line about each step.
         trees: fitted boosted trees on the training rows of this split, if any.
-        baselines: whether the experiment's baselines are trained here; else by
-            :func:`with_baselines`.
+        baselines: train the experiment's baselines here; else :func:`with_baselines` does.
 
     Raises:
         DataError: the table does not allow the split.
@@ -61,7 +60,7 @@ def prepare(
     n_classes, train_label = len(table.classes), table.label[parts.train]
     absent = set(range(n_classes)) - set(train_label.tolist())
     family = learner(recipe.family)
-    labelled = len(absent) <= n_classes - 2
+    labelled = len(absent) <= n_classes - 2  # at least two classes to tell apart
     if not labelled and absent != {family.unlearned(experiment)}:
         raise UsageError(f"{table.name}: the training rows have fewer than two classes")
     names = candidates(table, recipe)
@@ -86,7 +85,7 @@ def prepare(
     else:
         spec, scores = family.choose_input(experiment, table.rows(parts.train), trees)
     bits = spec.encode(table.features)
-    columns = np.clip(table.matrix(names), 0, UINT32_MAX)
+    columns = np.clip(table.matrix(names), 0, UINT32_MAX)  # as a network's input stage does
 
     def rows(index: NDArray[np.int64]) -> BaselineRows:
         return BaselineRows(bits[index], columns[index], table.label[index])
@@ -116,7 +115,7 @@ def prepare(
 
 
 def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepared:
-    """The same rows with other input bits, and the baselines on these.
+    """Encode the same rows as other input bits, and train the baselines on these.
 
     Args:
         prepared: the split rows.
@@ -140,7 +139,7 @@ def with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
     """Add the figures and scores of the baselines without a shape, if the experiment has them.
 
     Args:
-        prepared: the rows; baselines that are there stay.
+        prepared: the rows; baselines that they already have are kept.
         stage: called with a line about each baseline.
     """
     this, train, test = prepared.experiment, prepared.train, prepared.test
@@ -184,7 +183,7 @@ def baseline_figures(
     """
     classes = len(experiment.table.classes)
     scores = other.scores
-    if other.name == MAJORITY:  # all rows alike
+    if other.name == MAJORITY:  # it scores all rows alike
         scores = np.zeros((len(label), classes))
     return evaluate(
         label,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Everything that decides a network and its figures.
+    """Everything that determines a network and its figures.
 
     Attributes:
         table: labelled flows.
@@ -36,10 +36,10 @@ class Experiment:
         name: the model's name.
         positive: index of the class whose detection is counted (false positive rate, ROC); None
             for the second of two classes, and for the mean over more than two.
-        with_baselines: whether the baselines are trained, too.
+        with_baselines: whether the baselines are trained as well.
         keeps: a model whose input bits are kept; None to choose the bits.
-        budget: most bytes of the model, everything counted; 0 without a bound.
-        rivals: recipes of other families within the budget; validation rows choose.
+        budget: largest size of the model in bytes, everything counted; 0 for no bound.
+        rivals: recipes of other families within the budget; the validation rows choose among them.
     """
 
     table: FlowTable = field(repr=False)
@@ -55,7 +55,7 @@ class Experiment:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """The origin of its models, for their files."""
+        """The origin of its models, as their files record it."""
         kept = self.keeps
         return {
             "data": self.table.name,
@@ -82,11 +82,11 @@ class Prepared:
         validation: validation rows.
         test: test rows, which are used once.
         unseen: whether each test row equals no training row, bool of shape ``(rows,)``.
-        teacher: class probabilities of the training rows from boosted trees; None without
-            distillation, or if the trees have a fault.
+        teacher: class probabilities of the training rows from boosted trees, float64 of shape
+            ``(rows, classes)``; None without distillation, or if the trees have a fault.
         baselines: figures of the baselines without a shape.
         baseline_scores: their scores on the test rows, if they have any.
-        baseline_bytes: their bytes as a card would store them, of those that are packed.
+        baseline_bytes: bytes of the packed baselines, as a card would store them.
         notes: remarks on the boosted trees, as sentences.
     """
 

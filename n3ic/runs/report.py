@@ -164,7 +164,7 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
 
 
 def candidate_table(metrics: Mapping[str, Any]) -> TextTable | None:
-    """What was tried within a budget of bytes; None if a file has nothing, or something else."""
+    """The candidates within a budget of bytes; None if the file lists none, or is malformed."""
     try:
         rows = tuple(
             (
@@ -185,10 +185,10 @@ CLASS_HEAD = ("class", "rows", "share", "precision", "recall")
 
 
 def class_rows(classes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """A row a class of :meth:`~n3ic.evaluation.metrics.Evaluation.of_classes`, as text.
+    """One row of text per class.
 
     Args:
-        classes: by name.
+        classes: by name, from :meth:`~n3ic.evaluation.metrics.Evaluation.of_classes`.
     """
     every = sum(of["rows"] for of in classes.values()) or 1
     return [
@@ -207,7 +207,7 @@ PACKET_HEAD = ("decided at packet", "test flows", "accuracy", "macro F1")
 
 
 def packet_rows(points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A row a point of :meth:`~n3ic.evaluation.held_out.HeldOut.by_packet`, as text."""
+    """One row of text per point of :meth:`~n3ic.evaluation.held_out.HeldOut.by_packet`."""
     keys = ("accuracy", "macro_f1")
     return [
         [str(of["packet"] or "end"), f"{of['flows']:,}", *(percent(of[k]) for k in keys)]
@@ -226,7 +226,7 @@ def _spread(values: Iterable[float | None]) -> dict[str, Any]:
     numbers = [float(v) for v in values if v is not None]
     if not numbers:
         return {"mean": None, "std": None, "values": []}
-    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
+    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0  # of a sample
     return {"mean": float(np.mean(numbers)), "std": deviation, "values": numbers}
 
 

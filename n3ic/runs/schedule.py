@@ -21,9 +21,9 @@ class TrainingJob:
     Attributes:
         task: name of one of the use case's tables.
         protocol: how its rows are split.
-        seed: seed of everything random.
+        seed: seed of all random choices.
         shapes: neurons of the hidden layers of each network.
-        with_baselines: whether the baselines are trained, too.
+        with_baselines: whether the baselines are trained as well.
     """
 
     task: str
@@ -82,13 +82,12 @@ def train_jobs(
 
     Args:
         plan: the units.
-        tasks: experiment of each task; a unit replaces its protocol, seed, hidden layers and
-            baselines.
+        tasks: experiment of each task; units replace protocol, seed, layers and baselines.
         progress: receives messages on the way.
         jobs: number of units trained at once; None for all cores.
         dask: address of a Dask scheduler whose workers train instead.
-        parts: finished trainings, which are not repeated; of several units, each is kept there
-            as soon as it is done.
+        parts: finished trainings, which are not repeated. If there are several units, each is kept
+            there as soon as it is done.
 
     Returns:
         Results by task, protocol and seed, then by hidden layers.
@@ -102,11 +101,11 @@ def train_jobs(
         if parts and (found := parts.find(own, unit.shapes)):
             out[unit.key] = found
     if out:
-        progress.note(f"{len(out)} of {len(plan)} parts were trained before; going on")
+        progress.note(f"resuming: {len(out)} of {len(plan)} parts were trained before")
     left = [(own, unit) for own, unit in calls if unit.key not in out]
     for own, unit, results in _trained(left, progress, len(tasks) == 1, jobs, dask):
         out[unit.key] = results
-        if parts and len(plan) > 1:
+        if parts and len(plan) > 1:  # a single training has no part to resume from
             parts.keep(own, unit.shapes, results)
     return out
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines on the same rows, with which a binary network must be compared."""
+"""Baselines on the same rows, to compare a model with."""
 
 from __future__ import annotations
 
@@ -33,7 +33,14 @@ class FittedBaseline(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A baseline's output: class indices, class probabilities or votes, bytes if it is packed."""
+    """A baseline's output on the test rows.
+
+    Attributes:
+        name: the baseline's name.
+        predicted: class index of each row, int64, shape ``(rows,)``.
+        scores: class probabilities or votes, float64, shape ``(rows, classes)``; None without.
+        bytes: its size if it is packed, else 0.
+    """
 
     name: str
     predicted: NDArray[np.int64]
@@ -43,7 +50,13 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class BaselineRows:
-    """Rows as baselines see them: bits, integer columns and labels."""
+    """Rows as baselines see them.
+
+    Attributes:
+        bits: bool, shape ``(rows, inputs)``.
+        columns: features as int64, shape ``(rows, features)``.
+        label: class index of each row, int64, shape ``(rows,)``.
+    """
 
     bits: Bits
     columns: NDArray[np.int64]
@@ -70,7 +83,7 @@ def non_neural_baselines(
         n_classes: number of classes.
         seed: seed of every baseline.
         boosted: boosted trees, fitted to the integer columns of the training rows.
-        cuts: number of distinct cuts of the network's input; 0, for raw bits, skips that tree.
+        cuts: number of distinct cuts of the network's input; 0 (raw bits) skips the tree of cuts.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -99,7 +112,7 @@ def best_first_tree(
     Args:
         columns: integers of training rows, shape ``(rows, features)``.
         label: class index of each row, shape ``(rows,)``.
-        cuts: most distinct pairs of a feature and a threshold; a tree may use one many times.
+        cuts: largest number of distinct pairs of a feature and a threshold.
         seed: selects among equally good splits.
         weight: weight of each row, shape ``(rows,)``; None for equal weights.
 
@@ -108,7 +121,7 @@ def best_first_tree(
     """
     from sklearn.tree import DecisionTreeClassifier
 
-    leaves = 2 * cuts
+    leaves = 2 * cuts  # a first guess: a tree may use one cut in several places
     while True:
         grown = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
         nodes = grown.fit(columns, label, weight).tree_
@@ -121,7 +134,7 @@ def best_first_tree(
                 # Best-first: the tree of fewer leaves is a prefix of this one.
                 smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
                 return smaller.fit(columns, label, weight)
-        if len(splits) + 1 < leaves:
+        if len(splits) + 1 < leaves:  # all leaves are pure: there are no more cuts
             return grown
         leaves *= 2
 
@@ -129,7 +142,7 @@ def best_first_tree(
 def class_probabilities(
     odds: NDArray[np.float64], model: FittedBaseline, n_classes: int
 ) -> NDArray[np.float64]:
-    """Probabilities of all classes; 0 for those that the training rows lack."""
+    """Probabilities of all classes, ``(rows, n_classes)``; 0 for those absent from training."""
     out = np.zeros((len(odds), n_classes))
     out[:, model.classes_] = odds
     return out

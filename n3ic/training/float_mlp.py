@@ -55,7 +55,7 @@ def fit_float_mlp(
         parts: list[nn.Module] = []
         for a, b in pairwise(widths):
             parts += [nn.Linear(a, b), nn.ReLU()]
-        network = nn.Sequential(*parts, nn.Linear(widths[-1], n_classes))
+        network = nn.Sequential(*parts, nn.Linear(widths[-1], n_classes))  # its output is logits
 
         def loss(index: Tensor) -> Tensor:
             return nn.functional.cross_entropy(network(x[index]), y[index])

@@ -49,13 +49,13 @@ def bit_importance(
 ) -> NDArray[np.float64]:
     """Mean absolute weight of each bit in a network of binary activations and real weights.
 
-    The network has the shape of the binary one; the weights of each first neuron are scaled to
-    length one. A binary weight is +1 or -1, so a bit gains weight only by copies of it, and this
-    mean tells how many it deserves.
+    The network has the shape of the binary one. The weights of each neuron of the first layer are
+    scaled to length one. A binary weight is +1 or -1, so only copies of a bit give it more weight;
+    this mean tells how many copies it deserves.
 
     Args:
         bits: candidate bits of training rows, bool array of shape ``(rows, candidates)``.
-        label: class index of each row.
+        label: class index of each row, shape ``(rows,)``.
         hidden: neurons of each hidden layer.
         ste: gradient of the sign.
         epochs: passes over the rows.

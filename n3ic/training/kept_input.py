@@ -41,7 +41,7 @@ def kept_recipe(
         )
     if recipe.training.method == "trees":
         raise UsageError(
-            "--input-of is for networks that learn weights alone; decision trees choose inputs and "
+            "--input-of is for networks that learn weights only; decision trees choose inputs and "
             "shape: take another recipe or method"
         )
     shapes = {tuple(layer.n_outputs for layer in model.hidden) for model in kept}
@@ -53,7 +53,7 @@ def kept_recipe(
         )
     bits = max(model.input.n_bits for model in kept)
     own = recipe.with_options({"bits": bits, "hidden": shapes.pop()})
-    # A device has room for masks or not: a mask of another density fits, a new one does not.
+    # A device either has room for masks or not: another density fits, a first mask does not.
     masks = [layer.mask for model in kept for layer in model.hidden]
     shares = [float(mask.mean()) for mask in masks if mask is not None]
     masked = "has" if shares else "has no"
@@ -63,9 +63,9 @@ def kept_recipe(
                 f"--input-of: {kept[0].name} {masked} masks of connections; leave --density out"
             )
         own = own.with_options({"density": round(min(shares, default=1.0), 4)})
-    if bits != recipe.bits:  # another number of bits may bring another way to find weights
+    if bits != recipe.bits:  # the best way to find weights depends on the number of bits
         own = sized(own, {*given, *_DECIDED}, n_classes)
-    return own.with_options({"tree_bytes": 0})
+    return own.with_options({"tree_bytes": 0})  # a tree would choose an input of its own
 
 
 def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
@@ -76,7 +76,7 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
         model: the network whose input is kept.
 
     Raises:
-        UsageError: the table lacks a column, has it in another unit, has other classes, or has
+        UsageError: the table lacks a column or has it in another unit, or has other classes or
             another meter.
     """
     features, who = model.input.features, f"--input-of {model.name}"
@@ -91,7 +91,7 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
         )
     meter = table.meter
     if meter is not None and not set(features) <= set(meter.feature_names):
-        meter = None  # a network of columns that no meter gives carries none
+        meter = None  # a network that reads other columns than the meter's carries no meter
     if meter != model.meter:
         if model.meter is None:
             said = f"it carries no meter, and {table.name} was metered: train without --input-of"
@@ -116,7 +116,7 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
         for name in mine.keys() & theirs.keys():
             if _meaning(mine[name]) != _meaning(theirs[name]):
                 raise UsageError(
-                    f"{who}: column {name} of {table.name} is read otherwise: expected "
+                    f"{who}: column {name} of {table.name} is read differently: expected "
                     f"{theirs[name].to_dict()}, got {mine[name].to_dict()}"[:500]
                     + "; read both tables by one columns.toml (--description)"
                 )
@@ -124,5 +124,5 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
 
 
 def _meaning(rule: ColumnRule) -> tuple[object, ...]:
-    """The parts of a rule that decide the integer of a cell which is not blank."""
+    """The parts of a rule that determine the integer of a cell that is not blank."""
     return rule.kind, rule.unit, rule.scale, rule.negative, rule.values

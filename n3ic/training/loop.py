@@ -99,15 +99,14 @@ def run_epochs(
     after_step: Callable[[], None] | None = None,
     progress: EpochCallback | None = None,
 ) -> tuple[Epoch, ...]:
-    """Train a network in place; it ends in evaluation mode, with the parameters of one epoch.
+    """Train a network in place; it ends in evaluation mode, with the parameters of the best epoch.
 
-    That is the earliest epoch of the least loss on the validation rows; the last epoch if there
-    are none.
+    That is the earliest epoch with the least validation loss, or the last without such rows.
 
     Args:
         network: the network, which returns logits of shape ``(rows, classes)``.
         optimizer: the optimizer of its parameters.
-        loss: mean loss of the training rows with some indices, an int64 tensor.
+        loss: function of training rows' indices, an int64 tensor, to their mean loss.
         rows: number of training rows.
         passes: number and kind of the passes over them.
         validation: inputs and class indices of the rows that choose the epoch.
@@ -135,7 +134,7 @@ def run_epochs(
         network.train()
         total = 0.0
         for index in torch.randperm(rows).split(passes.batch):
-            if len(index) < passes.least_batch:
+            if len(index) < passes.least_batch:  # batch norm needs some rows
                 continue
             value = loss(index)
             optimizer.zero_grad(set_to_none=True)  # None: an optimizer skips unused parameters
@@ -152,7 +151,7 @@ def run_epochs(
             progress(entry, passes.epochs)
         if validation is None or number < passes.choose_from:
             continue
-        if entry.validation_loss < best:
+        if entry.validation_loss < best:  # strictly: of equal epochs, the earliest stays
             best, kept, stale = entry.validation_loss, copy.deepcopy(network.state_dict()), 0
         else:
             stale += 1
@@ -180,12 +179,12 @@ def _validate(
 
 @torch.no_grad()
 def logits_of(network: nn.Module, x: Tensor) -> Tensor:
-    """A network's output for rows, computed in parts to bound memory."""
+    """A network's output for rows, float32 ``(rows, classes)``, in parts to bound memory."""
     return torch.cat([network(part) for part in x.split(_EVAL_ROWS)])
 
 
 def signs(bits: Bits) -> Tensor:
-    """Bits as float32 of +1 and -1, as networks take them."""
+    """Bits as a float32 tensor of +1 (set) and -1, of the same shape, as networks take them."""
     return torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1)))
 
 
@@ -197,7 +196,7 @@ def class_indices(label: NDArray[np.int64]) -> Tensor:
 def batch_rows(rows: int, wanted: int) -> int:
     """Rows per step: as many as wanted, or fewer so that an epoch has 32 steps.
 
-    The result is at least 16 (or all rows), as batch norm needs some rows.
+    It is at least 16, or all rows if they are fewer, because batch norm needs some rows.
     """
     return min(wanted, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
 

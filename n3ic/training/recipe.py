@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes: everything that decides which network comes out of which data."""
+"""Recipes: all choices that determine which network is trained on given data."""
 
 from __future__ import annotations
 
@@ -33,40 +33,38 @@ class Training:
 
     Attributes:
         hidden: neurons of each hidden layer.
-        method: how weights are found: by ``gradient`` descent, or, for few input bits and one
-            hidden layer, as ``prototypes`` that are chosen one by one; options of gradients and
-            epochs have no effect then. ``trees`` are decision trees that vote, whose leaves and
-            answers are the hidden neurons; only ``distill``, ``trees`` and ``leaves`` have effect.
+        method: how weights are found: by ``gradient`` descent; for few input bits and one hidden
+            layer as ``prototypes``, chosen one by one, for which options of gradients and epochs
+            have no effect; or as ``trees`` that vote, whose leaves and answers are the hidden
+            neurons, and for which only ``distill``, ``trees`` and ``leaves`` have an effect.
         ste: straight-through estimator of the activations: ``identity`` passes the gradient,
             ``clip`` passes it within [-1, 1] (Courbariaux et al. 2016), ``approx`` is the
             derivative of a piecewise quadratic (ApproxSign, Liu et al. 2018).
-        batch_norm: whether batch norm stands before each sign; without it every threshold is
-            half the fan-in, as in the paper.
+        batch_norm: whether batch norm precedes each sign; without it every threshold is half the
+            fan-in, as in the paper.
         output_bias: whether each class has an integer bias.
         loss: ``squared_hinge`` (paper), ``cross_entropy`` or ``generalized_cross_entropy``, which
             is bounded, so that rows whose label contradicts all others cost little (Zhang and
-            Sabuncu, NeurIPS 2018). Polishing lowers it, too, else the cross-entropy.
-        gce_q: the q of the generalized cross-entropy ``(1 - p^q) / q``. Its authors take 0.7; the
-            less, the nearer it is to the cross-entropy, and the more margins say.
+            Sabuncu, NeurIPS 2018). Polishing also lowers it; otherwise the cross-entropy.
+        gce_q: the q of the generalized cross-entropy ``(1 - p^q) / q``. Its authors take 0.7. A
+            smaller q is closer to the cross-entropy, and makes margins more informative.
         dropout: share of the hidden activations that are dropped while training.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: the step at the start.
         schedule: ``constant``, or ``cosine`` down to zero over the epochs.
         epochs: passes over the training rows.
-        batch_size: rows a step; fewer, but not below 16, where an epoch would have under 32
-            steps.
+        batch_size: rows per step; fewer, but at least 16, if an epoch would have under 32 steps.
         label_smoothing: share of the label that is spread over all classes (cross-entropy).
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
-        class_weight: what a row counts: ``none``, ``balanced`` for the inverse of its class's
-            share, or ``CLASS=WEIGHT,...``, where a class that is not named has 1.
+        class_weight: weight of each row: ``none``, ``balanced`` for the inverse of its class's
+            share, or ``CLASS=WEIGHT,...``, with 1 for classes that are not named.
         false_alarms: largest share of the other classes' validation rows that may be called the
-            positive class; 0 for the threshold as it is learned. The bias of that class's score
-            is the highest that keeps it.
+            positive class, whose bias is the highest within that share; 0 keeps the learned bias.
         density: share of the hidden layers' connections that are kept, pruned while training.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.
-        trees: how many of them vote.
-        leaves: most leaves of one tree.
+        trees: number of decision trees that vote.
+        leaves: largest number of leaves of one tree.
     """
 
     hidden: tuple[int, ...] = (32, 16)
@@ -94,7 +92,7 @@ class Training:
 
     @property
     def for_accuracy(self) -> bool:
-        """Whether all rows count alike, so that the share of right ones is the aim."""
+        """Whether all rows count equally, so that training aims at accuracy."""
         return self.class_weight == "none" and not self.false_alarms
 
     @property
@@ -136,28 +134,27 @@ class Training:
 
 @dataclass(frozen=True)
 class Recipe:
-    """From a table to a network: which columns become which bits, and how it is trained.
+    """How a table becomes a network: which columns become which bits, and how it is trained.
 
     Attributes:
         name: as in ``--recipe NAME``.
         summary: one line.
         encoding: ``binary`` (raw bits of integers), or thermometer fields whose cuts are
-            quantiles (``quantile``), are chosen by gradient-boosted trees (``boosted``), are
-            those, each as often as a network with real weights values it (``weighted``), are
-            those of one tree grown best-first (``tree``), or are chosen jointly, for what
-            they tell together (``greedy``).
+            quantiles (``quantile``), the best of gradient-boosted trees (``boosted``), the same
+            with as many copies as a network with real weights earns each (``weighted``), those of
+            one tree grown best-first (``tree``), or chosen jointly (``greedy``).
         bits: total budget of input bits.
         features: how many features chi-squared keeps; 0 for all of the columns.
         field_bits: bits of one ``binary`` field.
         columns: the features to choose from, or patterns such as ``owd_*``; empty for all that
             a NIC can compute and that do not leak the capture set-up.
-        tree_bytes: most bytes, everything counted, of a decision tree that has as many cuts as the
-            network (or fills a budget of bytes), is written as one, and is kept instead where it
-            is right on more validation rows; 0 for none.
+        tree_bytes: largest size, everything counted, of a decision tree that has as many cuts as
+            the network (or fills a budget of bytes), is written as a network, and is kept instead
+            if it is right on more validation rows; 0 for no tree.
         family: what is trained: ``binary`` networks, or models of a plug-in.
         training: how a binary network is trained.
         settings: how a model of another family is trained, see
-            :attr:`~n3ic.runs.learner.Learner.settings`; the family's defaults where None.
+            :attr:`~n3ic.runs.learner.Learner.settings`; None for the family's defaults.
     """
 
     name: str
@@ -186,7 +183,7 @@ class Recipe:
             raise UsageError(f"tree_bytes must be 0 or more, got {self.tree_bytes}")
 
     def with_options(self, given: Mapping[str, Any]) -> Recipe:
-        """The recipe with some values replaced, those of its parts included.
+        """The recipe with some values replaced, including those of its parts.
 
         Raises:
             UsageError: an option is unknown, or a value is invalid.
@@ -258,7 +255,7 @@ def recipe_values() -> Mapping[str, Value]:
     """The values that a recipe may replace, by name: its own, then those of the families.
 
     Raises:
-        UsageError: two families have a value of one name.
+        UsageError: two families have a value of the same name.
     """
     found = dict(_own_values())
     for family in plugins.names(_LEARNERS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape and the encoding of a network of which only the number of bits is given."""
+"""Choose the shape and the encoding of a network from its number of input bits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from n3ic.training.recipe import Recipe, Training
 
 FEW_BITS, GREEDY_BITS_OF_TWO = 48, 64
-"""The most bits that are chosen jointly, for many and for two classes (64 bits, 10 classes of
+"""Up to these numbers, bits are chosen jointly: for many and two classes (64 bits, 10 classes of
 CIC-IDS2017: 93.2 %, against 95.9 % on the bits of a tree). Up to FEW_BITS the weights are
 prototypes; above, gradients find better ones (UNSW-NB15, 64 bits: 96.9 % against 96.5 %)."""
 FEWER_BITS = 128
-"""The most bits that are all different cuts: of boosted trees, or of one tree for many classes.
-Copies by weight cost few bits too much: -1.5 points at 96 bits and -4 at 64 on UNSW-NB15."""
+"""Up to this number, all bits are distinct cuts: of boosted trees, or of one tree for many classes.
+Copies by weight would take too many of them: -1.5 points at 96 bits and -4 at 64 on UNSW-NB15."""
 FEW_BITS_POLISH = 20
 TREE_BYTES = 3072
 """Room for a tree of FEWER_BITS cuts, written as a network (UNSW-NB15: 2.3 KB in total)."""
@@ -37,10 +37,10 @@ _GRADIENT = {f.name for f in fields(Training)} - {
 def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
     """Adapt a recipe to a number of bits other than its own.
 
-    This chooses the encoding, the hidden layers and the rounds of polishing; for few bits
-    prototypes instead of gradients, unless an option of gradients is given; and a tree of as many
-    cuts as an alternative, unless an option is given that no tree has. Given values stay, and so
-    do encodings that are not learned from labels.
+    This chooses the encoding, the hidden layers and the rounds of polishing. Few bits get
+    prototypes instead of gradients, unless an option of gradients is given, and a tree of as many
+    cuts as an alternative, unless an option is given that trees lack. Given values do not change,
+    nor do encodings that are not learned from labels.
 
     Args:
         recipe: the recipe, with the given values.
@@ -66,7 +66,7 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
 
 
 def tree_may(recipe: Recipe, given: Collection[str]) -> bool:
-    """Whether a tree may be kept instead: no option is given that no tree has."""
+    """Whether a tree may be kept instead: no option is given that trees lack."""
     asked = _GRADIENT | {"encoding", "features", "hidden", "polish"}
     return recipe.encoding not in _UNLEARNED and asked.isdisjoint(given)
 
@@ -74,9 +74,9 @@ def tree_may(recipe: Recipe, given: Collection[str]) -> bool:
 def hidden_for(bits: int, one_layer: bool) -> tuple[int, ...]:
     """Hidden layers for few bits, of up to about a kilobyte.
 
-    One layer is for prototypes, and for more than two classes, for which a layer of 16 neurons is
-    too narrow (CIC-IDS2017, 10 classes, 256 bits: 94.9 % with 32-16, 96.2 % with 32).
+    Prototypes need one layer. So do more than two classes, for which a layer of 16 neurons is too
+    narrow (CIC-IDS2017, 10 classes, 256 bits: 94.9 % with 32-16, 96.2 % with 32).
     """
     if one_layer:
-        return (min(10 * bits, 160, 8192 // bits),)
+        return (min(10 * bits, 160, 8192 // bits),)  # 8192 weights of a bit are a kibibyte
     return (108, 16) if bits <= 64 else (76, 16) if bits <= 96 else (60, 16)

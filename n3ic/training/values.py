@@ -30,8 +30,7 @@ class Value:
 
     Attributes:
         name: name of the attribute.
-        kind: its type: str, int, float, bool, a ``Literal`` of texts, or a tuple of texts or of
-            whole numbers.
+        kind: its type: str, int, float, bool, a ``Literal`` of texts, or a tuple of str or int.
         help: its description in a sentence.
         owner: the class whose attribute it is.
     """
@@ -61,7 +60,7 @@ class Value:
         """Parse what a user typed.
 
         Raises:
-            UsageError: the text is not such a value.
+            UsageError: the text is not a valid value.
         """
         text = str(typed)
         if get_origin(self.kind) is tuple:

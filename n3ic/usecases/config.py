@@ -54,7 +54,7 @@ def read_config(path: str | Path) -> ConfigFile:
         raise UsageError(f"{path}: a file of options ends in .toml or .json")
     try:
         with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            content = stream.read(MAX_BYTES + 1)  # one byte more reveals a larger file
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         raise UsageError(
             f"cannot read {path}: {getattr(error, 'strerror', '') or error}"
@@ -82,8 +82,8 @@ def _of_command(path: str, command: object) -> dict[str, Any]:
     """The options of another run's command line."""
     if command is None:
         raise UsageError(
-            f"{path}: no command gives that run, which was trained from Python on a table or a "
-            "recipe of its own"
+            f"{path}: no command line repeats that run; it was trained from Python on a table or "
+            "a recipe of its own"
         )
     words = command if isinstance(command, list) else []
     if not all(isinstance(word, str) for word in words) or words[:2] != ["n3ic", "train"]:
@@ -93,7 +93,7 @@ def _of_command(path: str, command: object) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         if not word.startswith("--"):
             name, text, equals = "--use_case", word, "="
-        no = not equals and name.startswith(_FLAG)
+        no = not equals and name.startswith(_FLAG)  # --no-NAME means false
         name = name.removeprefix(_FLAG if no else "--").replace("-", "_")
         if name in values:
             raise UsageError(f"{path}: {_COMMAND} has --{name.replace('_', '-')} twice")
@@ -107,8 +107,7 @@ def train_request(config: str | Path | None = None, **given: Any) -> TrainReques
     Args:
         config: the file of options, if any.
         **given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which override the
-            file; None counts as not given. If only ``data`` is given, the use case is that of
-            the user's own tables.
+            file; None counts as not given. Without a use case, ``data`` is a table of the user's.
 
     Raises:
         UsageError: the file cannot be read, a key is unknown, a value has another type, or the
@@ -145,7 +144,7 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
             (name := option.name.replace("-", "_")): Value(name, type(option.default), "", Option)
             for option in use_case(case).options
         }
-        known = {**options, **recipe_values(), **_REQUEST}
+        known = {**options, **recipe_values(), **_REQUEST}  # of equal names, the last wins
         for key in file.values:
             if key not in known:
                 raise UsageError(_unknown(key, file.values[key], known))
@@ -161,9 +160,9 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(key: str, value: object, known: Iterable[str]) -> str:
-    """The message about a key that no option has."""
+    """The message about an unknown key."""
     hint = nearest(key, (name.replace("_", "-") for name in known))
     hint = f"; {hint}".rstrip("; ")
     if isinstance(value, dict):
-        hint = f"; options stand side by side, not in a table{hint}"
+        hint = f"; options are top-level keys, not in a table{hint}"
     return f"unknown option {key.replace('_', '-')!r:.60}{hint}"

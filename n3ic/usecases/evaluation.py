@@ -40,7 +40,7 @@ def evaluate_flows(
     dataset: str | None = None,
     label: str = "",
 ) -> dict[str, Evaluation]:
-    """Figures of merit of every network of a run, or of a model file, on labelled flows.
+    """Evaluate every network of a run, or one model, on labelled flows.
 
     Args:
         model: a run folder, a model file or a model.
@@ -50,7 +50,7 @@ def evaluate_flows(
         label: the column of the class; empty for that of the training.
 
     Returns:
-        Figures by task; under an empty name for a single network.
+        Figures by task; the name of a single network is empty.
 
     Raises:
         UsageError: the data set is unknown, or the flows have no table for a network.
@@ -71,10 +71,10 @@ def evaluate_beside_majority(
     dataset: str | None = None,
     label: str = "",
 ) -> dict[str, tuple[Evaluation, Evaluation]]:
-    """Figures of every network, and of always saying the most frequent class of the same rows.
+    """Figures of every network, and of always predicting the most frequent class of the same rows.
 
-    Arguments, errors and warnings are those of :func:`evaluate_flows`. Other baselines of a run
-    are not kept, so they can be had on its test rows alone.
+    Arguments, errors and warnings are those of :func:`evaluate_flows`. A run does not keep its
+    other baselines, so their figures exist for its test rows only.
     """
     found = labelled_flows(model, data, dataset, label=label)
     return {task: _evaluate(flows) for task, flows in found.items()}
@@ -83,7 +83,7 @@ def evaluate_beside_majority(
 def further_figures(
     model: Path, data: Path | None, given: Mapping[str, OptionValue], dataset: str | None = None
 ) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """What plug-ins are asked by ``given``, the typed options; see :func:`evaluate_flows`."""
+    """Figures by task and plug-in that the typed options ask for; see :func:`evaluate_flows`."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for task, flows in labelled_flows(model, data, dataset).items():
         held = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
@@ -103,8 +103,7 @@ class LabelledFlows:
         table: the flows.
         label: the network's class index of each flow, int64, shape ``(rows,)``.
         positive: index of the class whose detection is counted; None if the use case has none.
-        columns: candidate features of the run's recipe, or patterns; empty for all that a NIC can
-            compute.
+        columns: the recipe's candidate features, or patterns; empty for all that a NIC can compute.
     """
 
     model: Classifier
@@ -169,18 +168,18 @@ def labelled_flows(
 
 
 def same_classes(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
-    """Whether two labels, shape ``(rows,)`` each, divide as many rows alike."""
+    """Whether two labels, shape ``(rows,)`` each, group as many rows in the same way."""
     if len(one) != len(other):
         return False
-    pairs = np.unique(np.stack([one, other]), axis=1)
+    pairs = np.unique(np.stack([one, other]), axis=1)  # one-to-one: a class is in one pair only
     return all(len({*side}) == pairs.shape[1] for side in pairs.tolist())
 
 
 def _check_label(table: FlowTable, data: str | Path | Sheet, label: str) -> None:
-    """Check that the named column says the classes that a data set reads.
+    """Check that the named column holds the classes that a data set reads.
 
     Raises:
-        UsageError: the table has no such column, or it says something else.
+        UsageError: the table has no such column, or it holds other classes.
     """
     codes: list[int] = []
     numbers: dict[str, int] = {}
@@ -197,7 +196,7 @@ def _check_label(table: FlowTable, data: str | Path | Sheet, label: str) -> None
     if not same_classes(np.array(codes), table.label):
         raise UsageError(
             f"{data}: the data set {table.name} reads the classes {', '.join(table.classes)}, and "
-            f"{label!r} says others; leave the label out, or train with it and dataset='{OWN}'"
+            f"{label!r} holds others; leave the label out, or train with it and dataset='{OWN}'"
         )
 
 
@@ -253,7 +252,7 @@ def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
     meter = table.meter
     if meter and network.meter and not network.meter.agrees(meter, network.input.features):
         warnings.warn(
-            f"{table.name} was metered otherwise than the model's flows: {meter}; "
+            f"{table.name} was metered differently from the model's flows: {meter}; "
             f"not {network.meter}",
             N3icWarning,
             stacklevel=3,
@@ -265,8 +264,8 @@ def _evaluate(flows: LabelledFlows) -> tuple[Evaluation, Evaluation]:
     network = flows.model
     if network.provenance.get("data_sha256") == flows.table.sha256:
         warnings.warn(
-            f"{network.name} was trained on some of these flows and flatters itself on them; the "
-            "figures of its test rows are those of its run, and n3ic report RUN --html shows them",
+            f"{network.name} was trained on some of these flows, so these figures are too good; "
+            "those of its test rows are in its run, and n3ic report RUN --html shows them",
             N3icWarning,
             stacklevel=5,
         )

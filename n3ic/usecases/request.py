@@ -56,21 +56,20 @@ class TrainRequest:
     Attributes:
         use_case: its name, such as ``anomaly``.
         data: files to train on; None for the embedded default.
-        dataset: name of the data set that reads ``data`` or has the sample; None for the use
-            case's own.
+        dataset: the data set that reads ``data`` or has the sample; None for the use case's own.
         table: a loaded table, instead of ``data``.
         recipe: name of a recipe of the use case, or a recipe of your own.
         overrides: values of the recipe to replace.
-        budget_bytes: most bytes of the model, everything counted. Every family that has a size to
-            choose is trained within them, and validation rows choose, unless ``overrides`` names
-            the family; None for the size of the recipe.
+        budget_bytes: largest size of the model in bytes, everything counted. Unless ``overrides``
+            names the family, every family whose size can be chosen is trained within it, and the
+            validation rows decide. None for the recipe's size.
         input_of: a run or a model file whose input bits, hidden layers and meter are kept, so that
             the new networks can replace the old ones on a device. In a run of several networks,
             each keeps those of its namesake.
         options: the use case's own options.
         protocol: how the rows are split; None for the use case's default. The network of this
             protocol is kept; results of the other protocols that the data allows are reported.
-        seed: seed of everything random.
+        seed: seed of all random choices.
         seeds: number of seeds for mean and deviation, from ``seed`` on.
         out: the run folder; None for ``runs/USE_CASE``, numbered if that exists.
         replace: replace ``out`` if it is a run.
@@ -221,7 +220,7 @@ def command_words(
         base = learner(base.family).kept_recipe(base, (), kept, n_classes)
     if request.budget_bytes is None:
         changed = dict(_changes(base, recipe, n_classes))
-    else:  # it chooses the size and the family again
+    else:  # the budget chooses size and family again
         own = request.recipe if isinstance(request.recipe, Recipe) else base
         changed = {name: own.value(name) for name in _differing(base, own)}
         changed |= {n: v for n, v in request.overrides.items() if v is not None}
@@ -239,7 +238,7 @@ def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str
     """Names and values of the recipe, and of its training, that differ from the base."""
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
-        base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
+        base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)  # what bits imply
     for name in _differing(base, recipe):
         yield name, recipe.value(name)
 

@@ -25,7 +25,7 @@ from n3ic.util.names import path_component
 
 
 def train_use_case(request: TrainRequest, progress: TrainingProgress | None = None) -> Run:
-    """Train a use case and write its run folder, whole or not at all.
+    """Train a use case and write a complete run folder, or none.
 
     Finished trainings of several networks, seeds or protocols are kept beside the run's folder
     until the run is written, so that the same request resumes after an interruption.
@@ -52,6 +52,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, others)
     rivals = request.rivals(case, n_classes)
     experiments = given.experiments(recipe, request.budget_bytes, rivals)
+    # Only files that n3ic wrote may go with an old run; any other one prevents its replacement.
     written = _written(target) if target.exists() else []
     with (
         new_directory(target, replace=request.replace, written=written) as directory,
@@ -69,7 +70,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
             shape: {task: found[task, main, seed][shape] for task in tasks} for shape in others
         }
         repeated = [{task: found[task, main, s][own] for task in tasks} for s in more_seeds]
-        progress.stage("asking what the networks rest on")
+        progress.stage("measuring the importance of features")
         held = {
             task: held_out(r.model, experiments[task].table, positive=r.positive)
             for task, r in results.items()

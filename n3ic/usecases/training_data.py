@@ -28,7 +28,7 @@ class TrainingData:
         case: the use case.
         options: its own options, defaults included.
         table: the whole table.
-        tasks: table of each network, by name; under an empty name for a single network.
+        tasks: table of each network, by name; the name of a single network is empty.
         protocols: the possible protocols; the networks of the first are kept.
         kept: the networks whose input is kept, by task; empty if inputs are chosen.
     """
@@ -52,7 +52,7 @@ class TrainingData:
 
         Args:
             recipe: how the model is trained.
-            budget: most bytes of the model; None without a bound.
+            budget: largest size of the model in bytes; None for no bound.
             rivals: recipes of other families within the budget.
 
         Raises:
@@ -111,7 +111,7 @@ def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Cl
     if not request.kept:
         return {}
     names = {task: path_component(task) if task else "" for task in tasks}
-    if len(request.kept) == 1 and len(names) == 1:
+    if len(request.kept) == 1 and len(names) == 1:  # single networks need no equal names
         names = dict.fromkeys(names, next(iter(request.kept)))
     if missing := [task for task, name in names.items() if name not in request.kept]:
         held = ", ".join(filter(None, request.kept)) or "a single network"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files, names, caches and text that every package uses.
+"""Helpers for files, caches, names, text, pictures and processes that every package uses.
 
-May import options, plugins and errors; docs/explanation/architecture.md has the order.
+May import options, plugins and errors; see docs/explanation/architecture.md.
 """

@@ -20,7 +20,7 @@ class UnsafeCacheError(OSError):
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder of the user's cache, one a subject, such as built kernels.
+    """A folder of the user's cache, one per subject, such as built kernels.
 
     Attributes:
         directory: the folder; it belongs to this user, has mode 0700, and no directory above it
@@ -31,16 +31,15 @@ class Cache:
 
     @classmethod
     def open(cls, subject: str) -> Cache:
-        """The cache of a subject: a folder in the platform's place, such as ``~/.cache/n3ic``.
+        """The cache of a subject: a folder in the platform's cache, such as ``~/.cache/n3ic``.
 
         Raises:
-            UnsafeCacheError: the folder, or a directory above it, belongs to another user or can be
-                written by one.
+            UnsafeCacheError: another user owns or can write the folder or a directory above it.
             OSError: the folder cannot be created.
         """
         directory = user_cache_path("n3ic", appauthor=False) / subject
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = directory.lstat()
+        info = directory.lstat()  # not stat(): a link could lead to another user's folder
         if not hasattr(os, "getuid"):
             raise UnsafeCacheError(f"{directory}: this platform does not tell whose it is")
         if not stat.S_ISDIR(info.st_mode):
@@ -49,13 +48,13 @@ class Cache:
             raise UnsafeCacheError(f"{directory} must belong to you with mode 0700")
         for parent in directory.resolve().parents:
             above = parent.stat()
-            shared = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
+            shared = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX  # sticky is safe
             if above.st_uid not in (0, os.getuid()) or shared:
                 raise UnsafeCacheError(f"{parent} can be written by somebody else")
         return cls(directory)
 
     def find(self, name: str) -> Path | None:
-        """The file with a name, if this user alone can write it and it is no link; else None."""
+        """The file of that name, if only this user can write it and it is not a link; else None."""
         path = self.directory / name
         try:
             info = path.lstat()
@@ -65,13 +64,13 @@ class Cache:
             stat.S_ISREG(info.st_mode)
             and info.st_uid == os.getuid()
             and not info.st_mode & 0o022
-            and info.st_nlink == 1
+            and info.st_nlink == 1  # no other name to write it by
         )
         return path if safe else None
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[Path]:
-        """A temporary file that becomes ``name``, with mode 0700, when the block ends well.
+        """A temporary file that becomes ``name``, with mode 0700, when the block succeeds.
 
         Raises:
             OSError: the file cannot be written.

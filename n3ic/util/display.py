@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How objects show themselves: a line in a terminal, tables in a notebook."""
+"""How objects are displayed: as a line in a terminal, as tables in a notebook."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TextTable:
     Attributes:
         title: what it is about.
         head: column names.
-        rows: as many cells each; the first one names the row.
-        left: how many columns stand left; the others are numbers and stand right.
+        rows: one cell per column; the first one names the row.
+        left: number of left-aligned columns; the others hold numbers and are right-aligned.
     """
 
     title: str
@@ -34,12 +34,12 @@ class TextTable:
 
 @dataclass(frozen=True)
 class View:
-    """What an object shows of itself.
+    """The display of an object.
 
     Attributes:
-        line: what it is, in a line.
-        tables: more of it.
-        notes: sentences that a reader needs.
+        line: what it is, in one line.
+        tables: its details.
+        notes: remarks, as sentences.
     """
 
     line: str
@@ -48,14 +48,14 @@ class View:
 
 
 class Displayed(ABC):
-    """An object that is a line in a terminal (``repr``) and tables in a notebook.
+    """An object displayed as a line in a terminal (``repr``) and as tables in a notebook.
 
-    A dataclass that is one says ``repr=False``.
+    A dataclass that derives from it must set ``repr=False``.
     """
 
     @abstractmethod
     def view(self) -> View:
-        """What it shows of itself; called often, so it counts and does not compute."""
+        """The line and tables to display; called often, so it must be quick."""
 
     def __repr__(self) -> str:
         line = " ".join(visible(self.view().line).split())
@@ -68,13 +68,13 @@ class Displayed(ABC):
 
 
 def facts(title: str, pairs: Iterable[tuple[str, object]]) -> TextTable:
-    """A table of names and values; what is None or empty is left out."""
+    """A table of names and values, without values that are None or empty."""
     rows = ((name, str(value)) for name, value in pairs if value not in (None, ""))
     return TextTable(title, ("", ""), tuple(rows), left=2)
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names side by side, the first of them where they are many."""
+    """Names separated by commas; only the first ``most`` and a count if there are more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

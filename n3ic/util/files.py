@@ -46,10 +46,10 @@ def free_path(path: str | Path, replace: bool) -> Path:
 
 
 def write_atomic(path: str | Path, data: bytes | str) -> None:
-    """Write a file through a temporary neighbour and a rename.
+    """Write a file through a temporary file beside it and a rename.
 
     Raises:
-        N3icError: the file cannot be written; what was there before is untouched.
+        N3icError: the file cannot be written; an existing file is untouched.
     """
     with new_file(path) as stream:
         stream.write(data.encode() if isinstance(data, str) else data)
@@ -57,10 +57,10 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
 
 @contextmanager
 def new_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A temporary file that becomes ``path`` when the block ends well.
+    """A temporary file that becomes ``path`` when the block succeeds.
 
     Raises:
-        N3icError: the file cannot be written; what was there before is untouched.
+        N3icError: the file cannot be written; an existing file is untouched.
     """
     target = Path(path)
     temporary: Path | None = None
@@ -73,9 +73,9 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
         with stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            os.fsync(stream.fileno())  # else a crash could leave an empty file of the new name
         check()
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_umask())  # temporary files are private at first
         temporary.replace(target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
@@ -89,18 +89,18 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
 def new_directory(
     path: str | Path, *, replace: bool = False, written: Collection[str] = ()
 ) -> Iterator[Path]:
-    """A temporary directory that becomes ``path`` when the block ends well.
+    """A temporary directory that becomes ``path`` when the block succeeds.
 
     The name is reserved first, so that a second process that wants to write ``path`` is refused at
     once. On any error, including Ctrl-C, the temporary directory and parents made for it are
     removed, and an old ``path`` is left untouched. Remains of a killed process are removed when the
-    next directory beside it is written.
+    next directory beside them is written.
 
     Args:
         path: the directory to make.
         replace: whether an existing directory may be replaced.
-        written: files of an existing directory that may go with it, by their path in it; any
-            other file there keeps it from being replaced.
+        written: files of an existing directory that may be removed with it, by relative path; any
+            other file there prevents its replacement.
 
     Raises:
         UsageError: ``path`` exists and may not be replaced, or is being written.
@@ -127,7 +127,7 @@ def new_directory(
 
 @contextmanager
 def parents_of(path: Path) -> Iterator[None]:
-    """Parents of a folder that the block makes go again where they are left with nothing."""
+    """Remove the parents that the block made for a folder if they are empty in the end."""
     absent = [p for p in path.absolute().parents if not p.exists()]
     try:
         yield
@@ -141,13 +141,13 @@ def parents_of(path: Path) -> Iterator[None]:
 def telling_what_is_kept(
     folder: Path, pattern: str, what: str, note: Callable[[str], object]
 ) -> Iterator[None]:
-    """Where the block fails, say how much is done in a folder that goes on.
+    """If the block fails, report how much finished work a folder keeps.
 
     Args:
         folder: the folder.
-        pattern: of the files that are done.
-        what: one of them, in words; several have an s.
-        note: is told.
+        pattern: glob pattern of the finished files.
+        what: the word for one of them; several get an s.
+        note: called with the report.
     """
     try:
         yield
@@ -155,19 +155,19 @@ def telling_what_is_kept(
         with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
             if count := len(list(folder.glob(pattern))):
                 done = f"a {what} is" if count == 1 else f"{count} {what}s are"
-                note(f"{done} kept in {folder}; the same command goes on from there")
+                note(f"{done} kept in {folder}; the same command resumes from there")
         raise
 
 
 @contextmanager
 def work_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
-    """A folder of work that goes on where it was interrupted; see :func:`reserved_folder`.
+    """A folder of work that can be resumed; see :func:`reserved_folder`.
 
-    What is in it stays when the block fails, and goes when it ends well.
+    Its files stay if the block fails, and are removed if it succeeds.
 
     Args:
-        path: the folder; made where it does not exist.
-        own: what names of its files begin with, behind a dot for the temporary ones.
+        path: the folder; created if missing.
+        own: pattern that its files' names begin with, after the dot of temporary ones.
 
     Raises:
         UsageError: the folder holds other files, or another process uses it.
@@ -183,11 +183,11 @@ def work_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
 def reserved_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
     """A folder that one process at a time writes, file by file.
 
-    Temporary files of :func:`new_file` go when the block ends, and the folder where it is empty.
+    When the block ends, temporary files of :func:`new_file` go, and so does an empty folder.
 
     Args:
-        path: the folder; made where it does not exist.
-        own: what names of its files begin with, behind a dot for the temporary ones.
+        path: the folder; created if missing.
+        own: pattern that its files' names begin with, after the dot of temporary ones.
 
     Raises:
         UsageError: the folder holds other files, or another process uses it.
@@ -212,7 +212,7 @@ def reserved_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
 
 
 def _reserve(folder: Path, handle: int, own: re.Pattern[str]) -> None:
-    """Lock a folder of such files, and remove the temporary ones of a killed process."""
+    """Lock a folder, check its files, and remove temporary ones of a killed process."""
     try:
         free = _lock(handle)
     except OSError:  # a file system without locks: the reserved name must suffice
@@ -246,10 +246,11 @@ def being_written(path: str | Path) -> bool:
 
 
 def _put(temporary: Path, target: Path) -> None:
-    """Rename a directory, in the place of another one if there is one."""
+    """Rename a directory; it replaces another one of that name."""
     if not target.exists():
         temporary.rename(target)
         return
+    # If the process is killed between the renames, the next `_sweep` restores the old directory.
     old = target.with_name(f".{target.name}{_OLD}")
     target.rename(old)
     try:
@@ -290,9 +291,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _reserved(temporary: Path) -> Iterator[None]:
-    """Make a directory that is this process's alone while the block runs, and remove it after.
+    """Make a directory that only this process uses during the block, and remove it afterwards.
 
-    The lock on it goes with the process, however that ends, and with its children.
+    Its lock ends with the process and its children, however they end.
     """
     handle: int | None = None
     try:
@@ -312,15 +313,14 @@ def _reserved(temporary: Path) -> Iterator[None]:
     finally:
         with held():
             if handle is not None:
-                # After a rename the name may belong to another process: remove only the locked
-                # directory.
+                # After a rename the name may be another process's: remove only the locked one.
                 if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
                     shutil.rmtree(temporary, ignore_errors=True)
                 os.close(handle)
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes left in a folder; what they had set aside comes back."""
+    """Remove what killed processes left in a folder; restore directories that they set aside."""
     for left in folder.glob(f".*{_NEW}"):
         with suppress(OSError):
             handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -343,7 +343,7 @@ def _target_of(temporary: Path) -> str:
 
 
 def _lock(handle: int) -> bool:
-    """Lock an open directory; False where another process has."""
+    """Lock an open directory; False if another process holds the lock."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -358,18 +358,17 @@ def sha256_file(path: str | Path) -> str:
 
 
 def open_regular(path: str | Path, most: int, *, follow: bool = False) -> BufferedReader:
-    """Open a file of another user, but never a pipe, a device or an endless file.
+    """Open a file that another user may control, but never a pipe, a device or an endless file.
 
     Args:
         path: the file.
-        most: bytes that it may have.
+        most: largest size in bytes.
         follow: whether the last part of ``path`` may be a symbolic link.
 
     Raises:
-        OSError: the file cannot be opened, is not a regular file, or is too large; see
-            ``strerror``.
+        OSError: the file cannot be opened, is not regular, or is too large; see ``strerror``.
     """
-    # Opening a device can have effects, and the file may be exchanged between check and open.
+    # Check before opening, which can have effects on a device, and after, as files may be swapped.
     _check_regular(Path(path).stat(follow_symlinks=follow), path, most)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags)
@@ -382,7 +381,7 @@ def open_regular(path: str | Path, most: int, *, follow: bool = False) -> Buffer
 
 
 def read_regular(path: str | Path, most: int, *, follow: bool = False) -> bytes:
-    """The bytes of a file of somebody else; see :func:`open_regular`."""
+    """The bytes of a file that another user may control; see :func:`open_regular`."""
     with open_regular(path, most, follow=follow) as stream:
         return stream.read(most)
 
@@ -397,6 +396,6 @@ def _check_regular(found: os.stat_result, path: str | Path, most: int) -> None:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
+    mask = os.umask(0)  # it can be read only by setting it
     os.umask(mask)
     return mask

@@ -8,5 +8,5 @@ from typing import Any
 
 
 def json_text(data: Any) -> str:
-    """Data as JSON with sorted keys, two spaces a level and a line end: equal data, equal text."""
+    """Data as JSON with sorted keys, two spaces per level and a line end; equal for equal data."""
     return json.dumps(data, indent=2, sort_keys=True) + "\n"

@@ -14,7 +14,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text on one line that opens no cell and no tag."""
+    """Text on one line that cannot begin a cell or a tag."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
@@ -23,8 +23,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "lr")
 
     Args:
         head: column names.
-        rows: as many cells each.
-        align: ``l`` (left) or ``r`` (right) of each column; the last one counts for those after.
+        rows: one cell per column.
+        align: ``l`` (left) or ``r`` (right) for each column; the last letter holds for the rest.
     """
     sides = align + align[-1] * (len(head) - len(align))
     rule = "".join(f"|{_RULES[side]}" for side in sides[: len(head)]) + "|"

@@ -7,6 +7,6 @@ import re
 
 
 def path_component(name: str) -> str:
-    """A name as one component of a path: never empty, hidden, or leading elsewhere."""
+    """A name as one component of a path: never empty or hidden, and without separators."""
     text = re.sub(r"[^0-9A-Za-z._-]+", "_", name).lstrip(".-")[:100]
     return text or "unnamed"

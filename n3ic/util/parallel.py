@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs calls in parallel, on this machine's cores or on a Dask cluster."""
+"""Run calls in parallel, on this machine's cores or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def parallel_map(
 
     Raises:
         MissingDependencyError: ``dask`` is given and distributed is not installed.
-        N3icError: the scheduler cannot be reached, has no worker or was lost, or a worker process
-            was killed.
+        N3icError: the scheduler is unreachable, lost or without workers; or a worker was killed.
     """
     if dask is None:
         yield from _on_cores(function, calls, jobs or os.cpu_count() or 1)
@@ -68,15 +67,15 @@ def _on_cores(
                 yield found
         except TerminatedWorkerError as error:
             raise N3icError(
-                "a worker process was killed, as the system does where memory runs out: let fewer "
-                "run at once (--jobs)"
+                "a worker process was killed, probably because memory ran out: let fewer run at "
+                "once (--jobs)"
             ) from error
 
 
 def _on_cluster(
     function: Callable[..., T], calls: Iterable[Call], client: Any, address: str
 ) -> Iterator[tuple[int, T]]:
-    """The same on a Dask cluster: a core of it each, and as many that wait for one."""
+    """The same on a Dask cluster: one call per core, and as many calls that wait for a core."""
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker, as_completed
@@ -97,14 +96,14 @@ def _on_cluster(
             found: tuple[int, T] = future.result()
             submit(1)
             yield found
-    except (CancelledError, CommClosedError) as error:  # the second where it was being talked to
+    except (CancelledError, CommClosedError) as error:  # the second if it was lost in a message
         raise N3icError(
             f"the Dask scheduler at {address} was lost; start one again, then the same command"
         ) from error
     except KilledWorker as error:
         raise N3icError(
-            f"workers of the Dask scheduler at {address} were killed again and again, as the "
-            "system does where memory runs out; give each more memory, or fewer threads"
+            f"workers of the Dask scheduler at {address} were killed again and again, probably "
+            "because memory ran out; give each more memory, or fewer threads"
         ) from error
 
 
@@ -116,7 +115,7 @@ def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple
 def _client(address: str) -> Iterator[Any]:
     """A client of a Dask scheduler that has workers.
 
-    What goes wrong is told as an error of ours, so its own log is silent meanwhile.
+    Failures are raised as errors of n3ic, so Dask's own log is silenced.
     """
     with needed("a Dask cluster"):
         import dask

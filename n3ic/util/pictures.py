@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The look of every matplotlib picture, and how its file is written.
 
-Series differ in colour, mark and dashes, so that they are told apart in grey and by colour-blind
-readers; the colours are those of Okabe and Ito, "Color Universal Design" (2008), without the yellow
-that white paper swallows. A picture has a white ground of its own, and reads on dark pages, too.
-Legends stand outside the axes and inside the page. The type is large enough for half the size.
+Series differ in colour, mark and dashes, so that they can be told apart in grey and by colour-blind
+readers. The colours are those of Okabe and Ito, "Color Universal Design" (2008), without yellow,
+which is too pale on white. Pictures have a white background, so they are readable on dark pages.
+Legends are outside the axes and inside the page. The type is large enough for half the size.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Look:
         colour: as ``#rrggbb``.
         marker: matplotlib's mark of a point.
         dashes: matplotlib's style of a line.
-        hatch: of an area.
+        hatch: matplotlib's pattern of an area.
     """
 
     colour: str
@@ -121,7 +121,7 @@ def style() -> Iterator[None]:
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that draws, run in :func:`style`."""
+    """Decorate a drawing function so that it runs in :func:`style`."""
 
     @wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -145,18 +145,18 @@ def new_figure(width: float = 6.4, height: float = 4.8) -> tuple[Figure, Axes]:
 
 
 def plain(text: object, most: int = 40) -> str:
-    """Text that a file or a user gave, for a picture: no formula, no control character, not long.
+    """Text of a file or a user for a picture: no formula, no control characters, not too long.
 
     Args:
         text: what to write.
-        most: room, in characters of mean width; longer text loses its middle, as many names
-            differ in their ends alone.
+        most: room, in characters of mean width. Longer text loses its middle, as many names
+            differ only at their ends.
     """
     shown = " ".join(visible(str(text)).split())
     room, kept = most * _CHARACTER * _POINTS, min(len(shown), 4 * most)
     cut = shown if kept == len(shown) else f"{shown[:kept]}…"
     while kept > 1 and (width := _width(cut)) > room:
-        kept = max(1, min(kept - 1, int(kept * room / width)))
+        kept = max(1, min(kept - 1, int(kept * room / width)))  # at least one less, so this ends
         cut = f"{shown[: kept - kept // 3]}…{shown[len(shown) - kept // 3 :]}"
     return cut.replace("$", r"\$")  # a dollar sign would begin a formula
 
@@ -171,13 +171,13 @@ def _width(text: str, size: float = _POINTS) -> float:
 
 
 def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str = "") -> None:
-    """A legend below the axes, inside the page; a name stands once.
+    """Add a legend below the axes, inside the page, with each name once.
 
     Args:
-        figure: what it belongs to.
-        axes: whose series it names; all of the figure's where none are given.
-        columns: at most; fewer where the names are long.
-        title: what stands above it.
+        figure: the figure or part of a figure that it belongs to.
+        axes: the axes whose series it names; all axes of the figure if none are given.
+        columns: largest number of columns; fewer are used if names are long.
+        title: its title.
     """
     found: dict[str, Any] = {}
     for one in axes or figure.axes:
@@ -194,21 +194,21 @@ def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str
 
 
 def whole_numbers(axis: Axis) -> None:
-    """Ticks at integers alone, such as epochs."""
+    """Put ticks only at integers, such as epochs."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
 
 
 def write(figure: Figure, stream: IO[bytes], kind: Literal["png", "svg"] = "png") -> None:
-    """Write a picture whose bytes depend on the picture alone.
+    """Write a picture; equal pictures give equal bytes.
 
     Args:
         figure: the picture.
-        stream: what is written to.
+        stream: where to write.
         kind: the format.
     """
-    what = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    what = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}  # these vary
     with style():
         figure.savefig(stream, dpi=DPI, format=kind, metadata=what)
 

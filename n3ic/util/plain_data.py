@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataclasses from plain data of a file that nobody vouches for."""
+"""Read dataclasses from the plain data of an untrusted file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _LONGEST = 60
 
 
 def from_plain(kind: type[T], data: Any, *, strict: bool = False) -> T:
-    """What ``dataclasses.asdict`` and JSON made of a dataclass.
+    """Read a dataclass from what ``dataclasses.asdict`` and JSON made of one.
 
     Args:
         kind: the dataclass; its fields are numbers, text, literals, tuples of one type, mappings
             from text, such dataclasses, or None.
-        data: of a JSON file.
-        strict: refuse what the class does not know; it is left out otherwise.
+        data: content of a JSON file.
+        strict: refuse unknown keys; otherwise they are ignored.
 
     Raises:
-        ValueError: a field is missing, of another type or unknown; names it, what was expected and
-            what came.
+        ValueError: a field is missing, of another type or unknown; the message names it.
     """
     found: T = _read(kind, data, "", strict)
     return found
@@ -64,12 +63,13 @@ def _read(kind: Any, data: Any, where: str, strict: bool) -> Any:
         if data is None and NoneType in inner:
             return None
         for each in inner[:-1] if inner[-1] is NoneType else inner:
+            # A literal without this value is skipped, unless no other type is left to report it.
             if get_origin(each) is not Literal or data in get_args(each) or each is inner[-1]:
                 return _read(each, data, where, strict)
     elif kind is float:
         if type(data) is float and math.isfinite(data):
             return data
-        if type(data) is int and data.bit_length() <= 1023:
+        if type(data) is int and data.bit_length() <= 1023:  # a float holds no larger one
             return data
     elif type(data) is kind:
         return data

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a tool on untrusted artefacts: limited, isolated, and without the user's environment.
+"""Run a tool on untrusted artefacts: limited, isolated, and without the user's environment.
 
 Compilers, simulators and the programs that they build run through :func:`run_tool`. It guards
-against accidents and careless code, and is not a sandbox: files of the user stay within reach. See
-docs/how-to/trust.md.
+against accidents and careless code, but is not a sandbox: the tool can still reach the user's
+files. See docs/how-to/trust.md.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def run_tool(
     cwd: Path | None = None,
     keep: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a tool to its end, in a fence.
+    """Run a tool to its end, limited and isolated.
 
-    It has no network where the platform has namespaces (``unshare``), limits of CPU time, memory,
-    file size, processes and core files where it has ``prlimit``, a home and a temporary folder
-    that are removed at the end, and a minimal environment. It and what it started are ended when
-    the time is over and when the caller is interrupted.
+    It has no network if the platform has namespaces (``unshare``), and limits of CPU time, memory,
+    file size, processes and core files if it has ``prlimit``. It has a home and a temporary folder
+    that are removed at the end, and a minimal environment. The tool and its children are killed
+    when the time is over or the caller is interrupted.
 
     Args:
         command: the program and its arguments; paths are absolute.
         seconds: how long it may take.
-        stdin: what it reads.
-        cwd: its working folder; the scratch folder where None.
-        keep: variables of the environment that it needs besides, such as ``HOME`` for a cache.
+        stdin: its standard input.
+        cwd: its working folder; None for the scratch folder.
+        keep: further variables of the environment to pass on, such as ``HOME`` for a cache.
 
     Returns:
         Exit code and outputs, as :func:`subprocess.run` gives them.
@@ -59,7 +59,7 @@ def run_tool(
         raise FileNotFoundError(2, "no such program", command[0])
     with (
         tempfile.TemporaryDirectory(prefix="n3ic-run-") as scratch,
-        tempfile.TemporaryFile() as given,  # files, as the limit of file size does not bound pipes
+        tempfile.TemporaryFile() as given,  # files, because the limit of file size ignores pipes
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):
@@ -73,7 +73,7 @@ def run_tool(
             stderr=err,
             cwd=scratch if cwd is None else cwd,
             env={"HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C.UTF-8"} | kept,
-            start_new_session=True,
+            start_new_session=True,  # a process group, so that its children can be killed, too
         )
         try:
             _wait(process, seconds)
@@ -92,8 +92,8 @@ def run_tool(
 def _wait(process: subprocess.Popen[bytes], seconds: int) -> None:
     try:
         handle = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # another platform, an old kernel, or a filter of calls
-        process.wait(seconds)  # asks at most every 50 ms
+    except (AttributeError, OSError):  # another platform, an old kernel, or a seccomp filter
+        process.wait(seconds)  # polls, with pauses of up to 50 ms
         return
     try:
         ended = select.poll()
@@ -124,8 +124,8 @@ def _limits(seconds: int) -> tuple[str, ...]:
     if found is None:
         return ()
     wanted = {
-        "cpu": seconds * (os.cpu_count() or 1),
-        "as": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cpu": seconds * (os.cpu_count() or 1),  # counts the time of all threads
+        "as": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),  # the machine's memory
         "fsize": MAX_FILE_BYTES,
         "nproc": MAX_PROCESSES,
         "core": 0,

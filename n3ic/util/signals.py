@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles Ctrl-C, SIGTERM and SIGHUP alike: a command always ends, if late.
+"""Handle Ctrl-C, SIGTERM and SIGHUP alike, so that a command always ends, if late.
 
 A signal raises a :class:`KeyboardInterrupt` wherever the program is. Libraries may swallow it:
 numpy's reader of buffer formats does so below scikit-learn's boosted trees, and so does a bare
@@ -22,8 +22,8 @@ ENDING = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name)
 class EndedBySignal(KeyboardInterrupt):
     """A signal ended the program.
 
-    A class of its own: Python takes a plain KeyboardInterrupt that leaves an ``exec`` (dataclasses
-    and named tuples use it) for unhandled, and then ends by SIGINT whatever the exit code.
+    It has its own class because Python takes a plain KeyboardInterrupt that leaves an ``exec``
+    (which dataclasses and named tuples use) for unhandled, and then ends by SIGINT in any case.
     """
 
 
@@ -31,9 +31,9 @@ class EndingHandler:
     """Handler of the signals that end a program.
 
     Attributes:
-        received: the last of them that came; None before.
-        arrivals: how many came.
-        holds: blocks of :func:`held` that the program stands in.
+        received: the last signal that arrived; None before the first.
+        arrivals: number of signals that arrived.
+        holds: number of :func:`held` blocks that the program is in.
     """
 
     received: int | None = None
@@ -52,7 +52,7 @@ class EndingHandler:
 def ending_signals() -> Iterator[EndingHandler]:
     """Handle the signals that end a program, within the block and in the main thread.
 
-    One that is ignored stays so, as ``nohup`` and a shell's background jobs want it.
+    Ignored signals stay ignored, as ``nohup`` and a shell's background jobs require.
     """
     handler = EndingHandler()
     if threading.current_thread() is not threading.main_thread():
@@ -82,10 +82,10 @@ def check() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Defer these signals within the block; processes started in it inherit the mask.
+    """Defer the ending signals within the block; processes started in it inherit the mask.
 
-    The mask is this thread's: a signal that another thread takes reaches the handler all the
-    same, which keeps it until the block ends.
+    The mask covers this thread only. A signal that another thread receives still reaches the
+    handler, which keeps it until the block ends.
 
     Raises:
         EndedBySignal: a signal arrived within the block, and no other error was raised.
@@ -106,7 +106,7 @@ def held() -> Iterator[None]:
 
 
 def _handler() -> EndingHandler | None:
-    """The handler in force, in the main thread, which alone runs it."""
+    """The installed handler; None outside the main thread, which is the only one to run it."""
     if threading.current_thread() is not threading.main_thread():
         return None
     installed = (signal.getsignal(number) for number in ENDING)

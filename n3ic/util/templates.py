@@ -18,15 +18,15 @@ def render(
     values: Mapping[str, Any],
     filters: Mapping[str, Callable[..., Any]] | None = None,
 ) -> str:
-    """A template with its values filled in; a value that it names and does not get is an error.
+    """Fill in a template; a missing value is an error.
 
-    Block tags take no line of their own and the last line end is kept. Nothing is escaped: what
-    comes from a model or a file goes through :mod:`n3ic.targets.identifiers` first.
+    Block tags leave no line of their own, and the last line end is kept. Nothing is escaped: text
+    of a model or a file goes through :mod:`n3ic.targets.identifiers` first.
 
     Args:
-        folders: where the template and what it includes are looked for, the first first.
+        folders: folders to search for the template and its includes, in this order.
         name: the template's file name.
-        values: what the template names.
+        values: values of the template's variables.
         filters: functions that the template may apply, by name.
     """
     applied = tuple((filters or {}).items())
@@ -34,7 +34,7 @@ def render(
 
 
 def render_html(folders: Path | tuple[Path, ...], name: str, values: Mapping[str, Any]) -> str:
-    """As :func:`render`, for HTML: every value is escaped."""
+    """Like :func:`render`, for HTML: every value is escaped."""
     return _environment(_folders(folders), (), html=True).get_template(name).render(**values)
 
 
@@ -50,7 +50,7 @@ def _environment(
 
     environment = Environment(
         loader=FileSystemLoader(folders),
-        undefined=StrictUndefined,
+        undefined=StrictUndefined,  # a misspelt name must not become empty text
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -153,7 +153,7 @@ def test_a_damaged_embedded_file_is_not_read(flows, tmp_path):
         catalogue().replace("[table]", '[table]\nembedded = "flows.csv"')
     )
     written(tmp_path, *ROWS)
-    with pytest.raises(DataError, match="not the published one; install n3ic anew"):
+    with pytest.raises(DataError, match="not the published one; reinstall n3ic"):
         flows.load()
 
 

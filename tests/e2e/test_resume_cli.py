@@ -21,7 +21,7 @@ def content(folder):
 def same_in_the_end(words, cwd, parts):
     """Interrupt a run after its first part, go on, and compare with one that ran through."""
     err = interrupted(*words.split(), cwd=cwd, once=".run.n3ic-parts/*.part")
-    assert "kept in .run.n3ic-parts; the same command goes on from there" in err
+    assert "kept in .run.n3ic-parts; the same command resumes from there" in err
     assert not (cwd / "run").exists()
     kept = sorted(p.name for p in (cwd / ".run.n3ic-parts").iterdir())
     assert 1 <= len(kept) < parts

@@ -68,7 +68,7 @@ def test_from_the_curve_to_a_verified_export(place):
     assert len(shunted) == counts["classes"]["shunt"] > 0
     assert all((int(row["margin"]) < model.shunt) == (row["class"] == "shunt") for row in rows)
     told = n3ic("evaluate flows.csv --model sure.n3ic", place)
-    assert "the model shunts flows: these figures are of its classes on all" in told.stderr
+    assert "the model shunts flows: these figures count its class for every flow" in told.stderr
     n3ic("export --model sure.n3ic --target onnx --out out", place)
     text = n3ic("verify out --vectors 300", place).stdout
     assert "equal scores and verdicts" in text

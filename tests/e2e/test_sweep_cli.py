@@ -35,7 +35,7 @@ def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_
     ]
     folder = tmp_path / "new" / "sweep"
     err = interrupted(*words, cwd=tmp_path, once="new/sweep/point-*")
-    assert "kept in new/sweep; the same command goes on from there" in err
+    assert "kept in new/sweep; the same command resumes from there" in err
     kept = {p.name: p.stat().st_mtime_ns for p in folder.glob("point-*")}
     assert 1 <= len(kept) < 4
     assert {p.name for p in folder.iterdir()} == {*kept, "sweep.json"}
@@ -95,7 +95,7 @@ def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_p
     assert sweep.returncode == 1, err
     assert "Traceback" not in err
     *_, kept, error = err.splitlines()
-    assert "kept in sweep; the same command goes on from there" in kept
+    assert "kept in sweep; the same command resumes from there" in kept
     assert error == (
         f"n3ic: error: the Dask scheduler at {address} was lost; start one again, then the same "
         "command"

@@ -82,7 +82,7 @@ def test_the_band_holds_the_true_curve():
 
 
 def test_rows_of_one_kind_have_none():
-    with pytest.raises(DataError, match=r"3 are to be found, 0 are not"):
+    with pytest.raises(DataError, match=r"3 are positive, 0 are not"):
         roc_curve(np.ones(3, dtype=bool), np.arange(3.0))
 
 

@@ -105,7 +105,7 @@ def test_an_argus_that_fails_is_named(tmp_path, monkeypatch, alone):
 
 
 def test_its_options_are_its_own(tmp_path):
-    with pytest.raises(UsageError, match="has one option, the capture"):
+    with pytest.raises(UsageError, match="takes one option, the capture"):
         n3ic.bench("meter", tmp_path)
     with pytest.raises(UsageError, match="for the benchmark of the meter, not of host"):
         n3ic.bench("host", capture=tmp_path)

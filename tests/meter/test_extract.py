@@ -363,7 +363,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     os.killpg(running.pid, signal.SIGINT)
     _, said = running.communicate(timeout=600)
     assert running.returncode == 130, said
-    assert "the same command goes on from there" in said
+    assert "the same command resumes from there" in said
     kept = len([*parts.glob("*.counted")])
     assert 0 < kept < 12
     assert not [*parts.glob(".*")]

@@ -339,7 +339,7 @@ def test_the_command_opens_tunnels_and_tells_of_closed_ones(tmp_path):
     assert json.loads(said.stdout)["tunnelled"] == 0
     assert meter_of(out).tunnels == ("gre", "gtp")
     said = n3ic(*words, "--replace", "--tunnels", "gre,teredo", cwd=tmp_path, expect=2)
-    assert "some of gre, vxlan, gtp expected, got 'teredo'" in said.stderr
+    assert "expected some of gre, vxlan, gtp, got 'teredo'" in said.stderr
     write_spec(standard_spec(packets=4), tmp_path / "meter.json")
     n3ic(*words, "--replace", "--meter", "meter.json", "--tunnels", "gtp", cwd=tmp_path)
     assert meter_of(out) == standard_spec(packets=4, tunnels=("gtp",))

@@ -203,7 +203,7 @@ def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
     for packets, warns in ((0, False), (4, True)):
         for name in (f"{packets}.csv", f"{packets}.parquet"):
             extract([capture], tmp_path / name, standard_spec(packets=packets))
-            assert ("was metered otherwise" in said(tmp_path / name)) is warns
+            assert ("was metered differently" in said(tmp_path / name)) is warns
     with pytest.raises(UsageError, match="leave out --dataset and --units"):
         predict(str(capture), model=tmp_path / "m.n3ic", out=str(tmp_path / "x"), units="nic")
 
@@ -260,7 +260,7 @@ def test_evaluation_says_where_meters_differ(tmp_path, packets):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", N3icWarning)
         n3ic.evaluate(tmp_path / "m.n3ic", path, dataset="metered")
-    assert ["was metered otherwise" in str(w.message) for w in said] == [True] * (packets == 3)
+    assert ["was metered differently" in str(w.message) for w in said] == [True] * (packets == 3)
 
 
 @pytest.mark.parametrize("name", ["flows.csv", "flows.parquet"])

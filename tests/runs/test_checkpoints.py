@@ -77,7 +77,7 @@ def test_what_was_trained_is_read_and_the_rest_is_trained(experiments, tmp_path,
     with training_checkpoints(tmp_path / "run", told.append) as parts:
         again = trained(experiments, parts, note=told.append)
     assert asked == PLAN[1:]
-    assert told[1:] == ["1 of 2 parts were trained before; going on"]
+    assert told[1:] == ["resuming: 1 of 2 parts were trained before"]
     assert plain(again) == plain(whole)
     assert list(tmp_path.iterdir()) == []
 

@@ -88,7 +88,7 @@ def test_options_of_a_run_ask_for_that_run(tmp_path):
     [
         ("epoch = 3", "unknown option 'epoch'; did you mean 'epochs'?"),
         ("queue-s = 3", "unknown option 'queue-s'; did you mean 'queue'?"),
-        ("[training]\nepochs = 3", "'training'; options stand side by side, not in a table"),
+        ("[training]\nepochs = 3", "'training'; options are top-level keys, not in a table"),
         ("replace = true", "unknown option 'replace'"),
         ("epochs = '3'", "epochs: expected a whole number, got '3'"),
         ("epochs = 3.0", "epochs: expected a whole number, got 3.0"),
@@ -124,7 +124,7 @@ def test_what_a_file_cannot_say_is_refused_in_a_line(tmp_path, text, message):
         (b"\xff\xfe", "is damaged"),
         (b"[1, 2]", "expected options by name"),
         (b"[" * 100_000, "is damaged"),
-        (b'{"command": null}', "no command gives that run"),
+        (b'{"command": null}', "no command line repeats that run"),
         (b'{"command": 7}', "no command line of n3ic train"),
         (b'{"command": ["rm", "-rf", "/"]}', "no command line of n3ic train"),
         (b'{"command": ["n3ic", "train", 7]}', "no command line of n3ic train"),

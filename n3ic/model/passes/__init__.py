@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes on the integer network, which remove what makes no difference to its scores.
+"""Passes on the integer network, which remove parts that do not affect its scores.
 
-A pass is a function from one draft of a network to the next, in a module of its own; each is
-exact by construction.
+A pass maps a draft of a network to the next, in its own module, and is exact by construction.
 """
 
 from n3ic.model.passes.draft import Removed

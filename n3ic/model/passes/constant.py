@@ -10,7 +10,7 @@ from n3ic.model.passes.draft import Draft, narrowed
 
 
 def values(layer: HiddenLayer) -> dict[int, int]:
-    """Constant neurons of a layer, and what each of them gives."""
+    """Constant neurons of a layer, and the output (0 or 1) of each."""
     always = {int(j): 1 for j in np.flatnonzero(layer.thresholds <= 0)}
     never = {int(j): 0 for j in np.flatnonzero(layer.thresholds > layer.fan_in)}
     return dict(sorted((always | never).items()))
@@ -24,7 +24,7 @@ def fold(draft: Draft) -> Draft:
     for i in range(len(draft.model.hidden)):
         layer, reader = draft.model.layers[i], draft.model.layers[i + 1]
         found = values(draft.model.hidden[i])
-        if len(found) == layer.n_outputs:  # a layer of no neurons is no layer
+        if len(found) == layer.n_outputs:  # a layer must keep a neuron
             found.pop(next(iter(found)))
         if not found:
             continue

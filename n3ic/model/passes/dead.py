@@ -16,19 +16,18 @@ def read_neurons(model: BinaryModel, *, scores: bool = True) -> list[Bits]:
 
     Args:
         model: the network.
-        scores: whether the output is the scores. If False, it is the class, to which a neuron
-            with the same weight for all classes makes no difference.
+        scores: whether the output is the scores. If False, it is the class, which a neuron with
+            the same weight for all classes does not affect.
 
     Returns:
-        For each hidden layer a bool array of shape ``(neurons,)``. Reads by constant neurons do
-        not count.
+        A bool array ``(neurons,)`` per hidden layer; what only constant neurons read is False.
     """
     last = signs(model.output)
     needed = (last != 0 if scores else last != last[0]).any(axis=0)
     found = [needed]
     for layer in reversed(model.hidden):
         rows = found[0].copy()
-        rows[list(constant.values(layer))] = False  # whatever they read, they give the same
+        rows[list(constant.values(layer))] = False  # whatever they read, their output is the same
         found.insert(0, (signs(layer)[rows] != 0).any(axis=0))
     return found[1:]
 

@@ -19,7 +19,7 @@ Cause = Literal["constant", "dead", "equal", "complementary"]
 
 @dataclass(frozen=True)
 class Removed:
-    """A hidden neuron that a pass took away.
+    """A hidden neuron that a pass removed.
 
     Attributes:
         layer: index of its layer.
@@ -97,7 +97,7 @@ def _rebuilt(model: BinaryModel, spec: InputSpec, layers: Sequence[Connections])
 
 
 def with_outputs(layer: HiddenLayer, neurons: Iterable[int]) -> HiddenLayer:
-    """A layer of some of its neurons."""
+    """A layer with only some of its neurons."""
     rows = list(neurons)
     mask = None if layer.mask is None else layer.mask[rows]
     return HiddenLayer(layer.weights[rows], mask=mask, thresholds=layer.thresholds[rows])
@@ -109,8 +109,7 @@ def narrowed(layer: Connections, inputs: ArrayLike, counted: ArrayLike) -> Conne
     Args:
         layer: the layer.
         inputs: indices of the inputs that stay.
-        counted: what the others add to the popcount, a number or int array of shape
-            ``(outputs,)``.
+        counted: what the others add to the popcount, a number or int array of shape ``(outputs,)``.
     """
     columns = np.asarray(inputs, dtype=np.int64)
     mask = None if layer.mask is None else layer.mask[:, columns]
@@ -120,11 +119,11 @@ def narrowed(layer: Connections, inputs: ArrayLike, counted: ArrayLike) -> Conne
 def rewired(
     layer: Connections, weights: ArrayLike, mask: ArrayLike | None, counted: ArrayLike
 ) -> Connections:
-    """A layer of other connections, whose popcounts are lower by ``counted``; decides the same."""
+    """A layer with other connections that decides the same; popcounts are ``counted`` lower."""
     bits = np.asarray(weights, dtype=np.bool_)
     connected = None if mask is None else np.asarray(mask, dtype=np.bool_)
     if isinstance(layer, OutputLayer):
-        # What the popcount lost, the bias gains: the scores stay.
+        # The bias gains what the popcount loses, so the scores stay.
         return OutputLayer(bits, mask=connected, bias=layer.bias + np.asarray(counted))
     assert isinstance(layer, HiddenLayer)  # noqa: S101 - the other kind of layer
     fan_in = np.full(len(bits), bits.shape[1]) if connected is None else connected.sum(axis=1)
@@ -134,6 +133,6 @@ def rewired(
 
 
 def signs(layer: Connections) -> NDArray[np.int8]:
-    """+1 and -1 for the weights, 0 where there is no connection: shape ``(outputs, inputs)``."""
+    """Weights as +1 and -1, absent connections as 0: int8 array ``(outputs, inputs)``."""
     plain = np.where(layer.weights, 1, -1).astype(np.int8)
     return plain if layer.mask is None else plain * layer.mask

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equal and complementary neurons: only as many copies stay as a reader needs.
 
-A reader that counts ``p`` of ``n`` copies with one sign and the others with the other sign
-counts ``(n - k) / 2`` for certain and ``k = |2 p - n|`` copies besides. A layer with a mask
-reads just those; one without reads all copies that are left, in pairs of opposite signs where
-it needs fewer, so that no mask is made where there was none.
+A reader that counts ``p`` of ``n`` copies with one sign and the others with the opposite sign
+always counts ``(n - k) / 2``, and besides these only ``k = |2 p - n|`` copies. A layer with a mask
+reads just those ``k``. A layer without a mask reads all copies that are left, in pairs of opposite
+signs if it needs fewer, so that it needs no mask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Group = tuple[tuple[int, bool], ...]  # (neuron, complementary to the first), tw
 
 
 def groups(layer: HiddenLayer) -> list[Group]:
-    """Neurons of a layer that are equal or complementary on every input, constants aside."""
+    """Neurons of a layer that are equal or complementary on every input, without constant ones."""
     constants = constant.values(layer)
     connected = np.ones_like(layer.weights) if layer.mask is None else layer.mask
     found: defaultdict[tuple[bytes, bytes, int], list[tuple[int, bool]]] = defaultdict(list)
@@ -34,7 +34,7 @@ def groups(layer: HiddenLayer) -> list[Group]:
         flipped = not weights[np.argmax(mask)]  # one form for both: the first weight is +1
         if flipped:  # popcount of the inverted weights is the fan-in less the popcount
             weights, threshold = ~weights, int(layer.fan_in[j]) + 1 - threshold
-        # Weights without a connection make no difference, so they are no part of the key.
+        # Weights without a connection have no effect, so they are not part of the key.
         key = (mask.tobytes(), (weights & mask).tobytes(), threshold)
         found[key].append((j, flipped))
     return [
@@ -58,11 +58,11 @@ def merge(draft: Draft) -> Draft:
             needed = own.sum(axis=1, dtype=np.int64)  # copies of the first, with their sign
             count = int(np.abs(needed).max())
             if count == 0 and len(gone) + len(copies) == reader.n_inputs:
-                count = 2 if reader.mask is None else 1
+                count = 2 if reader.mask is None else 1  # a layer keeps one, or two that cancel
             if count >= len(copies):
                 continue
             fresh = _spread(needed, count, dense=reader.mask is None)
-            # Of two copies with opposite signs exactly one agrees: each pair that goes adds 1.
+            # Of two copies with opposite signs, exactly one agrees: each removed pair adds 1.
             counted += (np.abs(own).sum(axis=1) - np.abs(fresh).sum(axis=1)) // 2
             wanted[:, copies[:count]] = fresh * turned[:count]
             first = int(draft.neurons[i][copies[0]])

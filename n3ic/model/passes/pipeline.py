@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run all passes until none finds anything more."""
+"""Run all passes until none of them finds anything."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ class Findings:
         neurons: the removed hidden neurons, each with its cause.
         bits: the removed input bits, which nothing reads.
         features: the features that are no longer read.
-        parts: what else a family removes of its models, a line each.
+        parts: other parts that a family removes from its models, one line each.
         shared: groups of equal or complementary neurons that stay, because a reader counts
-            several of them: (layer, neurons). A target that folds weights into logic computes
-            each group once.
+            several: (layer, neurons). Targets that fold weights into logic compute a group once.
     """
 
     neurons: tuple[Removed, ...] = ()
@@ -54,7 +53,7 @@ class Findings:
         return bool(self.neurons or self.bits or self.parts)
 
     def lines(self) -> list[str]:
-        """The findings in words, a line each; empty without findings."""
+        """The findings in words, one line each; empty without findings."""
         out = list(self.parts)
         for (layer, cause), count in sorted(
             Counter((found.layer, found.cause) for found in self.neurons).items()
@@ -115,10 +114,10 @@ class Simplified(Generic[ModelT]):
 
 
 def simplify(model: ModelT) -> Simplified[ModelT]:
-    """Remove what makes no difference to the scores of a binary network.
+    """Remove the parts of a model that do not affect its scores.
 
-    Constant neurons are folded into the next thresholds and biases; needless copies and unread
-    neurons and bits are removed. No layer gains a mask. Other families have passes of their own.
+    In a binary network, constant neurons are folded into the next thresholds and biases; needless
+    copies and unread neurons and bits are removed. No layer gains a mask.
     """
     if isinstance(model, BinaryModel):
         network: Simplified[Any] = _network(model)
@@ -128,7 +127,7 @@ def simplify(model: ModelT) -> Simplified[ModelT]:
 
 def _network(model: BinaryModel) -> Simplified[BinaryModel]:
     draft = Draft.of(model)
-    while True:  # one pass makes work for another; each removes something, so this ends
+    while True:  # a pass may make work for another; each round removes something, so this ends
         before = draft.model
         for each in PASSES:
             draft = each(draft)

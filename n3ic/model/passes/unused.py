@@ -20,8 +20,8 @@ def bits(layer: Connections) -> list[int]:
 def drop(draft: Draft) -> Draft:
     """Remove input bits that nothing reads; the input keeps at least one bit.
 
-    A thermometer field loses single cuts. A binary field goes as a whole or stays: its bits are
-    those of one clamped integer.
+    A thermometer field loses single cuts. A binary field is removed as a whole or not at all,
+    because its bits are those of one clamped integer.
     """
     spec, kept = narrowed(draft.model.input, set(bits(draft.model.layers[0])))
     return draft if len(kept) == draft.model.input.n_bits else draft.without_bits(spec, kept)

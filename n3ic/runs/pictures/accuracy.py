@@ -67,8 +67,8 @@ def accuracy_against(
         x: name of the size.
         title: title of the picture, such as the held-out rows of the accuracies.
         xlabel: label of the axis; known sizes have one.
-        front: draw the Pareto front, the largest mean accuracy of at most that size, in steps.
-            A network that was chosen on these very rows looks better than it is.
+        front: draw the Pareto front in steps: the best mean accuracy up to each size. A network
+            that was chosen on these very rows looks better than it is.
         levels: accuracies, 0 to 1, of classifiers without a size, by name: horizontal lines.
 
     Raises:
@@ -143,7 +143,7 @@ def pareto_front(points: Sequence[SizePoint], x: str) -> list[SizePoint]:
         The points by size; the first of equal ones.
     """
     out: list[SizePoint] = []
-    for p in sorted(points, key=lambda p: (p.size[x], -p.mean)):
+    for p in sorted(points, key=lambda p: (p.size[x], -p.mean)):  # of equal sizes, the best first
         if not out or p.mean > out[-1].mean:
             out.append(p)
     return out

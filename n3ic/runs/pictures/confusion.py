@@ -13,7 +13,7 @@ from n3ic.util.pictures import new_figure, plain, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FULL = 6  # classes up to which cells hold counts, too
+_FULL = 6  # with more classes, cells have no room for counts
 
 
 @styled
@@ -23,7 +23,7 @@ def confusion_figure(
     """Number of rows by true and predicted class, shaded by the share of the true class.
 
     Args:
-        confusion: counts by true class (first index) and predicted class.
+        confusion: counts, shape ``(classes, classes)``, by true class first, then predicted class.
         classes: their names.
         rows: description of the held-out rows.
     """
@@ -31,7 +31,7 @@ def confusion_figure(
     side = max(5.2, 0.62 * many + 2.2)
     figure, axes = new_figure(side + 0.9, side)
     counts = np.asarray(confusion)
-    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # a class may have no row
     image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(counts.shape):
         text = (
@@ -39,7 +39,7 @@ def confusion_figure(
             if many <= _FULL
             else (f"{100 * share[i, j]:.0f}" if counts[i, j] else "")
         )
-        colour = "white" if share[i, j] > 0.6 else "black"
+        colour = "white" if share[i, j] > 0.6 else "black"  # readable on dark and pale cells
         axes.text(j, i, text, ha="center", va="center", color=colour)
     names = [plain(name, 18) for name in classes]
     turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}

@@ -34,13 +34,13 @@ def margins_figure(held: HeldOut) -> Figure:
     """Held-out rows by margin, correct ones and wrong ones.
 
     Args:
-        held: a network's answers on rows that it was not trained on, as margins on training rows
-            are larger; see :func:`~n3ic.evaluation.held_out.held_out`.
+        held: a network's answers on rows that it was not trained on (margins on training rows are
+            larger); see :func:`~n3ic.evaluation.held_out.held_out`.
     """
     figure, axes = new_figure()
     margins, right = held.found.margins, held.right
     largest = int(margins.max(initial=0))
-    width = -(-(largest + 1) // _BARS)
+    width = -(-(largest + 1) // _BARS)  # rounded up, so that there are at most _BARS
     edges = np.arange(0, largest + width + 1, width) - 0.5
     middles, bottom = (edges[1:] + edges[:-1]) / 2, np.zeros(len(edges) - 1)
     for number, (rows, name) in enumerate(((right, "right"), (~right, "wrong"))):

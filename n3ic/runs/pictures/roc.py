@@ -19,8 +19,8 @@ def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Fi
     """ROC curves on a logarithmic axis of false positives that begins at 1/negatives.
 
     With N negatives, no rate between 0 and 1/N can be observed. A curve is a staircase: its value
-    at x is the largest true positive rate of thresholds of at most x. The first curve has the
-    confidence band of :meth:`~n3ic.evaluation.roc.RocCurve.band`.
+    at x is the largest true positive rate at a false positive rate of at most x. The first curve
+    has the confidence band of :meth:`~n3ic.evaluation.roc.RocCurve.band`.
 
     Args:
         curves: curves of the same rows by name, the network's first.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses and accuracy in the course of a training."""
+"""Losses and accuracy over the epochs of a training."""
 
 from __future__ import annotations
 

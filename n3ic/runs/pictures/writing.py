@@ -37,7 +37,7 @@ def write_pictures(
     if curves := roc_curves(result):
         found = "" if result.positive is None else result.model.classes[result.positive]
         save(roc_figure(curves, held.origin, found), directory, "roc")
-    if result.history:  # prototypes have none
+    if result.history:  # families without epochs, such as prototypes, have none
         save(training_figure(result.history, held.table.name), directory, "training")
     save(calibration_figure(held.calibration(), held.origin), directory, "calibration")
     save(importance_figure(importance, held.origin), directory, "features")

@@ -27,7 +27,7 @@ from n3ic.util.markdown import percent
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-_JUDGED = 4096  # rows, drawn where there are more: a collapse is of most of them
+_JUDGED = 4096  # rows; a sample suffices, as a collapse shows on most rows
 _MARKS = (1, 2, 5, *range(10, 101, 10))  # per cent of the rounds, compared with all
 _DEPTH = 6  # of the tree that boosting is compared with
 _THEY = "they neither teach nor choose cuts"
@@ -45,16 +45,16 @@ def boosted_trees(
     """Gradient-boosted trees, fitted to integer columns; the same on any number of cores.
 
     Boosting of many classes may collapse: a class that is rare in a leaf gets a huge Newton step,
-    and later rounds overshoot ever further. The trees end at the round of least log loss if all
-    rounds are worse than some on training rows or, with more than two classes, clearly worse on
-    validation rows. :func:`fault_of` reports this, and trees that are clearly worse on validation
-    rows than one tree or than the most frequent class.
+    and later rounds overshoot further and further. The trees end at the round of least log loss if
+    fewer rounds do better than all on training rows or, with more than two classes, clearly better
+    on validation rows. :func:`fault_of` reports this, and trees that are clearly worse on
+    validation rows than a single tree or the most frequent class.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
         held: columns and labels of validation rows, or None.
-        rounds: most boosting rounds.
+        rounds: largest number of boosting rounds.
         leaves: largest number of leaves per tree.
         seed: seed of the boosting.
     """
@@ -67,7 +67,7 @@ def boosted_trees(
         max_leaf_nodes=leaves, early_stopping=False, random_state=seed, warm_start=True
     )
     seen, unseen = _drawn(matrix, label, seed), None
-    if held is not None and np.isin(held[1], label).any():
+    if held is not None and np.isin(held[1], label).any():  # else no row can be judged
         unseen = _drawn(np.clip(matrix_of(*held)[1], 0, UINT32_MAX), held[1], seed)
     # Of two classes, boosting does not collapse; of more, all rounds may be a waste of time.
     many = len(np.unique(label)) > 2
@@ -102,7 +102,7 @@ def fault_of(trees: HistGradientBoostingClassifier) -> str:
 def _drawn(
     matrix: NDArray[np.int64], label: NDArray[np.int64], seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Up to ``_JUDGED`` rows, drawn at random."""
+    """At most ``_JUDGED`` rows, drawn at random."""
     if len(label) <= _JUDGED:
         return matrix, label
     rows = np.random.default_rng(seed).choice(len(label), _JUDGED, replace=False)
@@ -116,7 +116,7 @@ def _no_better(
     held: NDArray[np.int64],
     held_label: NDArray[np.int64],
 ) -> str:
-    """A sentence on trees that are clearly worse on validation rows than something smaller."""
+    """A sentence if a simpler classifier is clearly better on validation rows; else empty."""
     from sklearn.tree import DecisionTreeClassifier
 
     one = DecisionTreeClassifier(max_depth=_DEPTH, random_state=trees.random_state)
@@ -153,10 +153,12 @@ def _sound_rounds(
             continue
         matrix, label = part
         right, losses = [], []
+        # Validation rows may have classes that the trees have not seen: `known` leaves them out.
         column = np.searchsorted(trees.classes_, label).clip(max=len(trees.classes_) - 1)
         known = trees.classes_[column] == label
         for odds in trees.staged_predict_proba(matrix):
             right.append(known & (odds.argmax(axis=1) == column))
+            # A probability that underflows to 0 would make the loss infinite.
             own = np.maximum(odds[np.arange(len(label)), column], np.finfo(np.float64).tiny)
             losses.append(float(-np.log(own[known]).mean()))
         for mark in marks & {*range(len(right))}:
@@ -179,15 +181,15 @@ def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) ->
         Gain per cut ``(feature, value)``, ``value >= cut`` being the right branch.
     """
     gains: dict[Cut, float] = {}
-    # scikit-learn keeps the trees of this estimator in `_predictors` alone: one list a round,
-    # one tree a class, each with its nodes as a record array.
+    # scikit-learn keeps the trees of this estimator only in `_predictors`: one list per round with
+    # one tree per class, each with its nodes as a record array.
     for round_ in trees._predictors:
         for tree in round_:
             for node in tree.nodes:
                 threshold = float(node["num_threshold"])
                 if node["is_leaf"] or not math.isfinite(threshold):
                     continue
-                # value <= threshold goes left, so the least integer on the right is this.
+                # value <= threshold goes left, so this is the smallest integer that goes right.
                 cut = (names[int(node["feature_idx"])], math.floor(threshold) + 1)
                 if 1 <= cut[1] <= UINT32_MAX:
                     gains[cut] = gains.get(cut, 0.0) + float(node["gain"])

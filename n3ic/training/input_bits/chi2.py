@@ -33,8 +33,8 @@ def chi2_scores(columns: Columns, label: NDArray[np.int64]) -> dict[str, float]:
 def chi2_features(columns: Columns, label: NDArray[np.int64], k: int) -> tuple[str, ...]:
     """The ``k`` features with the largest chi-squared statistic, the largest first.
 
-    The statistic grows with a feature's numbers, so it depends on units. The paper chose so, and
-    the ``paper`` recipe follows it.
+    The statistic grows with a feature's values, so it depends on their unit. The paper chose its
+    features in this way, and the ``paper`` recipe follows it.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows, not negative.
@@ -47,4 +47,4 @@ def chi2_features(columns: Columns, label: NDArray[np.int64], k: int) -> tuple[s
     if not 1 <= k <= len(columns):
         raise UsageError(f"expected 1 to {len(columns)} features, got {k}")
     scores = chi2_scores(columns, label)
-    return tuple(sorted(scores, key=lambda name: -scores[name])[:k])
+    return tuple(sorted(scores, key=lambda name: -scores[name])[:k])  # stable: the first of equals

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of training rows and single cuts, on which every choice of input bits works."""
+"""Columns of training rows and single cuts: the common ground of all choices of input bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def matrix_of(
     rows = len(label)
     wrong = [name for name, column in columns.items() if np.shape(column) != (rows,)]
     if wrong:
-        raise UsageError(f"column {wrong[0]}: expected {rows} rows, one a label")
+        raise UsageError(f"column {wrong[0]}: expected {rows} rows, one per label")
     return tuple(columns), np.stack([np.asarray(c, dtype=np.int64) for c in columns.values()], 1)
 
 

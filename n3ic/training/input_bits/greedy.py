@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts chosen jointly: for what they tell together, not for what each tells alone."""
+"""Cuts chosen jointly: for the information that all give together, not each alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BOOSTED, _TREE = 256, 128  # candidates of either kind
 _MOST_ROWS = 1 << 17  # sampled if there are more: the candidates' bits are kept in memory
 _SWAPS = 3  # passes over the chosen bits
-_PART = 64  # candidates judged at once, which bounds the memory
+_PART = 64  # candidates evaluated at once, which bounds the memory
 
 
 def greedy_fields(
@@ -37,10 +37,10 @@ def greedy_fields(
     trees: HistGradientBoostingClassifier | None = None,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
-    """Thermometer fields of cuts that are chosen for what they tell together.
+    """Thermometer fields of cuts that are chosen for their joint information.
 
     Candidates are the first cuts of a best-first tree and, unless boosting has a fault, the cuts
-    that save gradient-boosted trees most. :func:`joint_choice` picks from them.
+    that save gradient-boosted trees the most loss. :func:`joint_choice` picks from them.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -79,9 +79,9 @@ def joint_choice(
 ) -> list[int]:
     """Choose the bits whose cells (rows equal in all chosen bits) predict the label best.
 
-    Each step adds the bit that lowers the leave-one-out log loss of the cells most. Exchanges one
-    for one follow while they lower it. A given start is exchanged likewise, and the better result
-    is returned. As no row counts for itself, splitting cells into small ones gains nothing.
+    Each step adds the bit that lowers the leave-one-out log loss of the cells most. Then bits are
+    exchanged one for one while that lowers it. A given start is exchanged in the same way, and the
+    better result is returned. No row counts for itself, so splitting cells finely gains nothing.
 
     Args:
         bits: candidates, bool array of shape ``(rows, candidates)``.
@@ -90,7 +90,7 @@ def joint_choice(
         start: candidates from which a second search begins.
 
     Returns:
-        Indices of ``count`` candidates, or of all where there are fewer, in rising order.
+        Indices of ``count`` candidates, or of all if there are fewer, in ascending order.
     """
     if count >= bits.shape[1]:
         return list(range(bits.shape[1]))
@@ -134,7 +134,7 @@ class _CellTable:
             # A new bit splits each cell: count its ones, the rest are its zeros.
             ones = (inside @ self.floats[:, part]).reshape(cells, self.classes, -1)
             losses[part] = self._losses(ones) + self._losses(whole[:, :, None] - ones)
-        losses[chosen] = np.inf
+        losses[chosen] = np.inf  # a bit cannot be chosen twice
         at = int(losses.argmin())
         return float(losses[at]), at
 
@@ -152,7 +152,7 @@ class _CellTable:
             before = loss
             for place in range(len(chosen)):
                 found, other = self.best(chosen[:place] + chosen[place + 1 :])
-                if found < loss - 1e-6 * abs(loss):  # less may be rounding, and would never end
+                if found < loss - 1e-6 * abs(loss):  # a smaller gain may be a rounding error
                     chosen[place], loss = other, found
             if loss == before:
                 break
@@ -183,8 +183,8 @@ class _CellTable:
 
 
 def _distinct(packed: NDArray[np.uint8]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Index of the first of each set of equal rows, and the set of each row."""
-    # Rows as single words sort much faster than rows of bytes do.
+    """Index of the first row of each set of equal rows, and the set of each row."""
+    # Sorting rows as single words is much faster than sorting rows of bytes.
     wide = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
     wide[:, : packed.shape[1]] = packed
     words = wide.view(np.uint64)

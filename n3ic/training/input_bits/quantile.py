@@ -19,8 +19,8 @@ def quantile_fields(
 ) -> tuple[Field, ...]:
     """Thermometer fields whose cuts are quantiles, ``bits`` bits in total.
 
-    Features get equal shares. What a feature of few values cannot use goes to the others, single
-    cuts to those with the most values first.
+    Features get equal shares. What a feature with few values cannot use goes to the others; the
+    last single cuts go to the features with the most values.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -72,7 +72,7 @@ def _quantile_cuts(column: NDArray[np.int64], count: int) -> list[int]:
 def spare_cuts(columns: Columns, taken: Sequence[Cut], count: int) -> list[Cut]:
     """Up to ``count`` quantile cuts that are not taken yet."""
     used = set(taken)
-    # A first try with few bits; then with all values, which has every cut that there is.
+    # First with few bits; if they leave too few cuts, with all values, which give every cut.
     for bits in (count + len(taken), sum(len(np.unique(c)) for c in columns.values())):
         fields = quantile_fields(columns, max(1, bits))
         spare = [(f.feature, c) for f in fields for c in f.cuts if (f.feature, c) not in used]

@@ -19,7 +19,7 @@ from n3ic.training.input_bits.columns import (
 )
 from n3ic.training.input_bits.quantile import spare_cuts
 
-_LEAVES_A_CUT = 2  # of the first try: a tree may split at one cut in several places
+_LEAVES_A_CUT = 2  # a first guess: a tree may use one cut in several places
 
 
 def tree_cuts(
@@ -34,13 +34,13 @@ def tree_cuts(
         seed: selects among equally good splits.
 
     Returns:
-        Up to ``count`` cuts in the order of the splits; fewer if all leaves are pure before. The
+        Up to ``count`` cuts in the order of the splits; fewer if all leaves become pure first. The
         decision tree of the same cuts is a function of these bits.
     """
     with needed("choosing input bits"):
         from sklearn.tree import DecisionTreeClassifier
     names, matrix = matrix_of(columns, label)
-    # scikit-learn compares float32, in which large integers are equal: their ranks are not.
+    # scikit-learn compares float32, which cannot tell large integers apart, but can their ranks.
     values, ranks = [], np.empty(matrix.shape, dtype=np.float32)
     for j in range(len(names)):
         distinct, rank = np.unique(np.clip(matrix[:, j], 0, UINT32_MAX), return_inverse=True)
@@ -56,8 +56,8 @@ def tree_cuts(
         for node in splits[np.argsort(nodes.children_left[splits])]:
             feature, below = int(nodes.feature[node]), int(nodes.threshold[node])
             low, high = (int(v) for v in values[feature][below : below + 2])
-            cuts[names[feature], (low + high) // 2 + 1] = None
-        if len(cuts) >= count or len(splits) + 1 < leaves:
+            cuts[names[feature], (low + high) // 2 + 1] = None  # least integer above the middle
+        if len(cuts) >= count or len(splits) + 1 < leaves:  # enough, or all leaves are pure
             return list(cuts)[:count]
         leaves *= 2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts with copies: as many as the weight of the cut in a network with real weights earns."""
+"""Cuts with copies, as many as the weight of each in a network with real weights earns."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def weighted_fields(
 
     Gradient-boosted trees choose the candidates. A network with real first weights values each
     (:func:`n3ic.training.importance.bit_importance`). The bits go one by one to the candidate with
-    the largest weight per copy. Two copies of a bit, with weights of +1 or -1, give a neuron the
-    weights -2, 0 and 2.
+    the largest weight per copy. Two copies of a bit give a neuron the weights -2, 0 and 2.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -44,7 +43,7 @@ def weighted_fields(
         bits: total bit budget.
         hidden: hidden layers of the network that the bits are for.
         candidates: number of cuts to choose from.
-        most_copies: most bits of one cut.
+        most_copies: largest number of bits of one cut.
         seed: seed of the boosting and of the network.
         trees: fitted trees of :func:`boosted_trees` on these columns, if any.
         catalogue: what the features mean, for their units.
@@ -76,15 +75,15 @@ def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.
     Args:
         weight: weight of each candidate, float64 of shape ``(candidates,)``, not negative.
         bits: number of bits to distribute.
-        most: most copies of one candidate.
+        most: largest number of copies of one candidate.
 
     Returns:
         int64 array of shape ``(candidates,)`` that sums to ``bits``, or to ``most`` times the
-        candidates where that is less.
+        candidates if that is less.
     """
     copies = np.zeros(len(weight), dtype=np.int64)
     for _ in range(min(bits, most * len(weight))):
-        # The quotients of D'Hondt's method for seats: weight over copies, with the next one.
+        # As D'Hondt's method gives seats: weight over the copies, the next one included.
         worth = np.where(copies < most, weight / (copies + 1), -1.0)
         copies[int(np.argmax(worth))] += 1
     return copies

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of the report page: pictures small enough for a telephone, each with a description.
+"""Charts of the report page: pictures small enough for a phone, each with a description.
 
-They show the same as the pictures of :mod:`n3ic.runs.pictures`, which are wider. On a dark page
-the style sheet inverts their brightness.
+They show the same data as the wider pictures of :mod:`n3ic.runs.pictures`. On a dark page, the
+style sheet inverts their brightness.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from n3ic.util.pictures import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_WIDTH, _HEIGHT = 4.4, 3.9  # inches; of 12 points, type is 13 pixels high on a telephone
+_WIDTH, _HEIGHT = 4.4, 3.9  # inches; type of 12 points is then 13 pixels high on a phone
 _BARS = 12
 _NAME = 16  # characters of a feature's name
 _POINTS = 200
@@ -52,7 +52,7 @@ class Chart:
 
 
 def roc_chart(curve: RocCurve, words: str) -> Chart:
-    """A ROC with its band, from a false positive rate of 1/negatives on, logarithmic."""
+    """A ROC curve with its band, on a logarithmic axis that begins at a rate of 1/negatives."""
     return Chart(ROC, words, png_url(roc_figure(curve)))
 
 
@@ -105,7 +105,7 @@ def calibration_figure(groups: Sequence[MarginGroup]) -> Figure:
         ecolor=look(0).colour,
     )
     axes.set_ylim(top=101)
-    axes.set_xlim(left=-0.5)
+    axes.set_xlim(left=-0.5)  # margin 0 must not lie on the axis
     whole_numbers(axes.xaxis)
     axes.set_xlabel("margin (best score less second best)")
     axes.set_ylabel("right, %")

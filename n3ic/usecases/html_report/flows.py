@@ -27,7 +27,7 @@ _FEATURES = 8
 
 @dataclass(frozen=True)
 class ExplainedFlow:
-    """A flow, its scores, and the features and input bits of the largest effect on them."""
+    """A flow, its scores, and the features and input bits with the largest effect on them."""
 
     title: str
     scores: TextTable
@@ -100,7 +100,7 @@ def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> Te
 
 
 def margins(of: HeldOut) -> TextTable:
-    """Accuracy and number of the rows with at least some margin."""
+    """Number and accuracy of the rows with at least each of some margins."""
     right = of.right
     values = np.unique(of.found.margins)
     chosen = values[np.unique(np.linspace(0, len(values) - 1, _MARGINS).astype(int))]
@@ -118,7 +118,7 @@ def explained_flows(of: HeldOut, most: int) -> tuple[ExplainedFlow, ...]:
 
     Args:
         of: the network's answers.
-        most: most flows.
+        most: the largest number of flows.
     """
     right = of.right
     margin = of.found.margins
@@ -127,7 +127,7 @@ def explained_flows(of: HeldOut, most: int) -> tuple[ExplainedFlow, ...]:
     def pick(able: NDArray[np.bool_], sign: int, why: str) -> None:
         index = np.flatnonzero(able)
         if len(index):
-            wanted.setdefault(int(index[np.argmax(sign * margin[index])]), why)
+            wanted.setdefault(int(index[np.argmax(sign * margin[index])]), why)  # once each
 
     pick(~right, 1, "the surest error")
     pick(right, -1, "the least sure that is right")

@@ -134,7 +134,7 @@ def html_report(
         rows: rows of the targets, see :func:`~n3ic.targets.overview.overview`.
         data: files of labelled flows; None for the data set's embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
-        studies: what is shown of each network besides, by task, such as its study of shunting.
+        studies: further views of each network, by task, such as its study of shunting.
     """
     flows, why = _flows(source, data, dataset)
     run = Run(source, metrics or {}, models_of(source))
@@ -179,13 +179,13 @@ def accuracy_bars(metrics: Mapping[str, Any]) -> tuple[AccuracyBar, ...]:
 
 
 def _share(figures: Mapping[str, Any]) -> bool:
-    """Whether there is an accuracy; a file may say anything."""
+    """Whether a part of the metrics holds an accuracy; a file may hold anything."""
     found = figures.get("accuracy")
     return isinstance(found, int | float) and 0 <= found <= 1
 
 
 def verdict(row: TargetRow) -> Verdict:
-    """What a row of the targets comes to."""
+    """Summarise the row of a target."""
     figures = [f"{row.bytes:,} B"] if row.bytes is not None else []
     figures += [str(row.latency)] if row.latency is not None else []
     whole = row.fitting == row.networks and row.together is not False
@@ -203,7 +203,7 @@ def verdict(row: TargetRow) -> Verdict:
 def _answers(
     models: Mapping[str, Classifier], bars: Sequence[AccuracyBar], verdicts: Sequence[Verdict]
 ) -> tuple[tuple[str, str, str], ...]:
-    """How right, how large, and where it runs."""
+    """Accuracy, size and number of verified targets, each with its name and a comparison."""
     own = next((bar for bar in bars if bar.own), None)
     others = [bar for bar in bars if not bar.own]
     beside = [f"best baseline {bar.text} ({bar.name})" for bar in others[:1]]
@@ -254,7 +254,7 @@ def _network(
     if found and picture and known_split(found.model, found.table)[2]:
         charts = tuple(
             chart for chart in charts if chart.title != ROC
-        )  # the run's is of these rows
+        )  # the run's picture shows the same rows
     counts = _counts(_test(metrics, task).get("confusion"), len(model.classes))
     return NetworkSection(
         task=task,
@@ -267,7 +267,7 @@ def _network(
         charts=charts,
         picture=picture,
         sureness=(*tables, *(study.view().tables if study else ())),
-        flows=explained_flows(found, 1 if task else _FLOWS) if found else (),
+        flows=explained_flows(found, 1 if task else _FLOWS) if found else (),  # sets are long
         no_flows=why or "No flows to look at.",
     )
 
@@ -352,7 +352,7 @@ def _confusion(counts: list[list[int]], classes: Sequence[str]) -> Confusion:
 
 
 def _by_class(counts: list[list[int]], classes: Sequence[str]) -> TextTable:
-    """A row a class, those that are found least first; a blank where no row is called so."""
+    """One row per class, least recall first; no precision for a class that is never predicted."""
     called = [sum(column) for column in zip(*counts, strict=True)]
     found = {
         name: {

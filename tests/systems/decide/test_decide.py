@@ -121,7 +121,7 @@ def test_a_flow_that_is_not_everywhere_the_same_is_left_out():
 def test_what_cannot_be_asked_for():
     assert packets_of("1, 8,end") == (1, 8, AT_END)
     for text in ("0", "", "1,,2", "-1", "x", "1.5", "\u0663"):
-        with pytest.raises(UsageError, match="numbers from 1 and 'end' expected"):
+        with pytest.raises(UsageError, match="expected numbers from 1 and 'end'"):
             packets_of(text)
 
 
