@@ -98,6 +98,11 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
         raise UsageError(
             f"the use case {case.name} has several networks but no name for one (group)"
         )
+    if wrong := [task for task in tasks if task and path_component(task) != task]:
+        raise UsageError(  # models, plots and kept inputs are found by these names
+            f"the use case {case.name}: expected names of networks of letters, digits, '.', '_' "
+            f"and '-', got {wrong[0]!r}"
+        )
     protocols = _protocols(case, table, request.protocol)
     return TrainingData(case, options, table, tasks, protocols, _kept(request, tasks))
 

@@ -63,18 +63,30 @@ def test_an_error_names_the_network():
         train_jobs(plan, experiments(), TrainingProgress(), jobs=1, dask=None)
 
 
-def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
-    class Wordless(UseCase):
-        name, summary = "w", "no word"
-        dataset = default = "d"
-        recipes: ClassVar = {"default": QUICK}
+class Wordless(UseCase):
+    name, summary = "w", "no word"
+    dataset = default = "d"
+    recipes: ClassVar = {"default": QUICK}
+    names: ClassVar = ("a", "b")
 
-        def tasks(self, table, options):
-            return {"a": table, "b": table}
+    def tasks(self, table, options):
+        return dict.fromkeys(self.names, table)
 
-    case = Wordless()
+
+class Colliding(Wordless):
+    """Both networks would be written to ``queue_3.n3ic``."""
+
+    group = "queue"
+    names: ClassVar = ("queue 3", "queue_3")
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [(Wordless(), "no name for one"), (Colliding(), "names of networks .* got 'queue 3'")],
+)
+def test_networks_of_a_use_case_need_a_word_and_names_for_paths(case, said, monkeypatch, tmp_path):
     monkeypatch.setattr(training_data, "use_case", lambda name: case)
-    with pytest.raises(UsageError, match="no name for one"):
+    with pytest.raises(UsageError, match=said):
         usecase_training.train_use_case(
             TrainRequest("w", table=DATASET.load(), out=tmp_path / "run")
         )
