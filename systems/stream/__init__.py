@@ -4,6 +4,6 @@
 Four packages have their own commands: ``flows`` (packets, meter, model, sinks), ``messages``
 (data that arrives in many packets), ``functions`` (processes that share packet buffers) and
 ``learning`` (second stage, refreshed models, drift). They share ``batch``. ``demo`` shows them
-together, and ``site`` measures how many of them a site needs. May import the core, the families,
-the exporters, and the systems ``xdp`` and ``shunt``.
+together, and ``site`` computes the load behind many cards. May import the core, the families, the
+exporters, and the systems ``xdp`` and ``shunt``.
 """

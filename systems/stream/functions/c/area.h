@@ -19,7 +19,7 @@ enum { AREA_MAGIC = 0x3346336e, MOST_TICKETS = 1 << 16 };
 enum { GENERATION_SHIFT = 32, ACTION_SHIFT = 24, ACTION_MASK = 0xff, TICKET_MASK = 0xffffff };
 enum { PASS, DROP, FIRST_ROUTE };
 
-/* The packet that a ticket stands for; its bytes begin at the base of the packets' memory + offset. */
+/* The packet that a ticket stands for; offset counts from the base of the packets' memory. */
 struct ticket_packet {
     uint64_t offset, time; /* nanoseconds since 1970 */
     uint32_t captured, length, port, pad;

@@ -43,7 +43,7 @@ void chain_send(struct manager *m, struct rte_mbuf *packet, struct hop to) {
     }
 }
 
-/* The fewest free tickets among the running ones of these functions; a burst if losses are allowed. */
+/* The fewest free tickets of the running ones of these functions; a burst if losses are allowed. */
 static unsigned room(const struct manager *m, uint32_t functions) {
     unsigned least = BURST;
     for (unsigned i = 0; m->settings.until_end && i < m->settings.n_functions; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Processes that connect, send requests and leave; see manager.h. SOCK_SEQPACKET keeps messages apart. */
+/* Processes that connect, send requests and leave; see manager.h. Each message is a packet. */
 #define _GNU_SOURCE /* struct ucred */
 
 #include "manager.h"

@@ -20,7 +20,7 @@ struct shared_memory {
 struct shared_memory memory_new(enum memory kind, const char *name, size_t bytes);
 void memory_free(struct shared_memory *m);
 
-/* Makes a pool whose packet buffers lie in shared memory, of the kind that *s names; sets *m to it. */
+/* Makes a pool whose packet buffers lie in memory of the kind that *s names, and sets *m to it. */
 struct rte_mempool *memory_pool(const struct settings *s, struct shared_memory *m);
 
 #endif

@@ -36,7 +36,7 @@ struct settings {
     enum memory memory;
     uint32_t buffers, buffer_bytes;
     uint64_t packets; /* end after this many; 0 for never */
-    int until_end;    /* the ports are captures: wait instead of losing packets, and end with them */
+    int until_end;    /* the ports are captures: wait instead of losing packets, end with them */
     unsigned n_functions, n_ports, n_entries;
     struct function_settings functions[MOST_FUNCTIONS];
     const char *ports[MOST_PORTS]; /* names of DPDK's devices */

@@ -143,7 +143,7 @@ def test_a_manager_that_is_killed_ends_the_stream_with_an_error(installed):
         if figures.packets and not killed:
             killed.append(os.kill(source._manager._process.pid, signal.SIGKILL))
 
-    with pytest.raises(DataError, match="dpdk:net_null0,size=60: the manager is gone; what came"):
+    with pytest.raises(DataError, match="dpdk:net_null0,size=60: the manager has ended; what came"):
         FlowStream(source, StreamModel(MODEL), [SlowSink()], StreamSettings()).run(kill)
     assert killed
 
