@@ -2,9 +2,9 @@
 
 r"""Accuracy against input bits, bytes and LUT sites, beside trees, boosting and float networks.
 
-Each point is a training of its own whose test rows are looked at once; its figures are one line of
-``points.jsonl``. What is there already is not trained again, so that an interrupted call goes on
-where it was. The picture and the tables are drawn from all points:
+Each point is a separate training whose test rows are used once; its figures are one line of
+``points.jsonl``. Points that are already there are not trained again, so an interrupted call
+resumes. The picture and the tables are drawn from all points:
 
     python scripts/accuracy_curves.py anomaly curves --recipe published default \
         --data UNSW_NB15_testing-set.csv --seeds 101 202 303 404 505
@@ -100,7 +100,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("use_case")
     parser.add_argument("out", type=Path, help="folder of points.jsonl, curves.md and curves.png")
     parser.add_argument(
-        "--recipe", nargs="+", default=["default"], help="a column of pictures each"
+        "--recipe", nargs="+", default=["default"], help="recipes; each is a column of pictures"
     )
     parser.add_argument("--titles", nargs="+", help="of these columns")
     parser.add_argument("--data")
@@ -120,7 +120,7 @@ def _key(point: Point) -> Key:
 
 
 def measured(asked: argparse.Namespace, done: Mapping[Key, Point]) -> Iterator[Point]:
-    """Points that are not done yet, seed by seed; boosted trees are fitted once a seed."""
+    """Measure the missing points, seed by seed; boosted trees are fitted once per seed."""
     case = use_case(asked.use_case)
     options = parse_options(case.options, {}, case.name)
     rows = case.tasks(case.load(asked.data, asked.dataset, options, print), options)[asked.task]
@@ -151,7 +151,7 @@ def measured(asked: argparse.Namespace, done: Mapping[Key, Point]) -> Iterator[P
 
 
 def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int) -> Recipe:
-    """What is trained for a place on an axis, as ``n3ic train`` chooses it."""
+    """The recipe for a value on an axis, as ``n3ic train`` chooses it."""
     recipe = TrainRequest(
         case.name,
         recipe=name,
@@ -166,7 +166,7 @@ def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int
 
 
 def _prepared(this: Experiment, before: Prepared | None) -> Prepared:
-    """Rows and bits; forests share them, and all networks of a seed the boosted trees."""
+    """Prepare rows and bits; forests share them, and networks of a seed share boosted trees."""
     if before and this.recipe.training.method == "trees":
         last, plain = before.experiment.recipe, Training()
         if replace(last, training=plain) == replace(this.recipe, training=plain):
@@ -177,7 +177,7 @@ def _prepared(this: Experiment, before: Prepared | None) -> Prepared:
 def _point(
     prepared: Prepared, with_others: bool, with_float: bool, with_levels: bool = False
 ) -> Point:
-    """A network's size, its accuracy, and that of what it is compared with."""
+    """A network's size, its accuracy, and the accuracies of the baselines."""
     result = train_prepared(prepared, TrainingProgress())
     model = binary_network(result.model)
     test, seed = prepared.test, prepared.experiment.seed
@@ -189,7 +189,7 @@ def _point(
         return [float(right.mean()), float(unseen.mean()) if len(unseen) else None]
 
     found = {"forest" if forest else "binary": accuracies(result.test_scores["model"].argmax(1))}
-    simple = simplify(model).model  # without the cuts that no tree splits at
+    simple = simplify(model).model  # drops the cuts at which no tree splits
     point: Point = {
         "shape": list(model.shape),
         "bytes": {"forest" if forest else "binary": model.total_bytes},
@@ -215,7 +215,7 @@ def _point(
         found["hist_gradient_boosting"] = accuracies(boosted)
     if not with_others:
         return point
-    cuts = prepared.spec.n_cuts  # a tree that was kept as the network may need fewer
+    cuts = prepared.spec.n_cuts  # if a tree was kept as the network, it may need fewer
     tree = best_first_tree(train.columns, train.label, cuts, seed)
     found["tree_same_cuts"] = accuracies(tree.predict(test.columns))
     known = tree.classes_
@@ -236,7 +236,7 @@ def _spread(values: Iterable[float | None]) -> tuple[float, float] | None:
 
 
 def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
-    """A Markdown table: mean and deviation over the seeds, all test rows and those unseen."""
+    """A Markdown table of means and deviations over the seeds, on all and on unseen test rows."""
     mine = [p for p in points if p["axis"] == axis]
     names = [name for name in SERIES if any(name in p["test"] for p in mine)]
     head = [f"{recipe}: {AXES[axis]}", "shape", "bytes", "cuts", "sites", "seeds"]
@@ -261,7 +261,7 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
 
 @styled
 def figure(points: Sequence[Point], titles: Mapping[str, str]) -> Figure:
-    """Accuracy on the test rows against bits, bytes and sites; a column of pictures a recipe."""
+    """Draw accuracy on the test rows against bits, bytes and sites, a column per recipe."""
     rows = 1 + (len({p["axis"] for p in points}) > 1) * 2
     drawn = new_page(7.0 * len(titles), 14 if rows > 1 else 5.6)
     grid = drawn.subplots(rows, len(titles), squeeze=False, sharey="col")
@@ -305,7 +305,7 @@ def _column(pictures: Sequence[Axes], points: Sequence[Point]) -> None:
 def _sized(
     points: Sequence[Point], name: str, at: Callable[[Point, str], float]
 ) -> list[SizePoint]:
-    """The points of a kind of network, those of several seeds together, at their mean size."""
+    """The points of a kind of network, grouped over the seeds, at their mean size."""
     out = []
     for asked in dict.fromkeys(p["asked"] for p in points):
         mine = [p for p in points if p["asked"] == asked and name in p["test"]]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What causal windows win back of the counters of UNSW-NB15 that include later rows.
+"""How much causal windows recover of the UNSW-NB15 counters, which include later rows.
 
-``scripts/causal_windows.py RAW_FILE`` prints two tables as Markdown: boosted trees, five folds
-twice, on several sets of columns; and the same trees where flows are spread over the cores of a
-data plane, each with rings of its own.
+``scripts/causal_windows.py RAW_FILE`` prints two tables as Markdown. The first is of boosted trees,
+five folds twice, on several sets of columns. The second is of the same trees if flows are spread
+over the cores of a data plane, each with its own rings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TREES = HistGradientBoostingClassifier(max_iter=60, random_state=0)
 
 
 def spread(table: FlowTable, cores: int) -> Mapping[str, NDArray[np.int64]]:
-    """Windows where each 5-tuple has a core, by chance, and each core has rings of its own."""
+    """Windows if each 5-tuple is assigned to a random core, and each core has its own rings."""
     flow = np.unique(table.matrix(KEY), axis=0, return_inverse=True)[1].reshape(-1)
     core = np.random.default_rng(0).integers(0, cores, flow.max() + 1)[flow]
     out = {name: np.zeros(len(table), dtype=np.int64) for name in WINDOWS}
@@ -57,7 +57,7 @@ def columns_table(table: FlowTable, one_tap: list[str]) -> None:
 
 
 def cores_table(table: FlowTable, one_tap: list[str]) -> None:
-    """Print the accuracy of trees of one order of flows on windows of several cores."""
+    """Print the accuracy of trees, trained with one order of flows, on windows of several cores."""
     taps, single = table.matrix(one_tap), table.matrix([*WINDOWS])
     print("\n| cores | windows as on one core | accuracy |\n|---|---|---|")
     one_order = np.hstack([taps, single])

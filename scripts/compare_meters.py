@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How often the standard meter's features are those of argus and of nDPI, and why not where not.
+"""How often the standard meter's features equal those of argus and nDPI, and why they differ.
 
 ``scripts/compare_meters.py CAPTURES... [--ndpi flows.csv]`` prints the tables as Markdown.
 """

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiler that looks up what it has compiled before: of the same text, with the same options.
+"""A compiler that reuses what it has compiled before from the same text with the same options.
 
     python compiled_once.py CACHE COMPILER [arguments of the compiler]
 
-The tests build the same kernels and simulators hundreds of times, in folders of other names; ccache
-tells these folders apart and leaves programs that one command compiles and links alone. What is
-not understood, and what carries paths, is compiled as ever; debug information does unless PLACE
-keeps the folder out of it, and then the files that were read decide, too.
+The tests build the same kernels and simulators hundreds of times, in folders with different names.
+ccache treats these folders as different, and does not handle commands that both compile and link.
+Commands that this script does not understand, and those whose output contains paths, are passed to
+the compiler. Debug information contains paths unless PLACE keeps the folder out of it; the files
+that were read then also count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 SOURCES = (".c", ".cc", ".cpp", ".cxx")
 OBJECTS = (".o", ".a", ".so")
-# These make paths part of the output, write other files, or read what is not looked at here.
+# Options that put paths into the output, write other files, or read files unknown to this script.
 NOT_UNDERSTOOD = ("-g", "-E", "-M", "-S", "-l", "-L", "-x", "-fprofile", "--coverage", "-fsanitize",
                   "-save-temps", "-ftest", "-B", "@")  # fmt: skip
 PLACE = "-fdebug-compilation-dir=."
@@ -29,7 +30,7 @@ UNDERSTOOD = ("-g0", "-MMD", "-MP", *LINKED)
 
 
 def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
-    """A digest of all that decides the output, and the output; None where that is not known."""
+    """A digest of everything that decides the output, and the output; None if that is unknown."""
     words, sources, rest, inputs = list(words), [], [], []
     lines = "-g" in words and PLACE in words
     understood = (*UNDERSTOOD, "-g") if lines else UNDERSTOOD
@@ -64,13 +65,13 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
 
 
 def copy(source: Path, to: Path) -> None:
-    """Copy a file and its mode; loading shutil would take as long as all else here."""
+    """Copy a file and its mode; importing shutil would take as long as everything else here."""
     to.write_bytes(source.read_bytes())
     to.chmod(source.stat().st_mode)
 
 
 def main(cache: Path, compiler: str, words: list[str]) -> int:
-    """Compile, or copy what was compiled; returns the compiler's exit code."""
+    """Compile, or copy what was compiled before; return the compiler's exit code."""
     try:
         found = key(compiler, words)
     except OSError:

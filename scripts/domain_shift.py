@@ -1,12 +1,12 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
-"""Tunnels that networks of `doh-tunnels` see in captures of another network, which has none.
+"""Counts tunnels that models of `doh-tunnels` see in captures of another network, which has none.
 
     python scripts/domain_shift.py captures/ --family tables --seeds 5
 
-Counted are the TLS flows (TCP, port 443) that reach their 8th packet. Beside all verdicts stand
-those of flows that are not passed to the host: margins that pass 5, 10 and 20 % of the held-out
-flows of `doh-tunnels`, and the share of its held-out tunnels that are still found.
+It counts the TLS flows (TCP, port 443) that reach their 8th packet. In addition to all verdicts, it
+shows those of flows that are not passed to the host, for the margins that pass 5, 10 and 20 % of
+the held-out flows of `doh-tunnels`, and the share of its held-out tunnels that are still found.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     case = use_case("classification")
     options = {"positive": "", "label": "", "packets": str(PACKET)}
     table = case.load(None, "doh-tunnels", options, lambda _: None)
-    assert table.meter is not None  # noqa: S101 - sequences have one
+    assert table.meter is not None  # noqa: S101 - sequences have a meter
     other = tls_flows(asked.captures, table.meter)
     recipe = case.recipes["default"].with_options({"family": asked.family})
     counts = []

@@ -3,8 +3,8 @@
 
     python scripts/front_end_rate.py OUT [--synth]
 
-writes OUT/front-end-rate.json, .md and .png. It builds four simulations, which takes minutes;
-with ``--synth``, it synthesises the front end alone, with Yosys.
+writes OUT/front-end-rate.json, .md and .png. It builds four simulations, which takes minutes. With
+``--synth``, it only synthesises the front end, with Yosys.
 """
 
 import json
@@ -30,14 +30,14 @@ MODEL = random_model((256, 8, 2), np.random.default_rng(1), extremes=False)
 
 
 def options(width: str, bypass: bool) -> dict[str, Any]:
-    """Those of the export."""
+    """The options of the export."""
     wide = {"executors": 2} if width == "512" else {}
     return {"front-end": "tcp", "style": "unrolled", "data-width": width, "mtu": 9000,
             "bypass": bypass, **wide}  # fmt: skip
 
 
 def main(out: Path, size: bool) -> None:
-    """Measure all variants and write what was found."""
+    """Measure all variants and write the results."""
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {}
     for width, bypass in (("512", True), ("512", False), ("64", True), ("64", False)):
@@ -80,7 +80,7 @@ def table(found: dict[str, Any]) -> str:
 
 @styled
 def picture(found: dict[str, Any]) -> Figure:
-    """Goodput by payload beside the limit of the wire."""
+    """Draw goodput by payload, and the limit of the wire."""
     figure, axes = new_figure(7.0, 5.4)
     shown = (("512", "512 bits, 250 MHz, 100 Gb/s"), ("64", "64 bits, 10 Gb/s"))
     for number, (width, title) in enumerate(shown):

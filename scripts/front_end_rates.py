@@ -29,7 +29,7 @@ class Rate:
         limit: payload rate that the wire allows, in Gb/s.
         goodput: payload rate that the card accepted, in Gb/s.
         answered: payload rate that the card sent back, in Gb/s.
-        stalls: clocks in which the card let a beat wait.
+        stalls: clocks in which the card made a beat wait.
         latency: clocks from first beat in to first beat out, for a lone datagram.
         clocks: clocks of the whole run.
     """
@@ -71,7 +71,7 @@ def measure(
         full: whether the card answers with scores.
 
     Raises:
-        VerifyError: an answer is missing or differs from the model's.
+        VerifyError: An answer is missing or differs from the model's.
     """
     rng = np.random.default_rng(1)
     found = []
@@ -111,7 +111,7 @@ def tcp_latency(bench: FrontBench, model: Classifier, rows: int) -> int:
     """Clocks from a TCP segment's first beat in to the first beat of its results out.
 
     Raises:
-        VerifyError: no connection opens, or the answer differs from the model's.
+        VerifyError: No connection opens, or the answer differs from the model's.
     """
     words = np.zeros((rows, model.input.n_words), dtype=np.uint32)
     data = request(1, 0, bit_rows(words, model.input.n_bits)).to_bytes()

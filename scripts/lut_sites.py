@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Accuracy against look-up tables: networks trained over several seeds, and what each takes.
+"""Accuracy against look-up tables: networks trained with several seeds, and what each one takes.
 
 ``scripts/lut_sites.py --data PATH --networks published:density=0.25 published-tables:trees=1``
-prints the table as Markdown, a row a network: a recipe, and after a colon the options that differ.
+prints a Markdown table with a row per network. A network is a recipe, and after a colon the options
+that differ from it.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ NETWORKS = ("published", "published:density=0.25", "published-tables")
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A network over several seeds.
+    """A network trained with several seeds.
 
     Attributes:
         name: recipe and options.
-        pipeline: look-up tables in a row between two registers.
-        results: the trained networks and their figures, one a seed.
-        cores: resources of each one's unrolled core that puts out the class.
+        pipeline: look-up tables in series between two registers.
+        results: the trained networks and their figures, one per seed.
+        cores: resources of each network's unrolled core, which outputs the class.
         comparisons: resources of the comparisons before it, from features to input bits; empty
-            where nothing was measured.
-        clocks: from input to result, as the generator counts the stages.
+            if nothing was measured.
+        clocks: clocks from input to result, as the generator counts the stages.
     """
 
     name: str
@@ -109,7 +110,7 @@ def _model(result: TrainingResult) -> UnrolledModel:
 
 
 def _cuts(model: UnrolledModel) -> int:
-    """Different comparisons of a feature with a constant, which the input bits are."""
+    """The number of different comparisons of a feature with a constant, which are input bits."""
     fields = model.input.fields
     return len({(f.feature, cut) for f in fields for cut in f.cuts})
 
@@ -129,14 +130,14 @@ def points(
     Args:
         case: what to train.
         table: its rows.
-        networks: ``RECIPE`` or ``RECIPE:OPTION=VALUE,...`` each.
-        seeds: of the split and the training.
-        pipelines: look-up tables in a row between two registers; a point each.
+        networks: the networks, each ``RECIPE`` or ``RECIPE:OPTION=VALUE,...``.
+        seeds: seeds of the split and the training.
+        pipelines: look-up tables in series between two registers; each gives a point.
         synthesise: measure instead of estimating.
         feature_bits: bits of a feature that comparisons read, as for an export.
 
     Raises:
-        UsageError: a network is no recipe with options.
+        UsageError: A network is not a recipe with options.
         MissingDependencyError: Yosys is not installed.
     """
     recipes = {name: _recipe(case, name) for name in networks}
@@ -172,7 +173,7 @@ def _recipe(case: UseCase, name: str) -> Recipe:
 
 
 def _of_bits(recipe: Recipe) -> Recipe:
-    """What decides the rows' bits and their teacher, which networks can share."""
+    """The part of a recipe that decides bits and teacher, which networks can share."""
     hidden = recipe.training.hidden if recipe.encoding == "weighted" else Training().hidden
     shared = Training(hidden=hidden, distill=float(recipe.training.distill > 0))
     return replace(recipe, name="", summary="", training=shared)
@@ -189,7 +190,7 @@ def measure(model: UnrolledModel, pipeline: int = 1) -> Resources:
 
     Raises:
         MissingDependencyError: Yosys is not installed.
-        VerifyError: it fails.
+        VerifyError: Yosys fails.
     """
     with TemporaryDirectory(prefix="n3ic-sites-") as name:
         if isinstance(model, TablesModel):
@@ -210,7 +211,7 @@ def measure_comparisons(model: UnrolledModel, feature_bits: str = "32") -> Resou
 
     Raises:
         MissingDependencyError: Yosys is not installed.
-        VerifyError: it fails.
+        VerifyError: Yosys fails.
     """
     text = features_text(model, feature_widths(model.input, {"feature-bits": feature_bits}))
     with TemporaryDirectory(prefix="n3ic-sites-") as name:
@@ -233,7 +234,7 @@ def _core(model: UnrolledModel, sources: tuple[str, ...], **ports: object) -> Co
 def main() -> None:
     """Print the table, row by row."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", help="files of the data set; the embedded sample without")
+    parser.add_argument("--data", help="files of the data set; default: the embedded sample")
     parser.add_argument("--usecase", default="anomaly")
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), metavar="RECIPE:OPTIONS")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what the default tests find: break one token at a time and count what they notice.
+"""Measure what the default tests find: break one token at a time, and count what they notice.
 
 A mutant is the source with one comparison, operator, constant, argument, slice or returned value
-changed. It is killed when a test that executes its line fails, and survives otherwise. No file is
-changed: a process of its own gets the mutant in place of the file that it imports or reads.
+changed. It is killed if a test that executes its line fails, and survives otherwise. No file is
+changed: a separate process gets the mutant in place of the file that it imports or reads.
 
     python scripts/mutants.py                      300 mutants; fails if fewer than 95 % are killed
     python scripts/mutants.py --only evaluation    those of files whose path contains the word
     python scripts/mutants.py --list               name the mutants, run nothing
 
-First each test runs once, to learn which lines it executes and how long it takes; that is kept in
+First, each test runs once to learn which lines it executes and how long it takes. This is kept in
 build/mutants/ until the test's file changes, or a mutated file that it imports. Each mutant then
-meets the tests of its line: first fast ones of files that are about it, then one of each other
-file in turn. Tests marked slow take no part; a file that no fast test executes is an error.
-``mutants_equivalent.toml`` names the mutants that compute the same and says why. The last line has
-the seed, the numbers and the share.
+meets the tests of its line: first the fast tests in files about its module, then one test of each
+other file in turn. Tests marked slow are left out, and a file that no fast test executes is an
+error. ``mutants_equivalent.toml`` names the mutants that compute the same, and says why. The last
+line has the seed, the numbers and the share.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "mutants"
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
-SLOWEST = 2.0  # seconds of a processor; a slower test runs after the others
-SLOWEST_OF_ALL = 20.0  # seconds of a processor; a slower test takes no part
+SLOWEST = 2.0  # CPU seconds; a slower test runs after the others
+SLOWEST_OF_ALL = 20.0  # CPU seconds; a slower test is left out
 NEEDED = 0.95  # share of the mutants that must be killed
-EQUIVALENTS = 0.03  # share of the mutants that may be argued away
-MOST = 20.0  # seconds of a processor of the tests of one mutant; the slowest are left out
-MOST_OF_TEXT = 40.0  # of a mutant of another language, whose line tells no tests apart
-MOST_OF_REST = 40.0  # of tests that are about something else, for what the others leave alive
-BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
+EQUIVALENTS = 0.03  # share of the mutants that may be declared equivalent
+MOST = 20.0  # CPU seconds for the tests of one mutant; the slowest are left out
+MOST_OF_TEXT = 40.0  # the same in another language, where a line does not select tests
+MOST_OF_REST = 40.0  # the same for tests of other subjects, for mutants that are still alive
+BATCH = 12  # the fastest tests of a line run first; most mutants need no others
 
-# What is mutated, and the tests that are about it. A glob that finds nothing is an error.
+# What is mutated, and the tests about it. A glob that finds nothing is an error.
 MUTATED = (
     "n3ic/model/**/*.py",
     "families/binary/coverage.py",
@@ -87,7 +87,7 @@ MUTATED = (
     "n3ic/targets/integrity.py",
     "n3ic/targets/verification_record.py",
 )
-# What makes up inputs: a change of it is another input.
+# Code that makes up test inputs: a change of it only gives other inputs.
 NOT_MUTATED = (
     "n3ic/model/random_models.py",
     "n3ic/targets/fuzz_traffic.py",
@@ -114,13 +114,13 @@ TESTS = (
     "tests/exporters/host/test_host_flows.py",
 )
 REST = ("tests/**/test_*.py",)  # the default suite
-# Text in another language has no lines that a test executes: the tests of this file stand for it.
+# Lines of C that a test executes are unknown: the tests of the Python file that reads it count.
 TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/source.py"}
-# Those of them that compare it with Python run first.
+# Those of them that compare C with Python run first.
 TEXT_COMPARED_BY = tuple(
     f"tests/meter/test_{name}.py" for name in ("compiled", "flow_hash", "tunnels")
 )
-# Arguments of speed, or of a check that cannot fail; no result depends on them.
+# Arguments of speed, or of a check that cannot fail: no result depends on them.
 UNMUTATED_ARGUMENTS = {"strict", "copy", "maxsize", "stacklevel"}
 COMMUTATIVE = {"min", "max", "gcd", "lcm", "np.minimum", "np.maximum", "np.array_equal"}
 # Imported once, before the first process is forked.
@@ -178,11 +178,11 @@ class Mutant(NamedTuple):
     Attributes:
         path: the file, from the repository's root.
         line: first line of the statement, or of its head.
-        end: its last line; 0 where it runs on import, so that no test is the one that executes it.
-        number: which of the file's changes it is.
+        end: its last line; 0 if it runs on import, so no particular test executes it.
+        number: index of the change in the file.
         inside: qualified name of the function or class around it; the line's text for C.
-        before: what stood there.
-        after: what stands there now.
+        before: the original text.
+        after: the changed text.
     """
 
     path: str
@@ -237,7 +237,7 @@ def _text(source: str) -> Iterator[Change]:
 
 
 class _Place(NamedTuple):
-    """Where a node stands: ``field`` of ``parent``, at ``at`` if that is a list."""
+    """Where a node is: ``field`` of ``parent``, at index ``at`` if that is a list."""
 
     parent: ast.AST
     field: str
@@ -277,7 +277,7 @@ def _places(
         inside = f"{inside}.{node.name}".lstrip(".")
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "exc", "cause", "msg"):
-            continue  # types, and the words of an error
+            continue  # types, and the text of an error
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or _is_prose(child):
                 continue
@@ -299,14 +299,14 @@ def _is_prose(node: ast.AST) -> bool:
 
 
 def _head(node: ast.stmt) -> tuple[int, int]:
-    """The lines of a statement, without those of the statements in it."""
+    """The lines of a statement, without those of nested statements."""
     body = getattr(node, "body", None)
     last = (body[0].lineno - 1) if body else (node.end_lineno or node.lineno)
     return node.lineno, max(node.lineno, last)
 
 
 def _changes(node: ast.AST, field: str) -> Iterator[ast.AST]:
-    """What may stand in the place of a node, in that field of its parent."""
+    """Yield replacements for a node in that field of its parent."""
 
     def like(**fields: Any) -> ast.AST:
         changed = copy.copy(node)
@@ -352,7 +352,7 @@ def _changes(node: ast.AST, field: str) -> Iterator[ast.AST]:
 
 
 class Forked(NamedTuple):
-    """A process that runs, and until when it may."""
+    """A running process, and its deadline."""
 
     process: multiprocessing.process.BaseProcess
     key: Any
@@ -363,15 +363,15 @@ class Forked(NamedTuple):
 def run_forked(
     tasks: Sequence[tuple[Any, Callable[[Path], int], float]], jobs: int
 ) -> Iterator[tuple[Any, int | None, Path]]:
-    """Run each task in a process of its own, ``jobs`` at a time.
+    """Run each task in a separate process, ``jobs`` at a time.
 
     Args:
-        tasks: a key, what to do in an empty folder, and the seconds of a processor it may take.
+        tasks: for each task, a key, what to do in an empty folder, and its limit in CPU seconds.
         jobs: number of processes.
 
     Yields:
-        The key, the status it returned (None: it took too long or crashed) and its folder, which
-        is removed afterwards.
+        The key, the status that the task returned (None if it took too long or crashed), and its
+        folder, which is removed afterwards.
     """
     context = multiprocessing.get_context("fork")
     queue, running = list(reversed(tasks)), list[Forked]()
@@ -397,7 +397,7 @@ def run_forked(
 
 
 def _end(forked: Forked) -> None:
-    """End a process and all that it started."""
+    """End a process and everything that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(forked.process.pid or 0, signal.SIGKILL)
     forked.process.join()
@@ -412,7 +412,7 @@ def _in_child(task: Callable[[Path], int], folder: Path, seconds: float) -> None
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
-    os.environ["XDG_CACHE_HOME"] = str(KEPT / "cache")  # what is built of mutants is not the user's
+    os.environ["XDG_CACHE_HOME"] = str(KEPT / "cache")  # keeps mutants out of the user's cache
     os._exit(task(folder))
 
 
@@ -425,18 +425,18 @@ def _pytest(folder: Path, files: Sequence[str], plugin: object, *options: str) -
 
 
 class Fast:
-    """A plug-in of pytest that leaves out what is marked slow or long."""
+    """A pytest plug-in that leaves out tests marked slow or long."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Leave them out."""
+        """Leave out marked tests."""
         items[:] = [
             i for i in items if not any(m.name in ("slow", "long") for m in i.iter_markers())
         ]
 
 
 class Learn:
-    """A plug-in of pytest that learns which lines each test executes, and how long it takes."""
+    """A pytest plug-in that learns which lines each test executes, and how long it takes."""
 
     def __init__(self, files: Sequence[str]) -> None:
         include = [str(ROOT / file) for file in files]
@@ -447,7 +447,7 @@ class Learn:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
-        """Learn a test's lines and seconds."""
+        """Record a test's lines and seconds."""
         before = os.times()
         self.coverage.switch_context(item.nodeid)
         self.now = item.nodeid
@@ -460,7 +460,7 @@ class Learn:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
-        """What a shared fixture executes is executed for all tests that use it."""
+        """Attribute what a shared fixture executes to all tests that use it."""
         if fixturedef.scope == "function":
             return (yield)
         self.coverage.switch_context(f"fixture {fixturedef.argname}")
@@ -470,12 +470,12 @@ class Learn:
             self.coverage.switch_context(self.now)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Remember what passes."""
+        """Record tests that pass."""
         if report.when == "call" and report.passed:
             self.good.add(report.nodeid)
 
     def write(self, path: Path, digests: Mapping[str, str]) -> None:
-        """Write what was learnt: the files imported; each test's seconds and lines of each file."""
+        """Write the imported files, and each test's seconds and executed lines of each file."""
         data = self.coverage.get_data()
         lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for file in data.measured_files():
@@ -499,7 +499,7 @@ class Learn:
 
 
 class Chosen:
-    """A plug-in of pytest that runs some tests, in their order, and writes the one that fails."""
+    """A pytest plug-in that runs chosen tests in their order, and writes which one fails."""
 
     def __init__(self, tests: Sequence[str], failed: Path) -> None:
         self.rank = {test: i for i, test in enumerate(tests)}
@@ -511,7 +511,7 @@ class Chosen:
         items[:] = sorted(chosen, key=lambda item: self.rank[item.nodeid])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Write the first that fails."""
+        """Write the first test that fails."""
         if report.failed and not self.failed.exists():
             self.failed.write_text(report.nodeid)
 
@@ -520,7 +520,7 @@ Learnt = Mapping[str, Any]  # a test, its seconds, and the lines that it execute
 
 
 def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
-    """Each test, with its seconds and the lines that it executes, the fastest first."""
+    """Learn each test's seconds and the lines that it executes; the fastest come first."""
     tests = list(dict.fromkeys(t for glob in (*TESTS, *REST) for t in sorted(_named([glob]))))
     digests = {file: _digest([file]) for file in files}
     names = hashlib.sha256("\0".join(files).encode()).hexdigest()[:8]
@@ -555,7 +555,7 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
 
 
 def _learnt(path: Path, digests: Mapping[str, str]) -> list[dict[str, Any]] | None:
-    """What a file of tests is known to execute; None if it is unknown or a file has changed."""
+    """What is known about a file of tests; None if nothing is, or if a file has changed."""
     if not path.exists():
         return None
     record = json.loads(path.read_text())
@@ -572,7 +572,7 @@ def _digest(files: Sequence[str]) -> str:
 
 
 def rest_of(mutant: Mutant, tests: Sequence[Learnt], met: Sequence[Learnt]) -> list[Learnt]:
-    """The tests that execute a mutant's lines besides those that it met, a file's in turn."""
+    """The further tests that execute a mutant's lines, taking one of each file in turn."""
     names = {t["test"] for t in met}
     turns = Counter[str]()
     rest = []
@@ -585,19 +585,19 @@ def rest_of(mutant: Mutant, tests: Sequence[Learnt], met: Sequence[Learnt]) -> l
 
 
 def concerned(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
-    """The tests that execute a mutant's lines, within the seconds of a mutant."""
+    """The tests that execute a mutant's lines, within the time limit of a mutant."""
     found = executing(mutant, tests)
     compared = not mutant.path.endswith(".py") or mutant.path in TEXT_READ_BY.values()
-    if compared:  # what writes the text is compared as the text is
+    if compared:  # tests that compare the text with Python also cover the code that writes it
         found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
     return _within(found, MOST_OF_TEXT if compared else MOST)
 
 
 def executing(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
-    """The tests that execute a mutant's lines; all of its file where no line tells them apart.
+    """The tests that execute a mutant's lines, or all tests of its file if lines do not tell.
 
-    What runs on import may be read by a test that executes nothing of the file, too, so the other
-    tests of such a test's file are added.
+    A test that executes nothing of the file may still read what runs on import, so the other tests
+    in the same test files are added.
     """
     readers = [reader for start, reader in TEXT_READ_BY.items() if mutant.path.startswith(start)]
     path = readers[0] if readers else mutant.path
@@ -612,7 +612,7 @@ def executing(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
 
 
 def _within(tests: Sequence[Learnt], most: float) -> list[Learnt]:
-    """The first of them that take no longer together."""
+    """The first tests that together take no longer than ``most`` seconds."""
     so_far = accumulate(t["seconds"] for t in tests)
     return [t for t, seconds in zip(tests, so_far, strict=True) if seconds <= most]
 
@@ -622,14 +622,14 @@ def _file_of(test: Learnt) -> str:
 
 
 def untested(files: Sequence[str], tests: Sequence[Learnt]) -> list[str]:
-    """Files that no fast test executes: the table of tests lacks theirs, or they have none."""
+    """The files that no fast test executes: their tests are missing from the table, or missing."""
     executed = {path for test in tests if test["seconds"] <= SLOWEST for path in test["lines"]}
     readers = {f: by for f in files for start, by in TEXT_READ_BY.items() if f.startswith(start)}
     return [file for file in files if readers.get(file, file) not in executed]
 
 
 def task_of(mutant: Mutant, tests: Sequence[str]) -> Callable[[Path], int]:
-    """What a mutant's process does: pytest's status of the tests."""
+    """The task of a mutant's process, which returns pytest's status of the tests."""
 
     def run(folder: Path) -> int:
         changed, target = source_of(mutant), str(ROOT / mutant.path)
@@ -669,7 +669,7 @@ def _read_instead(target: str, text: str) -> None:
 
 
 class Outcome(NamedTuple):
-    """A mutant and what became of it: the test that failed, ``timeout``, or None: it survived."""
+    """A mutant and its outcome: the test that failed, ``timeout``, or None if it survived."""
 
     mutant: Mutant
     killer: str | None
@@ -677,7 +677,7 @@ class Outcome(NamedTuple):
 
 
 def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[Outcome]:
-    """Run the tests of each mutant: the fastest that are about it, their others, the rest."""
+    """Run the tests of each mutant: first the fastest about it, then the slower ones, the rest."""
     about = _named(TESTS)
     fast = [t for t in tests if _file_of(t) in about and t["seconds"] <= SLOWEST]
     near = {m: concerned(m, fast) for m in chosen}
@@ -694,7 +694,7 @@ def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[O
             killer = None
             if status is None:
                 killer = "timeout"
-            elif status not in (0, 5):  # all passed; none could be found
+            elif status not in (0, 5):  # neither all passed nor none was found
                 failed = folder / "failed"
                 killer = failed.read_text() if failed.exists() else f"status {status}"
             outcomes[m] = Outcome(m, killer, outcomes[m].tests)
@@ -716,7 +716,7 @@ def is_equivalent(m: Mutant, table: Sequence[Mapping[str, str]]) -> bool:
 
 
 def report(outcomes: Sequence[Outcome], seed: int) -> bool:
-    """Print killed and total of each file, the survivors and the share; whether it is enough."""
+    """Print killed and total per file, the survivors and the share; return whether it suffices."""
     table = equivalents()
     same = [o for o in outcomes if o.killer is None and is_equivalent(o.mutant, table)]
     alive = [o for o in outcomes if o.killer is None and o not in same]
@@ -742,7 +742,7 @@ def report(outcomes: Sequence[Outcome], seed: int) -> bool:
 
 
 def _named(globs: Sequence[str]) -> set[str]:
-    """Files of globs, from the repository's root."""
+    """The files that globs match, from the repository's root."""
     files = {glob: [str(p.relative_to(ROOT)) for p in ROOT.glob(glob)] for glob in globs}
     for glob, found in files.items():
         if not found:

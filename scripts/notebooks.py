@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the notebooks, each from a clean kernel in an empty folder, and keep what they show.
 
-``scripts/notebooks.py`` writes all of them anew, ``scripts/notebooks.py 5-export-and-prove`` one.
-What is written depends on the cells and on what they compute alone: no times, no names of folders,
-cells numbered from the first. A cell with the tag ``varies`` shows what differs from run to run
-(measured times, versions of compilers); its text is shown and never compared.
+``scripts/notebooks.py`` runs all of them, ``scripts/notebooks.py 5-export-and-prove`` one. The
+files depend only on the cells and on what they compute: they hold no times and no names of folders,
+and cells are numbered from the first. A cell with the tag ``varies`` shows something that differs
+from run to run (measured times, versions of compilers); its text is kept but never compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nbformat import NotebookNode
 from PIL import Image
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
-SECONDS = 600  # that a cell may take
+SECONDS = 600  # the longest that a cell may take
 VARIES = "varies"
 _TEXTS = ("text/plain", "text/html", "text/markdown")
 _LIBRARIES = ("numpy", "scikit-learn", "torch")
@@ -45,29 +45,29 @@ def execute(path: Path, folder: Path) -> NotebookNode:
         folder: an empty folder, where its cells write.
 
     Returns:
-        It with what its cells show now.
+        The notebook with the new outputs of its cells.
 
     Raises:
-        CellExecutionError: a cell fails.
+        CellExecutionError: A cell fails.
     """
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
         timeout=SECONDS,
-        startup_timeout=SECONDS,  # of the kernel, on a machine that is busy
+        startup_timeout=SECONDS,  # the kernel starts slowly on a busy machine
         kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--log-level=ERROR"],
     )
-    # One thread, as the tests have: sums in another order are other sums.
+    # One thread, as in the tests: float sums depend on the order of their terms.
     client.execute(env=os.environ | {"OMP_NUM_THREADS": "1"})
     return tidy(notebook)
 
 
 def tidy(notebook: NotebookNode) -> NotebookNode:
-    """The notebook without what tells one run from another, changed in place."""
+    """Remove from the notebook, in place, what differs from run to run."""
     notebook.metadata = NotebookNode(
         computed_on=computed_on(),
         kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -93,7 +93,7 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
 
 
 def _with_palette(png: str) -> str:
-    """The same picture in 256 colours: a third of the bytes."""
+    """The same picture in 256 colours, which takes a third of the bytes."""
     out = BytesIO()
     picture = Image.open(BytesIO(base64.b64decode(png))).convert("RGB")
     picture.quantize(256, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
@@ -114,12 +114,12 @@ def computed_on() -> dict[str, str]:
 
 
 def differences(kept: NotebookNode, found: NotebookNode, *, texts: bool = True) -> list[str]:
-    """What a notebook shows now and did not show before, a line a cell; empty where nothing.
+    """Describe what a notebook shows differently, one line per cell; empty if nothing differs.
 
     Args:
-        kept: as it was written.
-        found: as it ran.
-        texts: compare texts, too; without, how many outputs there are, of which types.
+        kept: the notebook as it was written.
+        found: the notebook as it ran.
+        texts: whether to compare texts too, or only the number and the types of the outputs.
     """
     out = []
     for before, now in zip_longest(kept.cells, found.cells):
@@ -131,7 +131,7 @@ def differences(kept: NotebookNode, found: NotebookNode, *, texts: bool = True) 
 
 
 def _outputs(cell: NotebookNode, texts: bool) -> Iterator[tuple[str, str]]:
-    """Type and text of what a cell shows; of pictures, no text."""
+    """The type and the text of each output of a cell; pictures have no text."""
     compared = texts and VARIES not in cell.metadata.get("tags", ())
     for output in cell.get("outputs", ()):
         if output.output_type == "stream":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate the bundled trace anew: ``scripts/regenerate_tomography.py [FILE]``."""
+"""Simulate the bundled trace again: ``scripts/regenerate_tomography.py [FILE]``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUNS = 5
 
 
 def main(arguments: list[str]) -> int:
-    """Write the trace to the file that is named, or to the bundled trace's name here."""
+    """Write the trace to the named file, or to the name of the bundled trace in this folder."""
     try:
         generate(
             SIMULATION,

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The README's table of accuracies, on seeds that nobody can have tuned to.
+"""The README's table of accuracies, on seeds to which nobody can have tuned.
 
-The seeds of a release come from a beacon: the digest of the commit whose code trains, which is
-known only when nothing of it changes any more. Test rows are looked at once for each of them:
+The seeds of a release come from the digest of the commit whose code trains, which is known only
+once that code is final. The test rows are used once for each seed:
 
     python scripts/release_table.py --data UNSW_NB15_FOLDER --out runs/release
 
 trains the recipes ``default`` and ``published`` for each seed and prints the table as Markdown.
-Runs that are there are kept, so that an interrupted call goes on where it was. ``--commit`` takes
-the commit of an earlier release, whose table is to be made again on its own code.
+Existing runs are kept, so an interrupted call resumes. ``--commit`` takes the commit of an earlier
+release, to reproduce its table with its own code.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ NAMES = {"false_alarms": "fpr"}
 
 
 def seeds_of(commit: str, count: int = SEEDS) -> list[int]:
-    """Different seeds of five digits that a commit's digest decides.
+    """Draw distinct five-digit seeds from a commit's digest.
 
     Args:
-        commit: the whole digest, in hexadecimal digits.
+        commit: the full digest, in hexadecimal digits.
         count: number of seeds.
 
     Raises:
-        ValueError: it is no digest of a commit.
+        ValueError: ``commit`` is not the digest of a commit.
     """
     if len(commit) not in (40, 64) or set(commit) - set("0123456789abcdef"):
         raise ValueError(f"expected the 40 or 64 hexadecimal digits of a commit, got {commit!r}")
@@ -75,10 +75,10 @@ def seeds_of(commit: str, count: int = SEEDS) -> list[int]:
 
 
 def head() -> str:
-    """The digest of the commit that is checked out, whose files nobody changed.
+    """The digest of the commit that is checked out, if its files are unchanged.
 
     Raises:
-        SystemExit: a file differs from the commit.
+        SystemExit: A file differs from the commit.
     """
 
     def git(*words: str) -> str:
@@ -108,7 +108,7 @@ def figure(metrics: Mapping[str, Any], way: Sequence[str], name: str) -> float |
 
 
 def cell(values: Sequence[float | None], name: str) -> str:
-    """The mean, of accuracies with the deviation; empty if a run has no such figure."""
+    """The mean, for accuracies with the deviation; empty if a run lacks the figure."""
     there = [value for value in values if value is not None]
     if not there or len(there) < len(values):
         return ""
@@ -144,7 +144,7 @@ def table(recipes: Mapping[str, Runs]) -> str:
 
 
 def precisions(recipes: Mapping[str, Runs]) -> str:
-    """The precision where attacks are rare, of each recipe's models, as a sentence.
+    """A sentence on the precision of each recipe's models where attacks are rare.
 
     Args:
         recipes: for each recipe, the metrics of each seed by model.
@@ -172,7 +172,7 @@ def train(data: Path, recipe: str, seed: int, words: Sequence[str], out: Path) -
 
 
 def main() -> None:
-    """Train what is not there, and print the table."""
+    """Train the missing models, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

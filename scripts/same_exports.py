@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the exports of ten models for every target, or compare two such folders.
 
-Shows that a change of the code changed no artefact: run ``write`` with the code of before and of
-after, then ``compare``. Wording does not count: READMEs, reports and comments are left out, and so
-is what names the version or a licence.
+Shows that a change of the code changes no artefact: run ``write`` with the code before and after
+the change, then ``compare``. Wording does not count: READMEs, reports, comments, and lines that
+name the version or a licence are left out.
 
     python scripts/same_exports.py write before
     python scripts/same_exports.py write after
@@ -84,7 +84,7 @@ def _call(folder: Path, *words: str) -> None:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print the artefacts that differ; their number."""
+    """Print the artefacts that differ, and return their number."""
     names = {
         p.relative_to(folder).as_posix()
         for folder in (before, after)
@@ -108,7 +108,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _code(data: bytes) -> str | bytes:
-    """A text without its comments and empty lines; bytes that are no text as they are."""
+    """A text without its comments and empty lines; binary data unchanged."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

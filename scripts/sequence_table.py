@@ -1,13 +1,13 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
-"""Accuracy by packet and by bytes: binary networks and look-up tables beside trees.
+"""Accuracy by packets and by bytes: binary networks and look-up tables compared with trees.
 
     python scripts/sequence_table.py --packets 4,8,16,30 --bytes 200,400,1000,0 --seeds 10
 
-Each seed draws its own rows for training, validation and test; all columns of a line have the same
-rows and features. A number of bytes is the most that a model may take, cuts included; 0 is the
-recipe `default` without a bound. The forest of 200 trees, boosting and the tree of depth 9 are
-scikit-learn's with its own settings.
+Each seed draws its own rows for training, validation and test; all columns of a line use the same
+rows and features. A number of bytes is the most that a model may take, cuts included; 0 means the
+recipe `default` without a limit. The forest of 200 trees, boosting and the tree of depth 9 are
+scikit-learn's, with its default settings.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def of_model(
 
 
 def of_trees(table: FlowTable, name: str, seed: int) -> tuple[float, float]:
-    """Accuracy and macro F1 of trees on the same test rows; they learn what a network learns."""
+    """Accuracy and macro F1 of trees, trained and tested on the same rows as a network."""
     parts = split(table, "random", seed)
     columns = np.stack([*table.features.values()], axis=1)
     model = TREES[name](seed)
@@ -79,7 +79,7 @@ def cell(found: Sequence[tuple[float, ...]]) -> str:
 
 
 def lines(asked: argparse.Namespace) -> Iterator[str]:
-    """The table in Markdown, a line as soon as it is known."""
+    """Yield the table in Markdown, each line as soon as it is known."""
     case = use_case("classification")
     seeds = range(asked.seed, asked.seed + asked.seeds)
     texts = dict(one.split("=", 1) for one in asked.set)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of the documentation site that are made from the source, as hooks of MkDocs.
+"""MkDocs hooks that make pages of the documentation site from the source.
 
-``mkdocs.yml`` names this file. The command line's pages come from its commands, those of the Python
-reference from what ``import n3ic`` offers, the data cards from the data sets and the notebooks
-from ``notebooks/``. Nothing of it is committed.
+``mkdocs.yml`` names this file. The pages of the command line come from its commands, those of the
+Python reference from what ``import n3ic`` offers, the data cards from the data sets, and the
+notebooks from ``notebooks/``. None of them is committed.
 
-The pages of ``docs/`` read well on a forge too: their links are those of the repository. On the
-site a link out of ``docs/`` leads to the page that is made of that file; where none is, it is text.
+The links of ``docs/`` are those of the repository, so its pages also work on a forge. On the site,
+a link out of ``docs/`` leads to the page made from that file, or becomes text if there is none.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from n3ic.data.dataset import DataSet, data_set
 from n3ic.usecases.base import UseCase
 
 ROOT = Path(__file__).resolve().parent.parent
-# What is typed after a command so that its options of all plug-ins are there.
+# Typed after a command, so that its help shows the options of all plug-ins.
 WORDS = {"export": ("--target", "all"), "data": ("generate",)}
 WORDS |= dict.fromkeys(("train", "sweep", "decide"), ("--help-recipe",))
-# What a plug-in is written with, beside what `import n3ic` offers.
+# The interfaces for writing plug-ins, in addition to what `import n3ic` offers.
 FURTHER = (
     *("n3ic.options", "n3ic.targets.device", "n3ic.targets.figures", "n3ic.evaluation.metrics"),
     *("n3ic.evaluation.held_out", "n3ic.runs.pictures", "n3ic.meter.specification", "n3ic.errors"),
@@ -56,13 +56,13 @@ ROLE = re.compile(r":(?:attr|class|const|data|exc|func|meth|mod):<code>[~.]?([^<
 
 @dataclass(frozen=True)
 class Made:
-    """A page that is made.
+    """A page made from the source.
 
     Attributes:
         uri: its path below ``docs/``.
         text: Markdown.
-        source: the file in the repository whose links it has; empty for none.
-        pictures: PNG files beside it, by name.
+        source: the file in the repository to which its links are relative; empty for none.
+        pictures: contents of PNG files beside it, by name.
     """
 
     uri: str
@@ -72,7 +72,7 @@ class Made:
 
 
 def command_pages() -> Iterator[Made]:
-    """A page a command of the command line, its groups' commands included."""
+    """A page per command of the command line, including the commands of groups."""
     every: Any = typer.main.get_command(command_line(["--help"]))
     for name in sorted(every.commands):
         group: Any = typer.main.get_command(command_line([name, *WORDS.get(name, ())]))
@@ -82,7 +82,7 @@ def command_pages() -> Iterator[Made]:
 
 
 def python_pages() -> Iterator[Made]:
-    """A page a module of what is offered, for mkdocstrings to fill."""
+    """A page per public module, which mkdocstrings fills."""
     offered: dict[str, list[str]] = {}
     for name in n3ic.__all__:
         offered.setdefault(getattr(n3ic, name).__module__, []).append(name)
@@ -111,13 +111,13 @@ def card_pages() -> Iterator[Made]:
 
 
 def project_pages() -> Iterator[Made]:
-    """The pages that stand at the root of the repository."""
+    """The pages from the root of the repository."""
     for name, file in PROJECT.items():
         yield Made(f"project/{name}.md", (ROOT / file).read_text("utf-8"), file)
 
 
 def notebook_pages() -> Iterator[Made]:
-    """The notebooks with the outputs that are kept in them."""
+    """The notebooks, with their stored outputs."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         parts: list[str] = []
         pictures: dict[str, bytes] = {}
@@ -151,14 +151,14 @@ def _fenced(language: str, text: str) -> str:
 
 @cache
 def made_pages() -> tuple[Made, ...]:
-    """All of them."""
+    """All pages made from the source."""
     makers = (command_pages, python_pages, card_pages, notebook_pages, project_pages)
     return tuple(made for make in makers for made in make())
 
 
 @event_priority(50)  # before mkdocstrings, which reads its paths then
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages that are made where the navigation names their folder."""
+    """Put the made pages where the navigation names their folder."""
     config.nav = _expanded(config.nav)
     python = config.plugins["mkdocstrings"].config["handlers"]["python"]
     python["paths"] = [_laid_out(Path(_packages().name))]
@@ -171,7 +171,7 @@ def _packages() -> tempfile.TemporaryDirectory[str]:
 
 
 def _laid_out(folder: Path) -> str:
-    """Copy the modules to where they are installed: mkdocstrings follows no link."""
+    """Lay out copies of the modules as installed, because mkdocstrings does not follow links."""
     for name in ("n3ic", "datasets", "exporters", "families", "systems"):
         for path in (ROOT / name).rglob("*.py"):
             inside = folder / "n3ic" / path.relative_to(ROOT / "n3ic" if name == "n3ic" else ROOT)
@@ -181,7 +181,7 @@ def _laid_out(folder: Path) -> str:
 
 
 def _expanded(entry: Any) -> list[Any]:
-    """An entry of the navigation, as entries without ``folder/*``."""
+    """Expand ``folder/*`` in an entry of the navigation."""
     if isinstance(entry, list):
         return [found for part in entry for found in _expanded(part)]
     if isinstance(entry, str):
@@ -194,7 +194,7 @@ def _expanded(entry: Any) -> list[Any]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the made pages."""
     for made in made_pages():
         files.append(File.generated(config, made.uri, content=made.text))
         for name, content in made.pictures.items():
@@ -204,7 +204,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to files of the repository to the pages that are made of them."""
+    """Point links to files of the repository to the pages made from them."""
     sources = {made.uri: made.source for made in made_pages() if made.source}
     uris = {source: uri for uri, source in sources.items()}
     for source, uri in list(uris.items()):
@@ -228,5 +228,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show names in docstrings, which are in Sphinx's roles, as code."""
+    """Show Sphinx roles in docstrings as code."""
     return ROLE.sub(r"<code>\1</code>", html)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows a second of `n3ic predict` from Parquet and CSV, beside the parts that it is made of.
+"""Rows per second of `n3ic predict` from Parquet and CSV, and of its parts.
 
     python scripts/stream.py MODEL.n3ic [ROWS]
 
-Prints, for one random table in several forms, rows a second of the whole way to CSV and the peak
-memory, and what reading alone and the kernel alone take.
+For one random table in several formats, it prints the rows per second of the whole way to CSV, the
+peak memory, and the rates of reading alone and of the kernel alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from n3ic.model.network import BinaryModel
 
 
 def clock(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the wall and of the CPU: the best of three."""
+    """Wall-clock and CPU seconds, the best of three runs."""
     best = (float("inf"), float("inf"))
     for _ in range(3):
         wall, cpu = time.perf_counter(), time.process_time()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the other scripts: a virtual environment in .venv with what is pinned.
+# Sourced by the other scripts: makes a virtual environment in .venv with the pinned packages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-unset PYTHONDONTWRITEBYTECODE # else each process compiles all that it imports anew
+unset PYTHONDONTWRITEBYTECODE # otherwise each process compiles all its imports again
 
 find_python() {
     local candidate
@@ -17,7 +17,7 @@ find_python() {
     return 1
 }
 
-# apt_install PACKAGE...: install Debian packages; false where there is no right to.
+# apt_install PACKAGE...: install Debian packages; false if that is not permitted.
 apt_install() {
     local as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)

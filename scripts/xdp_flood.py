@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure which share of honest flows the XDP program decides while it is flooded with new flows.
 
-200 honest TCP flows run at a time, with a packet a second each. Each is to be decided at its 8th
-packet, and then makes room for a new one. Beside them comes a flood of one-packet
-flows from 100 sources, or each from a source of its own. Time is the flood's, as frames carry
-their times: what is measured does not depend on the machine. Needs root, clang and libbpf.
+200 honest TCP flows run at a time, with one packet per second each. Each should be decided at its
+8th packet, and is then replaced by a new one. Meanwhile comes a flood of one-packet flows, from 100
+sources or each from its own source. Frames carry their times, so the results do not depend on the
+machine's speed. Needs root, clang and libbpf.
 
 Usage: scripts/xdp_flood.py [--seconds 10] [--rates 3000,30000,300000] [--scale 1] [--json]
-  --scale 16 divides tables, budgets and rates by 16: the same shares of fewer packets.
+  --scale 16 divides tables, budgets and rates by 16: the same shares with fewer packets.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from n3ic.exporters.xdp.source import METER, Table, compiled, meter_program, tes
 from n3ic.exporters.xdp.verdicts import Limits
 from n3ic.meter.standard import standard_spec
 
-PACKETS = 8  # at which a flow is decided
+PACKETS = 8  # the packet at which a flow is decided
 HONEST = 200
 SLICE_NS = 10_000_000  # at scale 1
 GAP_NS = 10**9
-START_NS = 10**12  # a clock of 0 is before any packet
+START_NS = 10**12  # not 0: a clock of 0 means before any packet
 SPEC = standard_spec(packets=PACKETS)
 WAYS: tuple[tuple[str, Table, int, int], ...] = (
     ("before: lru, 65,536 flows", "lru", 65_536, 0),
@@ -51,11 +51,11 @@ class Flooded:
 
     Attributes:
         way: table and limits.
-        sources: number of sources of the flood; 0 for one for each packet.
+        sources: number of sources of the flood; 0 for a new source with each packet.
         rate: new flows of the flood per second.
         honest: number of honest flows that sent 8 packets.
         decided: share of these that was decided at its 8th packet.
-        undecided: flows that left the table without a decision, at least.
+        undecided: flows that left the table without a decision; a lower bound.
         evicted: flows that were decided early, to make room.
         excess: packets over the budget of their source.
     """
@@ -79,7 +79,7 @@ def tcp(address: int, port: int, flags: int) -> bytes:
 
 
 def honest_packets(end_ns: int) -> Iterator[tuple[int, bytes]]:
-    """Times and frames of honest flows, in order of time."""
+    """Yield times and frames of honest flows, in order of time."""
     rng = np.random.default_rng(0)
     due: list[tuple[int, bytes]] = []
     for i in range(HONEST):
@@ -95,9 +95,9 @@ def honest_packets(end_ns: int) -> Iterator[tuple[int, bytes]]:
 
 def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: int, seconds: float,
             slice_ns: int, model_value: bytes, structure: object) -> Flooded:  # fmt: skip
-    """Flood a program for some seconds of its time, a run of the flood for each slice.
+    """Flood a program for some seconds of its clock, with one run of the flood per slice.
 
-    A run of a program costs the kernel some milliseconds, however few packets it has.
+    Slices are needed because a run costs the kernel some milliseconds, however few its packets.
     """
     name, table, flows, new_flows = way
     generator = compiled(test_program(FLOWS), FLOWS)

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attack a web server that n3icd guards, with real tools, in two network namespaces.
 
-The site has nginx, iperf3, an IPFIX collector and n3icd, started by the command line of its unit
-with the unit's capabilities. The net has hosts that load pages and hosts that attack. Traffic of
+The site has nginx, iperf3, an IPFIX collector and n3icd, which runs with the command line and the
+capabilities of its unit. The net has hosts that load pages and hosts that attack. The traffic of
 both is recorded and labelled by capture, a network is trained on it, and n3icd is started with its
-policy: dry, then in earnest. Then other hosts attack with other parameters; n3icd is killed in the
-middle, started again, and given another model. Both namespaces end with this script.
+policy, first as a dry run, then for real. Then other hosts attack with other parameters. Meanwhile,
+n3icd is killed, started again, and given another model. Both namespaces end with this script.
 
-Commands of the operator are those of docs/how-to/under-attack.md, run as they stand there. Needs
-root, clang, gcc, libbpf-dev, and Debian's hping3, nmap, slowhttptest, iperf3, curl, nginx-light,
-tcpdump, tcpreplay and nfdump.
+The operator's commands are those of docs/how-to/under-attack.md, unchanged. Needs root, clang, gcc,
+libbpf-dev, and Debian's hping3, nmap, slowhttptest, iperf3, curl, nginx-light, tcpdump, tcpreplay
+and nfdump.
 
 Usage: scripts/xdp_trial.py [--folder FOLDER] [--json FILE]
 """
@@ -73,7 +73,7 @@ http {{
 
 
 class Side:
-    """A network namespace with mounts of its own, which last as long as a process does."""
+    """A network namespace with its own mounts, which lasts as long as its process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class Side:
         return [*enter, *map(str, words)]
 
     def run(self, *words: object, check: bool = True, seconds: float = 60) -> str:
-        """Run a command to its end; what it printed."""
+        """Run a command to its end, and return what it printed."""
         done = subprocess.run(
             self.command(*words), capture_output=True, text=True,
             timeout=seconds, check=False,
@@ -112,7 +112,7 @@ class Side:
         )  # fmt: skip
 
     def close(self) -> None:
-        """End the namespace; what runs there must have ended."""
+        """End the namespace; processes there must have ended before."""
         self.holder.kill()
         self.holder.wait()
         self.log.close()
@@ -133,7 +133,7 @@ def end(*processes: subprocess.Popen[Any], by: int = signal.SIGTERM) -> None:
 
 @contextlib.contextmanager
 def two_sides(folder: Path) -> Iterator[tuple[Side, Side]]:
-    """The site with its interface eth0 and the net with net0, and frames as on a wire."""
+    """Make the site with its interface eth0 and the net with net0; frames are as on a wire."""
     site, net = Side(folder), Side(folder)
     try:
         site.run("sh", "-ec", MOUNTS)
@@ -157,7 +157,7 @@ def two_sides(folder: Path) -> Iterator[tuple[Side, Side]]:
 
 @contextlib.contextmanager
 def servers(site: Side) -> Iterator[None]:
-    """A web server and iperf3's."""
+    """Run a web server and an iperf3 server."""
     pages = site.folder / "pages"
     pages.mkdir()
     for name, size in (("index.html", 4_000), ("small", 300), ("page", 60_000), ("big", 3_000_000)):
@@ -195,9 +195,9 @@ LOADS = (
 
 
 def honest(net: Side, seconds: int, host: int) -> list[subprocess.Popen[bytes]]:
-    """Hosts that load and send pages, ping, knock at a closed port, and measure throughput.
+    """Start hosts that load and send pages, ping, try a closed port, and measure throughput.
 
-    Each visit prints GOT or LOST and its host. Throughput is in a file of JSON for each host.
+    Each visit prints GOT or LOST and its host. Throughput goes to a JSON file for each host.
     """
     visits = [
         visit.replace("curl", "curl -sS --fail --max-time 12 --interface HOST", 1)
@@ -249,7 +249,7 @@ def nmap(net: Side, host: str, words: str) -> subprocess.Popen[bytes]:
 
 
 def slow(net: Side, host: str, words: str) -> subprocess.Popen[bytes]:
-    """slowhttptest; its source is that of the route."""
+    """slowhttptest; its source address is that of the route."""
     net.run("ip", "route", "replace", f"{SERVER}/32", "dev", "net0", "src", host)
     return net.start("slowhttptest", "-u", f"{ROOT_URL}/", "-p", "2", *words.split())
 
@@ -283,7 +283,7 @@ ATTACKS: tuple[Attack, ...] = (
 
 
 def attack(net: Side, attacks: Iterable[Attack]) -> list[subprocess.Popen[bytes]]:
-    """Start attacks; those whose source is that of the route begin their flows first."""
+    """Start attacks; those with the route's source address begin their flows first."""
     started = []
     for tool, host, words in attacks:
         started.append(tool(net, host, words))
@@ -295,21 +295,21 @@ def attack(net: Side, attacks: Iterable[Attack]) -> list[subprocess.Popen[bytes]
 
 
 def blocks() -> list[str]:
-    """The commands of the page, a text for each block."""
+    """The commands of the page, one text per block."""
     return re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 
 
 class Unit:
-    """What systemd does with the unit, as far as it goes without systemd.
+    """Does what systemd would do with the unit, as far as possible without systemd.
 
-    The unit's command line runs in its working directory with its capabilities and umask.
-    Its limits, and its restrictions on files and system calls, are not applied.
+    The unit's command line runs in its working directory, with its capabilities and umask. Its
+    limits, and its restrictions on files and system calls, are not applied.
     """
 
     def __init__(self, site: Side, interface: str) -> None:
         self.site, self.interface = site, interface
         self.process: subprocess.Popen[bytes] | None = None
-        self.read = 0  # characters of its log
+        self.read = 0  # characters of its log that were read
 
     def setting(self, name: str) -> str:
         """A value of the unit that is installed on the site."""
@@ -320,7 +320,7 @@ class Unit:
         return found[1].replace("%I", self.interface).replace("%i", self.interface)
 
     def start(self, said: str = "room for") -> None:
-        """Start n3icd and wait until it says what it loaded."""
+        """Start n3icd, and wait until it reports what it loaded."""
         rights = [f"+{name.removeprefix('CAP_').lower()}"
                   for name in self.setting("CapabilityBoundingSet").split()]  # fmt: skip
         with (self.site.folder / "n3icd.log").open("ab") as log:
@@ -334,7 +334,7 @@ class Unit:
         self.said(said)
 
     def said(self, text: str) -> None:
-        """Wait until n3icd's log has a text once more than it was waited for."""
+        """Wait until a text appears in n3icd's log after the part already read."""
         until = time.time() + 20
         while time.time() < until:
             log = (self.site.folder / "n3icd.log").read_text()
@@ -349,7 +349,7 @@ class Unit:
         )
 
     def reload(self) -> None:
-        """What ExecReload does."""
+        """Do what ExecReload does."""
         if self.process is None:
             raise SystemExit("n3icd does not run")
         self.process.send_signal(signal.SIGHUP)
@@ -363,7 +363,7 @@ class Unit:
 
 
 def follow(site: Side, unit: Unit, block: str) -> None:
-    """Run a block of the page on the site; systemctl is this script's."""
+    """Run a block of the page on the site; this script replaces systemctl."""
     for own, lines in itertools.groupby(
         block.splitlines(keepends=True), lambda line: line.startswith("systemctl")
     ):
@@ -381,7 +381,7 @@ def follow(site: Side, unit: Unit, block: str) -> None:
 
 
 def packets(path: Path) -> list[tuple[str, tuple[bytes, ...], bytes, float]]:
-    """Source, flow, what tells the packet from its flow's others, and time of IPv4 packets."""
+    """The source, flow, identity within the flow, and time of each IPv4 packet."""
     found = []
     with Capture(path) as capture:
         for data, _, time_ns in capture.packets():
@@ -397,17 +397,17 @@ def packets(path: Path) -> list[tuple[str, tuple[bytes, ...], bytes, float]]:
 
 @dataclass
 class Reached:
-    """What of a host's packets passed the filter.
+    """Which of a host's packets passed the filter.
 
     Attributes:
-        sent: packets that it sent.
-        arrived: packets behind the filter.
-        flows: flows that it began.
-        at_packet: which packet of its flow was the first that did not arrive; 0 for none.
-        at_flow: which of the host's flows that was.
-        of_host: which packet of the host it was.
-        seconds: time from the host's first packet to it.
-        most: packets of one flow that arrived, at most.
+        sent: packets that the host sent.
+        arrived: packets that passed the filter.
+        flows: flows that the host began.
+        at_packet: number, within its flow, of the first packet that did not arrive; 0 for none.
+        at_flow: number of that flow among the host's flows.
+        of_host: number of that packet among the host's packets.
+        seconds: seconds from the host's first packet to that packet.
+        most: the most packets of one flow that arrived.
     """
 
     sent: int = 0
@@ -421,7 +421,7 @@ class Reached:
 
 
 def reached(sent: Path, arrived: Path) -> dict[str, Reached]:
-    """Compare a capture before the filter with one behind it, by host."""
+    """Compare a capture before the filter with one after it, by host."""
     behind = Counter((source, flow, one) for source, flow, one, _ in packets(arrived))
     hosts: dict[str, Reached] = defaultdict(Reached)
     flows: dict[str, dict[tuple[bytes, ...], list[int]]] = defaultdict(dict)
@@ -447,7 +447,7 @@ def reached(sent: Path, arrived: Path) -> dict[str, Reached]:
 
 
 def figures(site: Side) -> dict[str, float]:
-    """What n3icd tells Prometheus, without the interface's label."""
+    """The figures that n3icd serves to Prometheus, without the interface's label."""
     text = site.run("curl", "-sS", "http://127.0.0.1:9435/metrics")
     rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     return {re.sub(r'interface="\w+",?', "", name).replace("{}", "").removeprefix("n3ic_xdp_"):
@@ -465,7 +465,7 @@ def visits(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def throughputs(folder: Path) -> dict[str, dict[str, float]]:
-    """Mbit/s of iperf3 by host: on the whole, and in the worst second."""
+    """iperf3's Mbit/s by host: overall, and in the worst second."""
     found = {}
     for path in sorted(folder.glob("throughput-*")):
         told = json.loads(path.read_text())
@@ -500,7 +500,7 @@ def collector(site: Side) -> Iterator[Path]:
 
 
 def collected(path: Path) -> dict[str, dict[str, int]]:
-    """Records that the collector got, by first number of the source and class."""
+    """The records that the collector got, by the first byte of the source and by class."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for line in path.read_text().splitlines():
         row = json.loads(line)
@@ -509,7 +509,7 @@ def collected(path: Path) -> dict[str, dict[str, int]]:
 
 
 def group(source: str) -> str:
-    """Who a source is."""
+    """The group of hosts to which a source belongs."""
     for start, name in GROUPS.items():
         if source.startswith(start):
             return name
@@ -518,7 +518,7 @@ def group(source: str) -> str:
 
 @contextlib.contextmanager
 def recorded(site: Side, net: Side, name: str) -> Iterator[tuple[Path, Path]]:
-    """Captures before and behind the filter."""
+    """Capture before and after the filter."""
     paths = site.folder / f"{name}-sent", site.folder / f"{name}-arrived"
     running = [
         side.start(
@@ -538,7 +538,7 @@ def recorded(site: Side, net: Side, name: str) -> Iterator[tuple[Path, Path]]:
 
 
 def wait(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """Wait for tools, and end those that a filter keeps from ending."""
+    """Wait for tools, and end those that the filter prevents from ending."""
     until = time.time() + seconds
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -575,7 +575,7 @@ def prepare(site: Side, unit: Unit, net: Side, steps: Sequence[str], given: Path
 
 
 def measured(site: Side, paths: tuple[Path, Path]) -> dict[str, Any]:
-    """What came through since the captures began, by who sent it, and how visitors fared."""
+    """What has passed since the captures began, by sender, and how visitors fared."""
     hosts = reached(*paths)
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for source, host in hosts.items():
@@ -598,7 +598,7 @@ def measured(site: Side, paths: tuple[Path, Path]) -> dict[str, Any]:
 
 
 def dry_run(site: Side, net: Side) -> dict[str, Any]:
-    """Everyday traffic and an attack of training's, of which nothing is dropped."""
+    """Everyday traffic and an attack from the training; nothing is dropped."""
     with recorded(site, net, "dry") as paths:
         going = [*honest(net, 7, 1), replay(net, 3)]
         going.append(hping(net, "10.77.2.1", "-S -p 80 -i u4000 -c 500"))
@@ -607,7 +607,7 @@ def dry_run(site: Side, net: Side) -> dict[str, Any]:
 
 
 def in_earnest(site: Side, net: Side) -> dict[str, Any]:
-    """Attacks of other hosts and parameters than in training."""
+    """Attacks from other hosts and with other parameters than in the training."""
     with recorded(site, net, "earnest") as paths:
         going = [*honest(net, 16, 1), replay(net, 4)]
         time.sleep(1)
@@ -617,7 +617,7 @@ def in_earnest(site: Side, net: Side) -> dict[str, Any]:
 
 
 def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any]:
-    """n3icd is killed, started again, and given another model; attacks begin at each time."""
+    """Kill n3icd, start it again, and give it another model; attacks begin at each step."""
     syn, udp = "-S -p 8080 -w 4096 -i u4000 -c 1000", "--udp -p 161 -d 90 -i u4000 -c 1000"
     with recorded(site, net, "kill") as paths:
         going = honest(net, 11, 1)
@@ -635,13 +635,13 @@ def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any
         wait(going, 8)
     told = measured(site, paths)
     before = decisions(site)
-    time.sleep(1.5)  # n3icd writes at once, but flows go on ending
+    time.sleep(1.5)  # n3icd writes at once, but flows are still ending
     lines = site.run("cat", "/var/log/n3icd/eth0.json").splitlines()
     return told | {"decisions": [before, decisions(site)], "events in the file": len(lines)}
 
 
 def decisions(site: Side) -> int:
-    """Decisions that the program counted."""
+    """The number of decisions that the program has counted."""
     found = figures(site)
     return int(sum(found[name] for name in found if name.startswith("decisions_total")))
 
@@ -663,12 +663,12 @@ def forged(site: Side, net: Side) -> dict[str, Any]:
 
 
 def say(what: str) -> None:
-    """Say how far the trial is."""
+    """Print the progress of the trial."""
     print(f"{time.monotonic():8.1f}  {what}", file=sys.stderr, flush=True)
 
 
 def trial(folder: Path, given: Path | None) -> dict[str, Any]:
-    """Run it all; what was measured."""
+    """Run the whole trial, and return the results."""
     told: dict[str, Any] = {}
     steps = blocks()
     with two_sides(folder) as (site, net), servers(site):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What argus and nDPI say of the flows of a capture, beside the standard meter."""
+"""Compares the standard meter with argus and nDPI on the flows of captures."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard meter beside argus, whose records UNSW-NB15 is made of."""
+"""Compares the standard meter with argus, from whose records UNSW-NB15 was made."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ HOUR_US = 3_600_000_000
 SPEC = replace(
     standard_spec(idle_timeout_us=2 * HOUR_US), ends=(), active_timeout=HOUR_US, windows=()
 )
-"""The standard meter with argus' ends of a flow: an hour after its first packet, and no other."""
+"""The standard meter with argus' end of a flow: only an hour after its first packet."""
 COLUMNS = (
     "stime", "proto", "saddr", "sport", "daddr", "dport", "flgs", "dur", "spkts", "dpkts",
     "sbytes", "dbytes", "sttl", "dttl", "sload", "dload", "rate", "sintpkt", "dintpkt", "tcprtt",
     "synack", "ackdat", "smeansz", "dmeansz", "swin", "dwin",
 )  # fmt: skip
-"""What is asked of ``ra``."""
+"""The columns requested from ``ra``."""
 ARGUS = ("argus", "-J", "-R", "-S", "3600")
 RA = ("ra", "-nn", "-u", "-c", ",", "-p", "6")
-_DNS, _ECHO = 53, 0xC0  # a port; the flags of explicit congestion notification
+_DNS, _ECHO = 53, 0xC0  # a port; the TCP flags of explicit congestion notification
 _ICMP, _GRE, _ESP, _ICMP6, _IGMP = 1, 47, 50, 58, 2
 _MANAGEMENT = "man"  # the protocol of argus' records of itself
 _TIMEOUT_S = 120
@@ -59,7 +59,7 @@ Row = Mapping[str, str]
 
 
 def argus_rows(path: str | Path) -> list[Row] | None:
-    """Records of a capture in order of their starts; None if argus cannot read the capture.
+    """The records of a capture, in order of their starts; None if argus cannot read it.
 
     Raises:
         MissingDependencyError: argus or ra is not installed.
@@ -90,9 +90,9 @@ def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def parse_rows(text: str) -> list[Row]:
-    """Records of flows in ``ra``'s output, whose first line is a head.
+    """Parse the flow records in ``ra``'s output, whose first line is a header.
 
-    Argus also writes records of itself when it starts and ends, with the time of day: no flows.
+    Argus also writes management records of its own when it starts and ends; these are skipped.
     """
     rows = list(csv.DictReader(io.StringIO(text), fieldnames=COLUMNS))[1:]
     flows = (row for row in rows if row["proto"] != _MANAGEMENT)
@@ -131,7 +131,7 @@ def _theirs(name: str, factor: float = 1.0, *, tcp: bool = False) -> Any:
 
 
 def _mean(pair: FlowPair, side: str) -> float:
-    """Mean size rounded half up, as UNSW-NB15 has it."""
+    """Mean size, rounded half up as in UNSW-NB15."""
     return float(math.floor(float(pair.other[f"{side}meansz"] or 0) + 0.5))
 
 
@@ -146,7 +146,7 @@ def _window(pair: FlowPair, side: str) -> float | None:
 
 
 def _load(pair: FlowPair, side: str) -> float:
-    """Bits a second by argus' rule from our registers: one mean packet less, over the duration."""
+    """Bits per second by argus' rule: all bytes less one mean packet, over the duration."""
     f = pair.seen.record.features
     packets, size, time = f[f"{side}pkts"], f[f"{side}bytes"], f["dur"]
     return 8e6 * (size - size // packets) / time if packets > 1 and time else 0.0
@@ -183,7 +183,7 @@ def _joined_late(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _same_times(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    """Whether argus' rule, which passes over packets that are not later, gives its value."""
+    """Whether argus' rule, which skips packets with no later time, gives its value."""
     total = number = 0
     last: int | None = None
     for packet in pair.seen.of(side):
@@ -234,7 +234,7 @@ def _syn_ack_again(pair: FlowPair, side: str, ours: float, theirs: float) -> boo
 
 
 def _no_bare_ack(pair: FlowPair, side: str, value: float, theirs: float) -> bool:
-    """Whether data came with the first ACK behind the SYN-ACK."""
+    """Whether data came with the first ACK after the SYN-ACK."""
     behind = False
     for packet in pair.seen.packets:
         flags = packet.tcp_flags
@@ -341,7 +341,7 @@ def compare_argus(captures: Sequence[str | Path]) -> MeterComparison:
 
     Raises:
         MissingDependencyError: argus, ra or libpcap is not installed.
-        DataError: a capture cannot be read.
+        DataError: A capture cannot be read.
     """
     found = MeterComparison()
     with ThreadPoolExecutor(8) as pool:  # argus sleeps when it is done
@@ -354,9 +354,9 @@ def add_argus(found: MeterComparison, path: str | Path, rows: Sequence[Row] | No
     """Count a capture.
 
     Args:
-        found: to count it in.
+        found: the comparison to update.
         path: the capture.
-        rows: argus' records of it; None where it does not read it.
+        rows: argus' records of it; None if argus cannot read it.
     """
     flows, aside = reference_flows_of(path, SPEC)
     found.captures += 1

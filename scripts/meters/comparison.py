@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard meter beside others on captures: how often each feature is equal, and why not.
+"""Compares the standard meter with others on captures: how often features are equal, and why not.
 
-A difference is put down to the first reason whose own test it passes, computed from the packets
-of the flow or from what the other program says; what passes none is counted as not explained.
+Each reason for a difference has a test, computed from the packets of the flow or from the other
+program's output. The first reason whose test passes explains the difference. If none passes, it
+counts as not explained.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from n3ic.util.markdown import percent, table
 
 NOT_EXPLAINED = "not explained"
 DAMAGED = "a capture that was damaged on purpose"
-TOLERANCE = 2e-6  # of the value: the others compute in 32-bit floats
+TOLERANCE = 2e-6  # relative; the others compute with 32-bit floats
 _PORTS = (6, 17)
 
 
 @dataclass(frozen=True)
 class ObservedFlow:
-    """A flow of ours with what was seen of it.
+    """A flow of ours, and its packets.
 
     Attributes:
         capture: name of the file.
-        record: what the reference meter says.
-        packets: the packets with its key, of all of its time.
-        back: whether one of them is stamped earlier than a packet before it in the capture.
-        unsaid: whether the IPv4 header of one has a total length of 0.
-        cut: whether one was not captured as a whole.
+        record: the reference meter's record.
+        packets: the packets with its key, during its whole time.
+        back: whether a packet's time is earlier than that of a packet before it in the capture.
+        unsaid: whether the IPv4 header of a packet has a total length of 0.
+        cut: whether a packet was not captured completely.
     """
 
     capture: str
@@ -54,7 +55,7 @@ class ObservedFlow:
         return ends_of(source, (key.destination, key.destination_port)), key.protocol
 
     def of(self, side: str) -> list[Packet]:
-        """Packets of the side ``s``, the source, or ``d``, in order."""
+        """The packets of side ``s``, the source, or ``d``, the destination, in order."""
         key = self.record.key
         end = (key.source, key.source_port)
         return [p for p in self.packets if ((p.source, p.source_port) == end) == (side == "s")]
@@ -62,11 +63,11 @@ class ObservedFlow:
 
 @dataclass(frozen=True)
 class FlowPair:
-    """A flow that both tell of.
+    """A flow that both programs report.
 
     Attributes:
-        seen: ours.
-        other: theirs, as text by column.
+        seen: our flow.
+        other: their record, as text by column.
         turned: whether their source is our destination.
         later: whether there is an earlier flow of the same key.
     """
@@ -82,20 +83,20 @@ class FlowPair:
 
 
 Test = Callable[[FlowPair, str, float, float], bool]
-"""Of a pair, one of our sides, our value and theirs: whether a reason holds."""
+"""Tells whether a reason holds, given a pair, one of our sides, our value and theirs."""
 
 
 @dataclass(frozen=True)
 class ComparedFeature:
-    """A feature, or two of the source and of the destination, that both have.
+    """A feature that both programs have, or one for the source and one for the destination.
 
     Attributes:
-        name: of our features.
-        meaning: how ours becomes theirs.
-        sides: their prefixes, such as ``s`` and ``d``; one empty where there is one value.
-        ours: our value, of a pair and of our side.
-        theirs: their value, of a pair and of their side; None where they have none.
-        step: of the coarser of the two, by which they may differ.
+        name: name of our features.
+        meaning: how our value is converted to theirs.
+        sides: their prefixes, such as ``s`` and ``d``; a single empty one if there is one value.
+        ours: returns our value for a pair and our side.
+        theirs: returns their value for a pair and their side; None if they have none.
+        step: resolution of the coarser value, by which they may differ.
         reasons: why they may differ, each with its test.
     """
 
@@ -113,9 +114,9 @@ class FeatureAgreement:
     """How often a feature was equal.
 
     Attributes:
-        compared: values.
-        equal: of them.
-        why: the others, by reason.
+        compared: number of compared values.
+        equal: number of equal values.
+        why: number of the others, by reason.
     """
 
     compared: int = 0
@@ -125,16 +126,16 @@ class FeatureAgreement:
 
 @dataclass
 class MeterComparison:
-    """What came of comparing captures.
+    """The result of comparing captures.
 
     Attributes:
-        captures: how many.
-        ours: flows of ours.
-        theirs: records of theirs.
-        pairs: flows that both tell of.
-        ours_alone: flows of ours without a record, by reason.
-        theirs_alone: records of theirs without a flow, by reason.
-        features: by name.
+        captures: number of captures.
+        ours: number of our flows.
+        theirs: number of their records.
+        pairs: number of flows that both report.
+        ours_alone: number of our flows without a record, by reason.
+        theirs_alone: number of their records without a flow, by reason.
+        features: agreement by feature name.
     """
 
     captures: int = 0
@@ -166,8 +167,8 @@ class MeterComparison:
         """The figures as tables.
 
         Args:
-            name: of the other program.
-            features: what was compared, for the order and the meaning.
+            name: name of the other program.
+            features: the compared features, for their order and meaning.
         """
         lines = [
             f"{self.captures:,} captures, {self.ours:,} flows of ours and {self.theirs:,} of "
@@ -198,7 +199,7 @@ class MeterComparison:
 
 
 def damaged(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    """Whether the capture's name says that it was made so."""
+    """Whether the capture's name says that it was deliberately damaged."""
     return pair.seen.capture.startswith("fuzz-")
 
 
@@ -224,10 +225,13 @@ class _Frame:
 def reference_flows_of(
     path: str | Path, spec: MeterSpec
 ) -> tuple[list[ObservedFlow], Counter[str]]:
-    """Flows of a capture by the reference meter, with their packets; and what was put aside.
+    """Meter a capture with the reference meter.
+
+    Returns:
+        The flows with their packets, and what was put aside.
 
     Raises:
-        DataError: the capture cannot be read.
+        DataError: The capture cannot be read.
         MissingDependencyError: libpcap is not installed.
     """
     meter = ReferenceMeter(spec)
@@ -277,11 +281,11 @@ def match_flows(
     ours: Sequence[ObservedFlow],
     theirs: Sequence[tuple[Key, Any]],
 ) -> Iterator[tuple[list[ObservedFlow], list[Any]]]:
-    """Flows and records of the same key: those of ours and those of theirs, in order.
+    """Group our flows and their records by key, each in order.
 
     Args:
-        ours: flows.
-        theirs: records with their keys; ports of what is neither TCP nor UDP do not matter.
+        ours: our flows.
+        theirs: their records with keys; ports only count for TCP and UDP.
     """
     flows: dict[Key, tuple[list[ObservedFlow], list[Any]]] = {}
     for seen in sorted(ours, key=lambda seen: seen.record.first):
@@ -292,6 +296,6 @@ def match_flows(
 
 
 def without_ports(key: Key) -> Key:
-    """The key, with no ports where its protocol has none."""
+    """The key, without ports unless its protocol has them."""
     ((one, _), (other, _)), protocol = key
     return key if protocol in _PORTS else (ends_of((one, 0), (other, 0)), protocol)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard meter beside nDPI, by the flows that its CSV lists."""
+"""Compares the standard meter with nDPI, by the flows that nDPI's CSV lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .comparison import (
 )
 
 SPEC = replace(standard_spec(idle_timeout_us=1 << 47), ends=(), windows=())
-"""The standard meter with flows that end with the capture, as in nDPI's regression suite."""
+"""The standard meter with flows that only end with the capture, as in nDPI's regression suite."""
 _SIDE = {"s": "c2s", "d": "s2c"}
 _TUNNELS = (4, 41, 47, 132)
 _GTP, _CAPWAP = 2152, (5246, 5247)
@@ -40,10 +40,10 @@ Row = Mapping[str, str]
 
 
 def ndpi_rows(path: str | Path) -> dict[str, list[Row]]:
-    """Flows of nDPI's CSV by capture.
+    """Read the flows of nDPI's CSV, by capture.
 
     Raises:
-        DataError: the file cannot be read, or lacks a column.
+        DataError: The file cannot be read, or lacks a column.
     """
     needed = {"pcap", "l4", "src", "sport", "dst", "dport", "duration_s", "c2s_pkts", "s2c_bytes"}
     found: dict[str, list[Row]] = {}
@@ -60,7 +60,7 @@ def ndpi_rows(path: str | Path) -> dict[str, list[Row]]:
 
 
 def row_key(row: Row) -> Key | None:
-    """The key of a flow; None where the CSV cuts an address short."""
+    """The key of a flow; None if the CSV cuts an address short."""
     try:
         return flow_key(row["src"], row["sport"], row["dst"], row["dport"], row["l4"])
     except ValueError:
@@ -90,7 +90,7 @@ def _our_duration(pair: FlowPair, side: str) -> float:
 
 
 def _length(name: str) -> Any:
-    """A length of ours; 0 where the direction has no packet."""
+    """One of our lengths; 0 if the direction has no packet."""
     value = _ours(name)
     packets = _ours("{}pkts")
     return lambda pair, side: value(pair, side) if packets(pair, side) else 0.0
@@ -120,7 +120,7 @@ def _again(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _connections(seen: ObservedFlow) -> int:
-    """How often a connection begins: at a SYN, or at a SYN-ACK behind an end."""
+    """How often a connection begins: at a SYN, or at a SYN-ACK after an end."""
     count, ended = 0, True
     for packet in seen.packets:
         if packet.tcp_flags & SYN and (ended or not packet.tcp_flags & ACK):
@@ -219,11 +219,11 @@ def compare_ndpi(captures: Sequence[str | Path], flows: str | Path) -> MeterComp
     """Compare the standard meter with nDPI.
 
     Args:
-        captures: the files; those of which the CSV lists no flow are left out.
+        captures: the files; those without a flow in the CSV are skipped.
         flows: nDPI's CSV.
 
     Raises:
-        DataError: a file cannot be read.
+        DataError: A file cannot be read.
         MissingDependencyError: libpcap is not installed.
     """
     rows = ndpi_rows(flows)
@@ -238,7 +238,7 @@ def add_ndpi(found: MeterComparison, path: str | Path, rows: Sequence[Row]) -> N
     """Count a capture.
 
     Args:
-        found: to count it in.
+        found: the comparison to update.
         path: the capture.
         rows: nDPI's flows of it.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of a capture's flows as labels for training: TLS and QUIC hellos, and DNS answers.
+"""Labels the flows of a capture by name, for training: from TLS and QUIC hellos and DNS answers.
 
-Names are read on the host, once, to label flows; no feature of a card comes from them. May import
-the core's meter and command line.
+Names are read once, on the host, to label flows. No feature that a card computes depends on them.
+May import the core; it uses the meter and the command line.
 """

@@ -33,7 +33,7 @@ def label(
 ) -> None:
     """Name flows by TLS and QUIC hellos and DNS answers, as labels to train on.
 
-    The table is read by n3ic data extract --labels; a column of it, such as ja4, can be the label.
+    n3ic data extract --labels reads the table; any of its columns, such as ja4, can be the label.
     """
     from n3ic.meter.extract import find_captures
     from n3ic.systems.label.table import Patterns, write_labels

@@ -22,7 +22,7 @@ class Hello:
     Attributes:
         server_name: the name that the client asks for (SNI); empty without one.
         protocol: the first protocol that it offers (ALPN); empty without one.
-        ja4: its fingerprint by the rules of JA4, a TLS client's and not a flow's.
+        ja4: its JA4 fingerprint, which identifies the TLS client, not the flow.
     """
 
     server_name: str
@@ -31,7 +31,7 @@ class Hello:
 
 
 def joined(pieces: Mapping[int, bytes]) -> bytes:
-    """The bytes of pieces by their offset, from 0 up to the first gap; pieces may overlap."""
+    """Join pieces, keyed by offset, from offset 0 up to the first gap; pieces may overlap."""
     out = b""
     for offset, data in sorted(pieces.items()):
         if offset > len(out):
@@ -41,10 +41,10 @@ def joined(pieces: Mapping[int, bytes]) -> bytes:
 
 
 def records_to_hello(stream: bytes) -> bytes | None:
-    """The handshake bytes of TLS records, as far as they came.
+    """Extract the handshake bytes of the TLS records received so far.
 
     Returns:
-        None if the stream is no TLS handshake.
+        The handshake bytes, or None if the stream is not a TLS handshake.
     """
     out, at = b"", 0
     while at + 5 <= len(stream):
@@ -59,8 +59,12 @@ def records_to_hello(stream: bytes) -> bytes | None:
 def read_hello(handshake: bytes, *, quic: bool = False) -> Hello | None:
     """Read a ClientHello from handshake bytes.
 
+    Args:
+        handshake: the handshake bytes received so far, from the first.
+        quic: whether they came over QUIC, which the JA4 fingerprint records.
+
     Returns:
-        None where the bytes hold no whole and valid ClientHello.
+        The hello, or None if the bytes hold no complete and valid ClientHello.
     """
     if len(handshake) < _HEAD or handshake[0] != CLIENT_HELLO:
         return None
@@ -73,7 +77,7 @@ def read_hello(handshake: bytes, *, quic: bool = False) -> Hello | None:
         ciphers = [suite.code for suite in hello.ciphersuites]
         return _hello(hello.version, ciphers, extensions, quic)
     except (dpkt.Error, struct.error, IndexError, ValueError):
-        return None  # damaged: a flow without a name
+        return None  # damaged: the flow stays without a name
 
 
 def _hello(
@@ -101,7 +105,7 @@ def _hello(
 
 
 def _grease(number: int) -> bool:
-    """Whether a number is a reserved one that clients mix in (RFC 8701)."""
+    """Whether a number is one of the reserved values that clients mix in (RFC 8701)."""
     return number & 0x0F0F == 0x0A0A and number >> 8 == number & 255
 
 
@@ -120,7 +124,7 @@ def _protocol(data: bytes) -> bytes:
 
 
 def _numbers(data: bytes, size: int) -> list[int]:
-    """Numbers of 16 bits behind their length of ``size`` bytes."""
+    """The 16-bit numbers that follow a length field of ``size`` bytes."""
     body = data[size : size + int.from_bytes(data[:size], "big")]
     return [n for (n,) in struct.iter_unpack(">H", body[: len(body) & ~1])]
 

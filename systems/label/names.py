@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the flows of captures, from hellos and from the DNS answers before them."""
+"""Names of the flows of captures, from hellos and from earlier DNS answers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from n3ic.systems.label.quic import QuicHello
 _IDLE_US = 60_000_000
 _MAX_FLOWS = 1 << 18
 _MAX_NAMES = 1 << 18
-_MAX_STREAM = 1 << 15  # bytes of a client's stream in which a hello must end
-_MAX_PACKETS = 16  # of a client, in which a hello must begin
+_MAX_STREAM = 1 << 15  # a hello must end within this many bytes of the client's stream
+_MAX_PACKETS = 16  # packets with a payload, from the client, that are searched for a hello
 _DNS_PORTS = (53, 5353)
 _ADDRESSES = {dpkt.dns.DNS_A: "ip", dpkt.dns.DNS_AAAA: "ip6"}
 
@@ -32,13 +32,13 @@ class NamedFlow:
     """A flow and its names.
 
     Attributes:
-        source: address and port of the end that began it.
-        destination: the other end.
+        source: address and port of the end that sent the first packet.
+        destination: address and port of the other end.
         protocol: IP protocol number.
         first: time of its first packet, microseconds since 1970.
-        last: time of its last packet.
-        hello: its ClientHello; None without one.
-        dns: name whose address the source asked DNS for before; empty without one.
+        last: time of its last packet, microseconds since 1970.
+        hello: its ClientHello; None if none was found.
+        dns: the name that the source had resolved to the destination's address; empty if none.
     """
 
     source: tuple[bytes, int]
@@ -55,11 +55,11 @@ class NamedFlow:
 
     @property
     def name(self) -> str:
-        """The server's name: of the hello, else of DNS, else empty."""
+        """The server's name from the hello, otherwise from DNS; empty if neither has one."""
         return (self.hello.server_name if self.hello else "") or self.dns
 
     def take(self, packet: Packet, payload: bytes) -> None:
-        """Look for a hello in a packet of the source."""
+        """Look for a hello in a packet that the source sent."""
         if self.hello or self._left <= 0:
             return
         if packet.protocol == TCP and packet.tcp_sequence is not None:
@@ -70,7 +70,7 @@ class NamedFlow:
                 self._quic = self._quic or QuicHello()
                 self.hello = read_hello(self._quic.add(payload), quic=True)
             except ValueError:
-                pass  # no QUIC, or a packet of a later stage: the flow has no hello so far
+                pass  # not QUIC, or a packet after the Initial ones: no hello so far
 
     def _stream(self, packet: Packet, payload: bytes) -> None:
         sequence = packet.tcp_sequence or 0
@@ -85,7 +85,7 @@ class NamedFlow:
             return
         self._pieces[offset] = max(self._pieces.get(offset, b""), payload, key=len)
         handshake = records_to_hello(joined(self._pieces))
-        if handshake is None:  # no TLS so far; STARTTLS may begin it with a later packet
+        if handshake is None:  # not TLS yet: after STARTTLS, a later packet may begin it
             self._pieces.clear()
             self._start = None
         else:
@@ -95,12 +95,12 @@ class NamedFlow:
 
 
 def named_flows(captures: Iterable[str]) -> Iterator[NamedFlow]:
-    """Flows of captures, each with the names that were found.
+    """Yield the flows of captures, each with the names that were found.
 
-    A flow ends after 60 s without a packet, and with its capture.
+    A flow ends after 60 s without a packet, and at the end of its capture.
 
     Warns:
-        N3icWarning: a capture ends early, or cannot be read and is left out.
+        N3icWarning: A capture ends early, or cannot be read and is skipped.
     """
     for path in captures:
         try:
@@ -143,7 +143,7 @@ def _flows(capture: Capture) -> Iterator[NamedFlow]:
 
 
 def _until_damage(capture: Capture) -> Iterator[tuple[bytes, int, int]]:
-    """Packets up to the end, or to where the file is damaged."""
+    """Packets up to the end of the file, or up to where it is damaged."""
     try:
         yield from capture.packets()
     except DataError as error:
@@ -151,7 +151,7 @@ def _until_damage(capture: Capture) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _payload(packet: Packet, frame: bytes, at: int) -> bytes:
-    """Captured bytes behind the transport header, without padding."""
+    """The captured bytes after the transport header, without padding."""
     header = 8
     if packet.protocol == TCP:
         if len(frame) < at + 13:
@@ -161,7 +161,7 @@ def _payload(packet: Packet, frame: bytes, at: int) -> bytes:
 
 
 def _remember(asked: OrderedDict[tuple[bytes, bytes], str], packet: Packet, payload: bytes) -> None:
-    """Keep the name that was asked for, for each address of an answer."""
+    """Keep the queried name for each address in a DNS answer."""
     try:
         answer = dpkt.dns.DNS(payload)
         if answer.qr != dpkt.dns.DNS_R or not answer.qd:
@@ -169,7 +169,7 @@ def _remember(asked: OrderedDict[tuple[bytes, bytes], str], packet: Packet, payl
         name = str(answer.qd[0].name).lower()
         found = [getattr(rr, _ADDRESSES[rr.type]) for rr in answer.an if rr.type in _ADDRESSES]
     except (dpkt.Error, struct.error, IndexError, ValueError, AttributeError, RecursionError):
-        return  # damaged, or no DNS: nothing to remember
+        return  # damaged, or not DNS: nothing to remember
     if not name.isascii() or not name.isprintable() or len(name) > 253:
         return
     for address in found:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ClientHello of a QUIC connection, from its Initial packets (RFC 9000, 9001, 9369).
 
-Their keys come from the connection identifier, which they carry, so every observer can read them.
+Initial packets carry the connection identifier that their keys derive from, so any observer can
+decrypt them.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ _MAX_HELLO = 1 << 16
 
 
 class QuicHello:
-    """Handshake bytes that a client sends, put together from its Initial packets in any order."""
+    """The handshake bytes of a client, reassembled from its Initial packets in any order."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, bytes] = {}
         self._cid: bytes | None = None
 
     def add(self, datagram: bytes) -> bytes:
-        """Take a datagram of the client; return the handshake bytes from the start without a gap.
+        """Add a datagram of the client.
+
+        Returns:
+            The handshake bytes received so far, from the start up to the first gap.
 
         Raises:
-            ValueError: the datagram holds no Initial packet that this connection's keys open.
+            ValueError: The datagram holds no Initial packet that this connection's keys decrypt.
         """
         at, opened = 0, 0
         while at < len(datagram) and datagram[at] & 0x80:  # long headers can follow each other
@@ -45,7 +49,7 @@ class QuicHello:
         return joined(self._pieces)
 
     def _open(self, header: QuicHeader, packet: bytes, encrypted: int) -> None:
-        # The server changes the client's later destination, but not the keys of Initial packets.
+        # The client later uses the server's identifier, but the first one still yields the keys.
         self._cid = header.destination_cid if self._cid is None else self._cid
         crypto = CryptoPair()
         crypto.setup_initial(cid=self._cid, is_client=False, version=header.version or 1)

@@ -27,10 +27,10 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Patterns:
-    """Classes of names.
+    """Rules that map names to classes.
 
     Attributes:
-        rules: shell patterns of names and their classes; the first that matches counts.
+        rules: pairs of a shell pattern and a class; the first pattern that matches decides.
     """
 
     rules: tuple[tuple[str, str], ...]
@@ -40,7 +40,7 @@ class Patterns:
         """Read a CSV table with the columns ``pattern`` and ``label``.
 
         Raises:
-            DataError: the file lacks a column or a value, or holds no rule.
+            DataError: The file lacks a column or a value, or holds no rule.
         """
         text = read_bytes(path).decode("utf-8-sig", "replace")
         reader = csv.DictReader(io.StringIO(text, newline=""))
@@ -66,12 +66,13 @@ def write_labels(
 
     Args:
         flows: the flows.
-        out: CSV to write, whole or not at all.
-        patterns: classes of names; None to take a name for the label.
-        found: counts of labels, which are added to.
+        out: the CSV file to write; it is written completely or not at all.
+        patterns: the classes of names; None makes the name itself the label.
+        found: the flows counted by label, updated in place.
 
     Returns:
-        Numbers of ``flows``, of ``hellos``, of those of ``quic``, and of names by ``dns`` alone.
+        How many ``flows`` there were, how many had a hello (``hellos``), how many of those over
+        ``quic``, and how many had a name from ``dns`` but no hello.
     """
     from n3ic.systems.label.names import text_of
 

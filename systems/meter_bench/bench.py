@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the packets per second and core of meters, after a check that ours agree."""
+"""Measure how many packets per second meters count on one core, after checking that ours agree."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from n3ic.targets.bench_tools import (
 from n3ic.targets.figures import Bench
 
 PACKETS = 1_000_000
-SEQUENCES = (8, 30)  # first packets that a flow keeps
+SEQUENCES = (8, 30)  # how many of its first packets a flow keeps
 REFERENCE_PACKETS = 20_000
 _ETHERNET = 1
 
 
 @dataclass(frozen=True)
 class MeterBench:
-    """Results of the meters.
+    """What was measured of each meter.
 
     Attributes:
-        packets: packets that each counted; the reference meter counts the first 20,000.
+        packets: packets that each meter counted; the reference meter counts the first 20,000.
         flows: flows that the compiled meter found.
-        rates: packets a second of one core's time by meter, the compiled one first.
+        rates: packets per second of one core's time, by meter; the compiled meter comes first.
         notes: how it was measured, and what was skipped.
     """
 
@@ -55,16 +55,16 @@ class MeterBench:
 
 
 def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> MeterBench:
-    """Measure the standard meter beside others, on the same packets.
+    """Measure the standard meter and others on the same packets.
 
     Args:
-        capture: a capture; generated traffic where None.
-        packets: number of packets to generate, or to read at most.
+        capture: a capture; None generates traffic.
+        packets: how many packets to generate, or to read at most.
 
     Raises:
-        DataError: the capture cannot be read, or is empty.
+        DataError: The capture cannot be read, or is empty.
         MissingDependencyError: libpcap or a C compiler is missing.
-        N3icError: the compiled meter and the reference meter differ.
+        N3icError: The compiled meter and the reference meter differ.
     """
     spec = standard_spec()
     link, frames = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model is worth elsewhere: at another base rate, at another site, on other traffic.
+"""How well a model does elsewhere: at another base rate, at another site, on other traffic.
 
-Evaluations of the group ``n3ic.evaluations``. May import the core, the families and
-``systems/xdp``, whose measure of drift it uses.
+The evaluations are found through the entry-point group ``n3ic.evaluations``. May import the core,
+the families, the exporters and ``systems/xdp``, whose measure of drift it uses.
 """

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precision and false alarms a day where attacks are as rare as the user says.
+"""Precision and false alarms per day where attacks are as rare as the user says.
 
 Test rows hold far more attacks than a network does. By Bayes' rule the precision at a share ``p``
-of attacks is ``p tpr / (p tpr + (1 - p) fpr)``. Both rates are counted on different rows, so that
-their exact intervals at ``sqrt(level)`` are a rectangle that holds both with a probability of
-``level`` at least (:meth:`n3ic.evaluation.roc.RocCurve.band`); the precision is lowest and highest
-at two of its corners. Intervals assume rows that are drawn one by one: rows that repeat each other,
-or of one attack, say less than their number.
+of attacks is ``p tpr / (p tpr + (1 - p) fpr)``. The two rates are counted on disjoint rows, so
+their exact intervals at ``sqrt(level)`` span a rectangle that holds both with a probability of at
+least ``level`` (:meth:`n3ic.evaluation.roc.RocCurve.band`). The precision is lowest and highest at
+two of its corners. The intervals assume independent rows; duplicate rows, or many rows of one
+attack, carry less information than their number suggests.
 """
 
 from __future__ import annotations
@@ -37,25 +37,26 @@ from n3ic.util.markdown import percent
 from n3ic.util.plain_data import from_plain
 
 SHARES = (0.1, 0.01, 0.001)
-"""Shares of attacks of which every run says the precision."""
+"""The shares of attacks at which every run reports the precision."""
 OWN = "own threshold"
 
 
 @dataclass(frozen=True)
 class BaseRate:
-    """A classifier at a share of positive flows.
+    """A classifier's figures at one share of positive flows.
 
     Attributes:
-        threshold: whose threshold it is, in words.
+        threshold: which threshold was used, in words.
         prevalence: share of the flows that are positive, between 0 and 1.
         found: share of the positive rows that are found (TPR).
         false_alarm_rate: share of the other rows that are called positive (FPR).
-        precision: share of the flows called positive that are; None if none is called so.
-        precision_low: lower end of its interval.
-        precision_high: upper end.
-        false_alarms: false alarms a day; None if the flows a day are unknown.
-        false_alarms_low: lower end of its interval, of the false-alarm rate alone.
-        false_alarms_high: upper end.
+        precision: share of the flows called positive that are positive; None if no flow is
+            called positive.
+        precision_low: lower end of the interval of ``precision``.
+        precision_high: upper end of that interval.
+        false_alarms: false alarms per day; None if the number of flows per day is unknown.
+        false_alarms_low: lower end of its interval, which comes from the false-alarm rate alone.
+        false_alarms_high: upper end of that interval.
     """
 
     threshold: str
@@ -72,14 +73,14 @@ class BaseRate:
 
 @dataclass(frozen=True)
 class BaseRateFigures:
-    """What is said of a model on some rows.
+    """The figures of a model on some rows.
 
     Attributes:
         positive: name of the class to detect.
         rows: number of rows.
         level: coverage probability of the intervals.
-        flows_per_day: flows a day; None if unknown.
-        rates: a row a threshold and prevalence.
+        flows_per_day: flows per day; None if unknown.
+        rates: one entry for each threshold and prevalence.
     """
 
     positive: str
@@ -97,14 +98,14 @@ def base_rate(
     threshold: str = OWN,
     level: float = LEVEL,
 ) -> BaseRate:
-    """Precision and false alarms at a share of positive flows.
+    """Compute precision and false alarms at a share of positive flows.
 
     Args:
-        confusion: counted rows: true positives, positives, false positives, negatives; one row of
-            each kind or more.
+        confusion: numbers of true positives, positives, false positives and negatives; there is
+            at least one positive and one negative row.
         prevalence: share of the flows that are positive, between 0 and 1.
-        per_day: flows a day; None if unknown.
-        threshold: whose threshold it is, in words.
+        per_day: flows per day; None if unknown.
+        threshold: which threshold was used, in words.
         level: coverage probability of the intervals.
     """
     hits, positives, alarms, negatives = confusion
@@ -136,22 +137,29 @@ def _precision(prevalence: float, tpr: float, fpr: float) -> float | None:
 def counted(
     label: NDArray[np.int64], predicted: NDArray[np.integer[Any]], positive: int
 ) -> tuple[int, int, int, int]:
-    """True positives, positives, false positives and negatives of some rows."""
+    """Count true positives, positives, false positives and negatives.
+
+    Args:
+        label: true class of each row, shape ``(rows,)``.
+        predicted: predicted class of each row, shape ``(rows,)``.
+        positive: index of the class to detect.
+    """
     true, said = label == positive, predicted == positive
     counts = (true & said, true, ~true & said, ~true)
     return tuple(int(np.count_nonzero(c)) for c in counts)  # type: ignore[return-value]
 
 
 def at_false_alarms(held: HeldOut, share: float) -> BinaryModel | TablesModel:
-    """The model with the bias of its positive class for a wanted false-alarm rate.
+    """Change the bias of the positive class so that the model keeps a false-alarm rate.
 
     Args:
-        held: the model, and its table; the bias is chosen on the validation rows of its training.
+        held: the model and its table; the bias is chosen on the validation rows of its training.
         share: largest share of the other classes' validation rows that may be called positive.
 
     Raises:
-        UsageError: the model is of another family, or was not trained on this table, so that no
-            validation rows are known: a bias that is chosen on test rows has no honest figures.
+        UsageError: The model is of another family, or was not trained on this table, so that its
+            validation rows are unknown. A bias chosen on test rows would make their figures
+            optimistic.
     """
     model, table = held.model, held.table
     if not isinstance(model, BinaryModel | TablesModel):
@@ -175,7 +183,7 @@ def at_false_alarms(held: HeldOut, share: float) -> BinaryModel | TablesModel:
 
 
 class BaseRates(FurtherEvaluation):
-    """Precision and false alarms a day at the share of attacks that the user names."""
+    """Precision and false alarms per day at the share of attacks that the user names."""
 
     name: ClassVar[str] = "base_rates"
     summary: ClassVar[str] = "precision and false alarms where attacks are rare"
@@ -189,17 +197,17 @@ class BaseRates(FurtherEvaluation):
     )  # fmt: skip
 
     def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:
-        """Precision at the shares of :data:`SHARES`, on the test rows."""
+        """Compute the precision on the test rows, at each share of :data:`SHARES`."""
         return _figures(held, {OWN: held.model}, SHARES, None)
 
     def asked(
         self, held: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
-        """Precision and false alarms at the named share, on rows of no training.
+        """Compute precision and false alarms at the named share, on held-out rows.
 
         Raises:
-            UsageError: the model has no positive class, all rows are of one kind, or no validation
-                rows are known.
+            UsageError: The model has no positive class, all rows are of one kind, or the
+                validation rows are unknown.
         """
         models: dict[str, Classifier] = {OWN: held.model}
         out = str(options["write-model"])
@@ -221,7 +229,7 @@ class BaseRates(FurtherEvaluation):
         )
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
-        """A row a threshold and share."""
+        """A table with a row for each threshold and share."""
         found = from_plain(BaseRateFigures, figures)
         daily = found.flows_per_day
         head = ["threshold", "attacks among flows", "precision", "interval", "found", "FPR"]
@@ -250,7 +258,7 @@ def _figures(
     shares: Sequence[float],
     per_day: float | None,
 ) -> dict[str, Any]:
-    """The figures; empty without a positive class, or if all rows are of one kind."""
+    """The figures; empty if there is no positive class, or if all rows are of one kind."""
     if held.positive is None or len(np.unique(held.label == held.positive)) < 2:
         return {}
     columns = {n: held.table.features[n][held.rows] for n in held.model.input.features}

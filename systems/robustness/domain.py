@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the traffic that a model classifies is like the rows that it was trained on.
+"""Whether the traffic that a model classifies resembles the rows that it was trained on.
 
-Two questions. How many flows have a feature outside of the range of the training rows, all but one
-in 1,000 of them? And how far have the rates of the input bits moved (:mod:`n3ic.systems.xdp.drift`)
-from the mixture of the training classes that comes closest? Attacks are rarer in a network than in
-a training table; that alone makes no other traffic.
+Two tests decide. The first counts the flows that have a feature outside the range of the training
+rows, which holds all but one in 1,000 of them. The second measures how far the rates of the input
+bits have moved (:mod:`n3ic.systems.xdp.drift`) from the closest mixture of the training classes. A
+mixture, because attacks are rarer in a network than in a training table; that alone does not make
+the traffic different.
 
-Of few flows, for which the second question has no answer, a third: is a bit set in more of them
-than in any class of the training rows, and so than in any mixture of the classes, or in fewer? Its
-bound holds for any number of flows, and tells those of a small capture where they are all alike.
+The second test needs many flows. With few, a third test takes its place: is a bit set more often
+than in any class of the training rows, and therefore than in any mixture of them, or more rarely?
+Its bound holds for any number of flows. It recognises a small capture whose flows are all alike.
 
-Either says that the traffic is another only where it is large, and larger than chance makes it of
-flows that are drawn like the training rows of any mixture: once in 100 such samples at most. Flows
-of a network come in bunches, and say less than their number.
+A test reports different traffic only if the difference is large, and larger than chance explains:
+flows drawn like the training rows, in any mixture, exceed the bound in at most 1 of 100 samples.
+Flows of a real network are not independent, so they carry less information than their number
+suggests.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.systems.xdp.drift import LARGE, Drift, drift
 
 MANY_OUTSIDE = 0.05
-"""Share of flows outside of the range from which on it is large."""
+"""The share of flows outside the range that counts as large."""
 FEWEST = 200
-"""Flows below which the rates of bits say nothing."""
+"""The fewest flows whose bit rates are compared; fewer are too noisy."""
 STEPS = 200
 """Steps of the search for a mixture."""
-_LOOKED_AT = 4096  # flows of a part of a table: enough for rates, and cheap beside the verdicts
+_LOOKED_AT = 4096  # flows per batch: enough for rates, and cheap compared with the prediction
 _SHOWN = 3
 
 Traffic = Literal["same", "another", "unknown"]
@@ -47,18 +49,20 @@ Traffic = Literal["same", "another", "unknown"]
 
 @dataclass(frozen=True)
 class Domain:
-    """How the looked at flows stand to the training rows.
+    """How the examined flows compare with the training rows.
 
     Attributes:
-        traffic: ``another``; ``same``, where nothing says so; ``unknown`` for too few flows.
-        rows: number of flows that were looked at.
-        outside: share of them outside of the range of the training rows; None if unknown.
-        expected: at most this share of flows like the training rows is outside.
-        outside_bound: share from which on it is no chance, and large.
-        mixture: share of each class of the training that comes closest to the flows.
-        drift: drift of each feature from that mixture, the largest first; its bound is that of all
-            features together.
-        unlike: of few flows, the features of which no mixture of the classes sets a bit as often.
+        traffic: ``another`` if a test found a difference, ``same`` if none did, ``unknown`` if
+            there are too few flows.
+        rows: number of flows that were examined.
+        outside: share of them outside the range of the training rows; None if unknown.
+        expected: upper bound on that share for flows like the training rows.
+        outside_bound: the share from which on it is large and not explained by chance.
+        mixture: share of each training class in the mixture that comes closest to the flows.
+        drift: drift of each feature from that mixture, the largest first; the bounds hold for
+            all features together.
+        unlike: for few flows, the features with a bit whose rate no mixture of the classes
+            explains.
     """
 
     traffic: Traffic
@@ -76,7 +80,7 @@ class Domain:
         return tuple(d for d in self.drift if d.level == "large") if self.rows >= FEWEST else ()
 
     def lines(self) -> list[str]:
-        """A line where the traffic is another, or the flows too few to say; empty else."""
+        """One line if the traffic differs or the flows are too few to tell; otherwise empty."""
         if self.traffic == "unknown" and self.rows:
             return [
                 f"note: too few flows ({self.rows}) to say whether this is the traffic of the "
@@ -115,17 +119,17 @@ class Domain:
 def domain(
     spec: InputSpec, counts: ArrayLike, rows: int, outside: int | None = None
 ) -> Domain | None:
-    """Say whether flows are like the training rows.
+    """Compare flows with the training rows.
 
     Args:
         spec: the input stage of a trained model.
-        counts: in how many flows each input bit was set, integers of shape ``(n_bits,)``.
+        counts: the number of flows that set each input bit, integers of shape ``(n_bits,)``.
         rows: number of flows.
-        outside: how many of them are outside of the range, see :func:`outside_of`; None if only
+        outside: how many of them are outside the range, see :func:`outside_of`; None if only
             the counts are known.
 
     Returns:
-        None if the model does not know its training rows.
+        The comparison, or None if the model carries no rates of its training rows.
     """
     known = list(axes(spec))
     if not known:
@@ -148,7 +152,7 @@ def domain(
 def _unlike(
     spec: InputSpec, known: Sequence[Axis], live: NDArray[np.float64], rows: int, alarm: float
 ) -> tuple[str, ...]:
-    """Features with a bit that is set oftener than in any class, or more rarely, than by chance."""
+    """Features with a bit set more often than in every class, or more rarely, beyond chance."""
     features = len({axis.feature for axis in known})
     chance = alarm * features / (2 * sum(len(axis.bits) for axis in known))
     found = dict.fromkeys(
@@ -162,17 +166,17 @@ def _unlike(
 
 
 def mixture(known: Sequence[Axis], live: NDArray[np.float64]) -> tuple[float, ...]:
-    """Shares of the training classes whose mixture comes closest to the rates of some flows.
+    """Find the mixture of the training classes that comes closest to the rates of some flows.
 
-    Expectation maximisation of the likelihood of the intervals, each axis by itself (Dempster,
-    Laird and Rubin 1977; with components that are known, only their weights are found).
+    Expectation maximisation of the likelihood of the intervals, as if the axes were independent
+    (Dempster, Laird and Rubin 1977). The components are known, so only their weights are fitted.
 
     Args:
         known: axes of the input.
         live: share of the flows that set each input bit, float64 of shape ``(n_bits,)``.
 
     Returns:
-        A share for each class, which add up to 1.
+        The share of each class; the shares add up to 1.
     """
     of, seen = [], []
     for axis in known:
@@ -188,13 +192,13 @@ def mixture(known: Sequence[Axis], live: NDArray[np.float64]) -> tuple[float, ..
 
 
 def _intervals(above: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of the intervals between rising cuts, of the shares at or above each of them."""
+    """Turn the shares at or above each of some rising cuts into shares between the cuts."""
     ends = np.ones((len(above), 1))
     return -np.diff(np.concatenate([ends, above, 0 * ends], axis=1), axis=1)
 
 
 def _mixed(spec: InputSpec, weights: Sequence[float]) -> InputSpec:
-    """The spec with the rates of a mixture of its classes."""
+    """A copy of the spec whose rates are those of a mixture of its classes."""
     fields = []
     for field in spec.fields:
         if len(field.class_rates) == len(weights):
@@ -205,15 +209,18 @@ def _mixed(spec: InputSpec, weights: Sequence[float]) -> InputSpec:
 
 
 def share_bound(share: float, rows: int, alarm: float) -> float:
-    """A share of rows that one of this probability each reaches with at most that chance.
+    """The share ``q`` of rows that chance reaches with at most a given probability.
 
-    Chernoff's bound (Hoeffding 1963, theorem 1): ``P(S/n >= q) <= exp(-n KL(q | p))``. It is above
-    1 where so few rows say nothing: all of them reach the share with a greater chance.
+    Chernoff's bound (Hoeffding 1963, theorem 1): ``P(S/n >= q) <= exp(-n KL(q | p))``.
 
     Args:
         share: the probability ``p`` of each row, below 1.
         rows: number of rows ``n``.
-        alarm: the chance, above 0.
+        alarm: the largest probability of reaching ``q``, above 0.
+
+    Returns:
+        The bound. It is above 1, so never reached, if there are so few rows that even all of
+        them would be more probable than ``alarm``.
     """
     need = -log(alarm) / max(rows, 1)
     p = max(share, 1 / RATE_UNIT)
@@ -228,11 +235,14 @@ def share_bound(share: float, rows: int, alarm: float) -> float:
 
 
 def outside_of(spec: InputSpec, columns: Columns) -> NDArray[np.bool_]:
-    """Which flows have a feature outside of the range of the training rows.
+    """Mark the flows that have a feature outside the range of the training rows.
 
     Args:
         spec: the input stage of a trained model.
         columns: integers by feature, arrays of shape ``(rows,)``.
+
+    Returns:
+        A bool array of shape ``(rows,)``.
     """
     out = np.zeros(len(columns[spec.features[0]]), dtype=np.bool_)
     for name, span in zip(spec.features, spans(spec), strict=True):
@@ -242,7 +252,7 @@ def outside_of(spec: InputSpec, columns: Columns) -> NDArray[np.bool_]:
 
 
 class DomainWatch:
-    """Looks at flows that a model classifies: at all of few, at every n-th of many.
+    """Examines the flows that a model classifies: all of a small batch, every n-th of a large one.
 
     Args:
         spec: the input stage of the model.
@@ -254,7 +264,7 @@ class DomainWatch:
         self._rows = self._outside = 0
 
     def add(self, columns: Columns) -> None:
-        """Look at some flows: integers by feature, arrays of shape ``(rows,)``."""
+        """Examine a batch of flows: integers by feature, arrays of shape ``(rows,)``."""
         rows = len(columns[self._spec.features[0]])
         step = max(1, rows // _LOOKED_AT)
         some = {n: columns[n][::step] for n in self._spec.features}
@@ -264,13 +274,13 @@ class DomainWatch:
         self._rows += len(bits)
 
     def domain(self) -> Domain:
-        """What is known so far."""
+        """The comparison of all flows examined so far."""
         found = domain(self._spec, self._counts, self._rows, self._outside)
-        assert found is not None  # noqa: S101 - there is no watch without training rows
+        assert found is not None  # noqa: S101 - without training rows no watch is made
         return found
 
     def lines(self) -> Sequence[str]:
-        """A line where the traffic is another."""
+        """One line if the traffic differs or the flows are too few to tell; otherwise empty."""
         return self.domain().lines()
 
     def to_dict(self) -> Mapping[str, Any]:
@@ -279,13 +289,13 @@ class DomainWatch:
 
 
 class DomainEvaluation(FurtherEvaluation):
-    """Says while a model predicts whether the traffic is that of its training."""
+    """Tells, while a model predicts, whether the traffic resembles that of its training."""
 
     name: ClassVar[str] = "domain"
     summary: ClassVar[str] = "whether the traffic is like the training rows"
 
     def watch(self, model: Classifier) -> Watch | None:
-        """A watch; None if the model does not know its training rows."""
+        """A watch, or None if the model carries no rates of its training rows."""
         spec = model.input
         return DomainWatch(spec) if next(axes(spec), None) else None
 

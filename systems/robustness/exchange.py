@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns exchanged between rows to detect and marked others, which tells a learned mark."""
+"""Exchanges columns between rows to detect and other rows that carry a mark.
+
+If verdicts follow the exchanged columns, the model has learned the mark and not the attack.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from n3ic.systems.robustness.shift_row import ShiftRow, shift_row
 
 
 def exchanged_rows(held: HeldOut, asked: str, seed: int) -> Iterator[ShiftRow]:
-    """Four rows: the class to detect and the marked others, as they are and with the columns.
+    """Yield four rows: the class to detect and the marked others, unchanged and exchanged.
 
-    Each row gets the columns of a row of the other kind, drawn at random. Rows in which all of
-    them are 0, such as flows without a handshake, stay out.
+    In the exchanged rows, each flow gets the columns of a random flow of the other kind. Flows in
+    which all these columns are 0, such as flows without a handshake, are left out.
 
     Args:
         held: a model that detects a class, and rows that it was not trained on.
@@ -26,7 +29,7 @@ def exchanged_rows(held: HeldOut, asked: str, seed: int) -> Iterator[ShiftRow]:
         seed: seed of the draws.
 
     Raises:
-        UsageError: that is not what was asked, a column is missing, or a kind has no rows.
+        UsageError: ``asked`` is malformed, a column is missing, or a kind has no rows.
     """
     names, column, value = _parsed(held, asked)
     label, positive = held.label, held.positive

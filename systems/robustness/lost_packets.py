@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on a capture of which the meter does not see every packet."""
+"""Verdicts on a capture when the meter misses some of its packets."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from n3ic.model.metering import MeterSpec
 from n3ic.systems.robustness.shift_row import ShiftRow
 
 KEPT = {"1 % of the packets lost": 0.99, "1 packet in 10 sampled": 0.1}
-"""Share of the packets that the meter sees, by what happened to the others."""
+"""Share of the packets that the meter sees, by what happened to the rest."""
 _BATCH = 1 << 14
 
 
 def capture_rows(
     model: Classifier, capture: Path, positive: int | None, seed: int = 0
 ) -> Iterator[ShiftRow]:
-    """A row of the whole capture, and one for each of :data:`KEPT`.
+    """Yield a row for the whole capture, and one for each of :data:`KEPT`.
 
-    Each packet is lost by itself. A flow is found again by its key, in either direction, the
-    first flow of a key by the first: with packets missing, it may begin with an answer.
+    Packets are lost independently. Flows are matched by their key regardless of direction, because
+    a flow that lost packets may begin with an answer; the n-th flow of a key matches the n-th.
 
     Args:
         model: a model that carries its meter.
@@ -40,8 +40,8 @@ def capture_rows(
         seed: decides which packets are lost.
 
     Raises:
-        UsageError: the model carries no meter, or no flow of the capture was decided.
-        DataError: the capture cannot be read.
+        UsageError: The model carries no meter, or no flow of the capture was decided.
+        DataError: The capture cannot be read.
     """
     spec = meter_for(model, capture)
     whole = _verdicts(model, metered(capture, spec, 1.0, seed))
@@ -54,13 +54,16 @@ def capture_rows(
 
 
 def metered(capture: Path, spec: MeterSpec, share: float, seed: int) -> Records:
-    """Flow records of a capture of which a random share of the packets is metered.
+    """Meter a random share of a capture's packets.
 
     Args:
         capture: the file.
         spec: the meter.
-        share: probability of each packet to be seen, above 0 and up to 1.
-        seed: decides which.
+        share: probability that a packet is seen, above 0 and up to 1.
+        seed: decides which packets are seen.
+
+    Returns:
+        The flow records.
     """
     rng = np.random.default_rng(seed)
     out, batch = [], []
@@ -79,7 +82,7 @@ _Key = tuple[Any, ...]
 
 
 def _verdicts(model: Classifier, records: Records) -> Mapping[_Key, list[int]]:
-    """Classes of the flows of each key, in order of their first packets."""
+    """The classes of each key's flows, in order of their first packets."""
     records = records[np.argsort(records["first"], kind="stable")]
     if not len(records):
         return {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of other files of a data set, such as its other partition."""
+"""Figures on other files of the same data set, such as its other partition."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from n3ic.usecases.evaluation import labelled_flows
 
 
 def rows_of(held: HeldOut, path: Path) -> Iterator[ShiftRow]:
-    """A row of figures on other labelled flows.
+    """Yield a row of figures on other labelled flows.
 
     Args:
         held: the model.
-        path: files that the data set of its training reads.
+        path: files in the format of the data set that the model was trained on.
 
     Raises:
-        UsageError: no data set reads the flows.
-        DataError: the flows cannot be read, or their classes are not the model's.
+        UsageError: No data set reads the flows.
+        DataError: The flows cannot be read, or their classes are not the model's.
     """
     (flows,) = labelled_flows(held.model, path).values()
     other = held_out(held.model, flows.table, label=flows.label, positive=held.positive)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that a run's recipe trains on some rows, and what they say of rows of another kind."""
+"""Networks trained with a run's recipe on some of the rows, and tested on rows of another kind."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ EACH = "each"
 
 
 def recipe_of(run: Path, n_classes: int) -> Recipe:
-    """The recipe of a run, adapted to its options.
+    """The recipe of a run, with the run's options applied.
 
     Raises:
-        UsageError: it is not a run folder, or one whose command is not known.
+        UsageError: It is not a run folder, or its command is not known.
     """
     if not (run / OPTIONS).is_file():
         raise UsageError(
@@ -42,10 +42,10 @@ def recipe_of(run: Path, n_classes: int) -> Recipe:
 
 
 def by_time(held: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:
-    """A row of a network that was trained on the earlier rows, on the last fifth.
+    """Train a network on the earlier rows and yield its figures on the last fifth.
 
     Raises:
-        UsageError: the table has no order in time.
+        UsageError: The table has no order in time.
     """
     if "time" not in protocols_of(held.table):
         raise UsageError(
@@ -58,10 +58,10 @@ def by_time(held: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:
 
 
 def without_category(held: HeldOut, recipe: Recipe, category: str) -> Iterator[ShiftRow]:
-    """Two rows a category of attacks: of the network, and of one that was trained without it.
+    """Yield two rows per category of attacks: of the network, and of one trained without it.
 
-    The first is of test rows. The second network has seen no row of the category, so that all of
-    them are found or not; its false alarms are those on its own test rows.
+    The first row counts the network's test rows. The second network has seen no row of the
+    category, so all rows of the category test it; its false alarms come from its own test rows.
 
     Args:
         held: the model and its table.
@@ -69,7 +69,7 @@ def without_category(held: HeldOut, recipe: Recipe, category: str) -> Iterator[S
         category: name of the category, or ``each``.
 
     Raises:
-        UsageError: the table has no categories, or not this one, or nothing else is to be found.
+        UsageError: The table has no categories, lacks this one, or has no other.
     """
     table, positive = held.table, held.positive
     if table.category is None or positive is None:
@@ -117,7 +117,7 @@ def _seed(held: HeldOut) -> int:
 def _trained(
     held: HeldOut, recipe: Recipe, table: FlowTable, protocol: SplitProtocol
 ) -> Classifier:
-    """A model of a recipe on a table, with the classes in the order of the model's."""
+    """Train a recipe on a table, with the classes in the order of the model's."""
     label = labels_of(held.model, table)
     ordered = replace(table, label=label, classes=held.model.classes)
     experiment = Experiment(

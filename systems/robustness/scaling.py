@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows as another site would have them: every time longer by a factor, every rate lower by it."""
+"""Flows as another site would see them: times multiplied by a factor, rates divided by it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from n3ic.data.table import FlowTable
 from n3ic.model.inputs import UINT32_MAX
 
 EPOCH_S = 920_000_000
-"""Seconds from 1970 to 1999: a column of whole seconds above it is a time of day."""
+"""Seconds from 1970 to 1999; a column of whole seconds from here on holds dates, not durations."""
 _TIME = re.compile(r"(\d+(/\d+)? ?)?(ns|us|ms|s|min)")
 _RATE = re.compile(r"\S.*/ ?(\d+ )?s")
-_MIXED = ("mixed", "octave")  # sums of several units, and logarithms, whose parts are not known
+_MIXED = ("mixed", "octave")  # sums of several units, and logarithms: their parts are unknown
 
 
 def power_of(unit: str) -> int:
-    """How a column of a unit grows with time: 1 as times do, -1 as rates do, 0 not at all."""
+    """The power with which a unit scales with time: 1 for times, -1 for rates, otherwise 0."""
     return 1 if _TIME.fullmatch(unit) else -1 if _RATE.fullmatch(unit) else 0
 
 
 def powers(table: FlowTable, names: tuple[str, ...]) -> dict[str, int]:
-    """Powers of the columns that scale, by name; times of day do not."""
+    """The powers of the columns that scale, by name; dates do not scale."""
     out = {}
     for name in names:
         values, unit = table.features[name], table.feature(name).unit
@@ -36,7 +36,7 @@ def powers(table: FlowTable, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def mixed(table: FlowTable, names: tuple[str, ...]) -> list[str]:
-    """Columns that are computed from times or rates in a way that their unit does not say."""
+    """Columns computed from times or rates in a way that their unit does not show."""
     return [n for n in names if any(word in table.feature(n).unit for word in _MIXED)]
 
 
@@ -48,11 +48,11 @@ def scaled(
     Args:
         columns: int64 array of shape ``(rows,)`` per feature.
         factor: above 0.
-        power: of each column that scales, see :func:`powers`; others stay.
+        power: the power of each column that scales, see :func:`powers`; others are unchanged.
 
     Returns:
-        Rounded to nearest, within ``0..2^32 - 1``; a positive value is at least 1, as
-        :func:`n3ic.model.inputs.to_integer` has it.
+        The columns, rounded to nearest and clipped to ``0..2^32 - 1``. A positive value stays at
+        least 1, as in :func:`n3ic.model.inputs.to_integer`.
     """
     out = dict(columns)
     for name, exponent in power.items():

@@ -17,10 +17,10 @@ class ShiftRow:
     Attributes:
         shift: what was changed, in words.
         rows: number of rows.
-        accuracy: share that is right; None where the true classes are not known.
+        accuracy: share of the verdicts that are right; None if the true classes are unknown.
         found: share of the positive rows that are found; None without a positive class.
-        false_alarms: share of the others that are called positive; None likewise.
-        same: share of the rows that keep their verdict; None where other rows are looked at.
+        false_alarms: share of the others that are called positive; None without a positive class.
+        same: share of the rows that keep their verdict; None if the rows themselves are others.
         called: share of the rows that are called positive; None without a positive class.
     """
 
@@ -40,14 +40,15 @@ def shift_row(
     positive: int | None,
     before: NDArray[np.integer[Any]] | None = None,
 ) -> ShiftRow:
-    """Figures of answers to changed rows.
+    """Compute the figures of a model's verdicts on changed rows.
 
     Args:
         name: what was changed.
         label: true class of each row, shape ``(rows,)``.
-        said: the model's class of each, likewise.
+        said: the model's class of each row, shape ``(rows,)``.
         positive: index of the class to detect; None if there is none.
-        before: the model's class of each row as it was; None if it is another row.
+        before: the model's class of each row before the change, shape ``(rows,)``; None if the
+            rows are others.
     """
     rates: list[float | None] = [None, None]
     every: float | None = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of a model's accuracy at another site: robustness rows of a run.
+"""How much of its accuracy a model keeps at another site: the robustness rows of a run.
 
-Cheap rows stand in every run. Rows that train networks or meter captures are had on request.
+Every run has the cheap rows. Rows that train networks or meter captures are made on request.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from n3ic.util.markdown import percent
 from n3ic.util.plain_data import from_plain
 
 FACTORS = (0.5, 2.0, 10.0)
-"""Times of another site over those of the training's."""
+"""Ratios of the times at another site to those of the training."""
 
 
 @dataclass(frozen=True)
 class ShiftFigures:
-    """What is said of a model.
+    """The figures of a model under every shift.
 
     Attributes:
-        rows: a row a shift.
+        rows: one row per shift.
         scaled: columns of times and rates that the model reads.
-        unscaled: columns that are computed from such in a way that their unit does not say.
+        unscaled: columns computed from times or rates in a way that their unit does not show.
     """
 
     rows: tuple[ShiftRow, ...]
@@ -46,11 +46,11 @@ class ShiftFigures:
 
 
 def cheap_rows(held: HeldOut, seed: int) -> Iterator[ShiftRow]:
-    """Rows of scaled times and of permuted columns, the unchanged rows first.
+    """Yield rows of scaled times and of permuted columns; the unchanged rows come first.
 
-    A column is permuted among the rows of a class, so that its distribution in each class stays
-    and its relation to the other columns goes. The worst single column is named; the last row
-    permutes every column by itself.
+    A column is permuted among the rows of each class. Its distribution in each class stays the
+    same, but its relation to the other columns is lost. Of the single columns, only the worst is
+    reported; the last row permutes every column independently.
 
     Args:
         held: a model, and rows that it was not trained on.
@@ -102,7 +102,7 @@ def _within_classes(label: NDArray[np.int64], rng: np.random.Generator) -> NDArr
 
 
 class Shifts(FurtherEvaluation):
-    """Robustness rows: scaled times, permuted columns, other rows, lost packets."""
+    """Robustness rows: scaled times, permuted columns, other rows, lost packets, new networks."""
 
     name: ClassVar[str] = "shifts"
     summary: ClassVar[str] = "accuracy at another site"
@@ -119,17 +119,17 @@ class Shifts(FurtherEvaluation):
     )  # fmt: skip
 
     def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:
-        """The cheap rows, on the test rows."""
+        """Compute the cheap rows, on the test rows."""
         return _figures(held, list(cheap_rows(held, seed))) if len(held.rows) else {}
 
     def asked(
         self, held: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
-        """The cheap rows, and those that are asked for.
+        """Compute the cheap rows and the requested ones.
 
         Raises:
-            UsageError: the model has no meter for a capture, the flows have no categories or no
-                order in time, or the run does not say its recipe.
+            UsageError: The model has no meter for a capture, the flows have no categories or no
+                order in time, or the run does not record its recipe.
         """
         from n3ic.systems.robustness.exchange import exchanged_rows
         from n3ic.systems.robustness.lost_packets import capture_rows
@@ -159,7 +159,7 @@ class Shifts(FurtherEvaluation):
         return _figures(held, rows)
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
-        """A row a shift."""
+        """A table with a row for each shift."""
         found = from_plain(ShiftFigures, figures)
         head = ("shift", "rows", "accuracy", "found", "false alarms", "called so", "same verdict")
         rows = tuple(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many flows a day a table has, by the times that it keeps."""
+"""How many flows per day a table holds, computed from its times."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _METERED = "first_us"  # when a metered flow began
 
 
 def flows_a_day(table: FlowTable, source: Path | None = None) -> float | None:
-    """Flows a day, from the span of the times at which flows begin.
+    """Compute the flows per day from the span of the times at which flows begin.
 
     Args:
-        table: the flows, of which a column in whole seconds since 1970 is taken.
+        table: the flows; the first column in whole seconds since 1970 gives their times.
         source: the file of the table; a metered table has the time of each flow beside its
             features.
 
     Returns:
-        None if the table has no times, or all are the same.
+        Flows per day, or None if the table has no times, or all times are the same.
     """
     if source is not None and source.is_file() and meter_of(source) is not None:
         times = read_table(source).column(_METERED).to_numpy() / 1e6

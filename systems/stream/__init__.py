@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host behind the card: streaming inference and learning, ``n3ic stream``.
 
-Four packages, each with its own commands: ``flows`` (packets, meter, model, sinks), ``messages``
+Four packages have their own commands: ``flows`` (packets, meter, model, sinks), ``messages``
 (data that arrives in many packets), ``functions`` (processes that share packet buffers) and
-``learning`` (second stage, refreshed models, drift). Only ``batch`` is common to them. They may
-import the core, the families and the exporters, and of other systems what is named there.
-``demo`` shows them together.
+``learning`` (second stage, refreshed models, drift). They share ``batch``. ``demo`` shows them
+together, and ``site`` computes the load behind many cards. May import the core, the families, the
+exporters, and the systems ``xdp`` and ``shunt``.
 """

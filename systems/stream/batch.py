@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows that a model decides, as they pass from one part of a stream to the next."""
+"""Flows that a model has decided, as the parts of a stream hand them on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class FlowBatch:
     """Decided flows, in the order of their decision.
 
     Attributes:
-        records: keys, times, packets and features, of
+        records: keys, times, packets and features, of dtype
             :func:`n3ic.meter.compiled.record_type`, shape ``(flows,)``.
         features: the model's features, uint32, shape ``(flows, features)``.
-        scores: int32, shape ``(flows, classes)``.
+        scores: the score of each class, int32, shape ``(flows, classes)``.
         classes: index of the winning class, int64, shape ``(flows,)``.
         margins: best score minus second best, int32, shape ``(flows,)``.
         verdicts: class index, or :data:`n3ic.model.classifier.SHUNT`, int64, shape ``(flows,)``.
@@ -45,12 +45,12 @@ class FlowBatch:
 
 
 def features_read(model: Classifier, names: Sequence[str], records: Records) -> NDArray[np.uint32]:
-    """The features that a model reads, of records of a meter.
+    """Select the features that a model reads from a meter's records.
 
     Args:
         model: the model.
         names: names of the features of ``records``, in their order.
-        records: of :func:`n3ic.meter.compiled.record_type`, shape ``(flows,)``.
+        records: of dtype :func:`n3ic.meter.compiled.record_type`, shape ``(flows,)``.
 
     Returns:
         uint32 array of shape ``(flows, features)``.
@@ -61,7 +61,11 @@ def features_read(model: Classifier, names: Sequence[str], records: Records) -> 
 
 
 def encoded(model: Classifier, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Packed input bits of features, shape ``(flows, features)``."""
+    """Encode a model's features, shape ``(flows, features)``, as packed input bits.
+
+    Returns:
+        uint32 array of shape ``(flows, n_words)``.
+    """
     return model.encode(dict(zip(model.input.features, features.T, strict=True)))
 
 
@@ -71,13 +75,13 @@ def decided(
     features: NDArray[np.uint32],
     words: NDArray[np.uint32] | None = None,
 ) -> FlowBatch:
-    """Flows and what a model makes of them.
+    """Decide flows with a model.
 
     Args:
         model: the model.
         records: keys and times, shape ``(flows,)``.
-        features: the model's features, shape ``(flows, features)``.
-        words: packed input bits; None to encode the features.
+        features: the model's features, uint32, shape ``(flows, features)``.
+        words: packed input bits, uint32, shape ``(flows, n_words)``; None to encode the features.
     """
     found = predict(model, encoded(model, features) if words is None else words)
     verdicts = model.verdicts(found.scores)

@@ -55,7 +55,7 @@ Models = Annotated[
     ),
 ]
 Flows = Annotated[
-    int | None, typer.Option(help="Flows that the table is made for.", min=1, max=1 << 26)
+    int | None, typer.Option(help="Flows that the table has room for.", min=1, max=1 << 26)
 ]
 Memory = Annotated[
     str, typer.Option(help="Memory of the flow table, such as 64M, in place of --flows.")
@@ -63,18 +63,18 @@ Memory = Annotated[
 NewFlows = Annotated[
     int,
     typer.Option(
-        help="Flows that a source may begin per second; packets of more are put aside as "
-        "excess. 0: no limit.",
+        help="Flows that a source may begin per second; packets of further flows are put aside "
+        "as excess. 0: no limit.",
         min=0,
         max=10**9,
     ),
 ]
 MaxBlocked = Annotated[
-    int, typer.Option(help="Hosts that decisions block at one time, at most.", min=0)
+    int, typer.Option(help="Most hosts that decisions may block at one time.", min=0)
 ]
 Room = Annotated[
     int,
-    typer.Option(help="Room for verdicts by decisions; the least used go.", min=2, max=1 << 24),
+    typer.Option(help="Room for verdicts by decisions; drops the least used.", min=2, max=1 << 24),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Count verdicts and policies, and pass every packet.")
@@ -88,7 +88,7 @@ def load(
         Path, typer.Argument(metavar="EXPORT", help="Written by `n3ic export --target xdp`.")
     ],
     hook: Annotated[
-        str, typer.Option(help="xdp (what comes in, early) or tcx (what comes in and goes out).")
+        str, typer.Option(help="xdp (incoming packets, early) or tcx (incoming and outgoing).")
     ] = "xdp",
     mode: Annotated[
         str,
@@ -108,7 +108,7 @@ def load(
     priority: Annotated[
         int | None,
         typer.Option(
-            help="Stand beside other XDP programs by libxdp: lower ones run first.", min=0
+            help="Run beside other XDP programs through libxdp; lower numbers run first.", min=0
         ),
     ] = None,
     json: JsonFlag = False,
@@ -159,7 +159,7 @@ def load(
         )
         print_result(
             f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
-            "without, at their next packet"
+            "otherwise at their next packet"
         )
 
 
@@ -174,7 +174,7 @@ def _choices(
     memory: str,
     model: list[str] | None,
 ) -> Choices:
-    """What the options of ``load`` and ``pack`` say."""
+    """Read the options that ``load`` and ``pack`` share."""
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.plan import Choices
 
@@ -286,7 +286,7 @@ def pack(
     verdicts: Room = 16_384,
     dry_run: DryRun = False,
 ) -> None:
-    """Write what n3icd, the daemon in C, loads: model, rules and policies as bytes of maps."""
+    """Write a pack for n3icd, the daemon in C: model, rules and policies as bytes of maps."""
     from n3ic.cli.console import print_result
     from n3ic.exporters.xdp.verdicts import Limits
     from n3ic.systems.xdp.daemon import write_pack
@@ -330,7 +330,7 @@ WHAT = (
 )
 What = Annotated[str, typer.Argument(metavar="WHAT", help=WHAT)]
 Ttl = Annotated[
-    float | None, typer.Option(help="Seconds for which it holds; default: until taken off.", min=0)
+    float | None, typer.Option(help="Seconds for which it holds; default: until removed.", min=0)
 ]
 
 
@@ -359,10 +359,10 @@ def allow(
     what: What,
     ttl: Ttl = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take it off the list of what is allowed.")
+        bool, typer.Option("--remove", help="Remove it from the list of what is allowed.")
     ] = False,
 ) -> None:
-    """Let packets of a source or of a flow pass, whatever verdict there is."""
+    """Let packets of a source or of a flow pass, whatever the verdict."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
     from n3ic.systems.xdp.deployment import put, take_off
@@ -371,7 +371,7 @@ def allow(
     if remove:
         if not take_off(Interface.named(interface), what, allowed=True):
             raise UsageError(f"{interface}: {what} is not on the list: see n3ic xdp list")
-        print_result(f"{interface}: {what}: allowed no more")
+        print_result(f"{interface}: {what}: no longer allowed")
         return
     shown = put(Interface.named(interface), what, "allow", 0, ttl)
     print_result(f"{interface}: {shown}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
@@ -379,7 +379,7 @@ def allow(
 
 @COMMANDS.command()
 def unblock(interface: InterfaceName, what: What) -> None:
-    """Forget the verdict on a source or flow, the operator's and those by decisions."""
+    """Remove the verdicts on a source or flow, both the operator's and those by decisions."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
     from n3ic.systems.xdp.deployment import take_off

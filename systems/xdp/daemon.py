@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``n3ic xdp`` does with ``n3icd``: makes its packs, and reads the flows that it tells."""
+"""What ``n3ic xdp`` does for ``n3icd``: it writes packs, and reads the flows that n3icd reports."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def write_pack(export: Path, out: Path, choices: Choices) -> Classifier:
     """Write a pack for the daemon of an export.
 
     Args:
-        export: written by ``n3ic export --target xdp``, of a network with a meter.
-        out: file to write; an older one is replaced. A name that ends in ``.deb`` is that of a
-            Debian package of the daemon with the pack, for which the export must be built.
+        export: a directory written by ``n3ic export --target xdp`` from a network with a meter.
+        out: the file to write; an existing file is replaced. A name ending in ``.deb`` makes a
+            Debian package of the daemon and the pack, for which the export must be built.
         choices: policies, rules, limits, sizes and networks.
 
     Returns:
         The network for flows without a matching rule.
 
     Raises:
-        UsageError: a policy or rule is malformed, or can never act.
-        ExportError: the directory is no such export, or a network does not fit it.
+        UsageError: A policy or rule is malformed, or can never act.
+        ExportError: The directory is not an XDP export, or a network does not fit it.
     """
     model, _, table = exported(export)
     check_times(model)
@@ -55,7 +55,7 @@ def write_pack(export: Path, out: Path, choices: Choices) -> Classifier:
 def follow_daemon(
     interface: Interface, *, seconds: float | None, most: int | None, json: bool
 ) -> bool:
-    """Show the flows that ``n3icd`` tells; False where the interface's program is not its.
+    """Show the flows that ``n3icd`` reports.
 
     Args:
         interface: interface of the daemon.
@@ -63,8 +63,11 @@ def follow_daemon(
         most: maximum number of flows; None for no limit.
         json: whether to print one line of JSON per flow.
 
+    Returns:
+        False if the interface's program does not belong to n3icd.
+
     Raises:
-        UsageError: the daemon ended, or says what is no flow.
+        UsageError: The daemon ended, or sent something that is not a flow.
     """
     end = None if seconds is None else time.monotonic() + seconds
     record = attached_record(interface)
@@ -77,7 +80,7 @@ def follow_daemon(
             reader.connect(str(path))
         except OSError as error:
             raise UsageError(
-                f"{path}: {error.strerror or error}: n3icd does not run, and tells no flows: "
+                f"{path}: {error.strerror or error}: n3icd is not running; start it with "
                 f"systemctl start n3icd@{interface.name}"
             ) from error
         told = _lines(reader, path, end)
@@ -87,7 +90,7 @@ def follow_daemon(
             raise UsageError(f"{path}: the n3icd of another interface")
         for flow in told:
             if "lost" in flow:
-                print_note(f"{interface.name}: {flow['lost']:,} flows were told too fast for this")
+                print_note(f"{interface.name}: {flow['lost']:,} flows came too fast to be shown")
                 continue
             print_result(text.dumps(flow, sort_keys=True) if json else line_of(flow))
             most = None if most is None else most - 1
@@ -97,7 +100,7 @@ def follow_daemon(
 
 
 def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dict[str, Any]]:
-    """Objects of a socket, line by line, until a time."""
+    """Yield the JSON objects that a socket sends, one per line, until a time is reached."""
     left = b""
     while True:
         check()
@@ -110,10 +113,10 @@ def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dic
         except TimeoutError:
             return
         if not got or len(left) > _LINE:
-            raise UsageError(f"{path}: n3icd ended, or says what is no flow")
+            raise UsageError(f"{path}: n3icd ended, or sent something that is not a flow")
         *whole, left = (left + got).split(b"\n")
         for line in whole:
             try:
                 yield dict(text.loads(line))
             except ValueError as error:
-                raise UsageError(f"{path}: no line of JSON: {error}") from error
+                raise UsageError(f"{path}: not a line of JSON: {error}") from error

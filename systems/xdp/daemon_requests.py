@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``n3ic xdp`` asks a running ``n3icd``: ``exporters/xdp/daemon/control.h`` has the form."""
+"""Requests to a running ``n3icd``; ``exporters/xdp/daemon/control.h`` describes their format."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SUM = 9  # bytes of the checksum and the line end at the end of a pack
 
 
 def update(interface: Interface, record: DaemonRecord, slot: int, model: Classifier) -> None:
-    """Have n3icd swap a model; its pack with that model holds over restarts.
+    """Make n3icd swap a model; its pack keeps the model across restarts.
 
     Raises:
-        ExportError: the network does not fit n3icd's program.
-        UsageError: n3icd does not run, or refuses.
+        ExportError: The network does not fit n3icd's program.
+        UsageError: n3icd is not running, or refuses.
     """
     try:
         pack = repack(record.pack, slot, model)
@@ -34,12 +34,12 @@ def update(interface: Interface, record: DaemonRecord, slot: int, model: Classif
     answer = _ask(record, f"update {made_of} {len(pack)}\n".encode() + pack)
     if answer is None:
         raise UsageError(
-            f"{interface.name}: its n3icd does not run: systemctl start n3icd@{interface.name}"
+            f"{interface.name}: n3icd is not running: systemctl start n3icd@{interface.name}"
         )
 
 
 def unload(record: DaemonRecord) -> None:
-    """Detach n3icd's program and remove its pins; n3icd ends.
+    """Detach n3icd's program and remove its pins; a running n3icd exits.
 
     Raises:
         UsageError: n3icd refuses.
@@ -52,17 +52,21 @@ def unload(record: DaemonRecord) -> None:
 
 
 def runs(record: DaemonRecord) -> bool:
-    """Whether the daemon of a program runs."""
+    """Whether the daemon of a program is running."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(_PATIENCE_S)
         return asked.connect_ex(record.control) == 0
 
 
 def _ask(record: DaemonRecord, request: bytes) -> str | None:
-    """Send a request, and wait for its answer; None where no n3icd runs.
+    """Send a request and wait for its answer.
+
+    Returns:
+        ``ok``, or None if no n3icd is running.
 
     Raises:
-        UsageError: n3icd refuses it, does not answer, or the socket may not be used.
+        UsageError: n3icd refuses the request or does not answer, or using its socket is not
+            permitted.
     """
     path = record.control
     with socket.socket(socket.AF_UNIX) as asked:
@@ -74,7 +78,7 @@ def _ask(record: DaemonRecord, request: bytes) -> str | None:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}: run as root") from error
         answer = b""
-        with suppress(OSError):  # it may answer before it has all
+        with suppress(OSError):  # n3icd may answer, and close, before it has read everything
             asked.sendall(request)
         with suppress(OSError):
             while part := asked.recv(4096):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Debian package of ``n3icd``, with the program of an export and a pack.
 
-It is made without Debian's tools, and the same input gives the same bytes.
+The package is made without Debian's tools, and the same input always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ from n3ic.util.templates import render
 
 _FOLDER = Path(__file__).resolve().parent / "deb"
 _MOST_BYTES = 64 << 20
-_EPOCH = 946_684_800  # 2000, where SOURCE_DATE_EPOCH names no other time
-_ARCHITECTURES = {62: "amd64", 183: "arm64", 243: "riscv64"}  # by machine of an ELF file
+_EPOCH = 946_684_800  # the start of 2000, unless SOURCE_DATE_EPOCH gives another time
+_ARCHITECTURES = {62: "amd64", 183: "arm64", 243: "riscv64"}  # by the e_machine field of ELF
 _LIBRARY = "usr/lib/n3icd"
 _CONFIGURATION = "etc/n3icd/n3icd.conf"
 
 
 def package(export: Path, pack: bytes) -> bytes:
-    """The bytes of a package.
+    """Make a Debian package.
+
+    The environment variables DEBFULLNAME and DEBEMAIL give the maintainer, and SOURCE_DATE_EPOCH
+    the time of the files, in seconds since 1970.
 
     Args:
         export: an export for XDP that ``make`` has built.
         pack: the pack that n3icd loads.
 
-    The environment's DEBFULLNAME and DEBEMAIL name who made it, and SOURCE_DATE_EPOCH the time of
-    its files, in seconds since 1970.
+    Returns:
+        The bytes of the package.
 
     Raises:
-        UsageError: the export is not built, or not for an architecture of Debian.
+        UsageError: The export is not built, or is for an architecture that has no package.
     """
     daemon = export / "daemon"
     binary = _read(daemon / "n3icd")
@@ -113,7 +116,7 @@ def _known() -> Iterable[str]:
 
 
 def _line(text: str) -> str:
-    """A text without what ends a line."""
+    """Replace unprintable characters, so that the text cannot end its line."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -127,7 +130,7 @@ def _read(path: Path) -> bytes:
 
 
 def _tar(files: Mapping[str, bytes], programs: Iterable[str], when: int) -> bytes:
-    """A compressed tape archive of files, with their folders, owned by root."""
+    """Make an xz-compressed tar archive of files and their folders, owned by root."""
     folders = {str(p) for name in files for p in Path(name).parents} - {"."}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -144,7 +147,7 @@ def _tar(files: Mapping[str, bytes], programs: Iterable[str], when: int) -> byte
 
 
 def _archive(members: Mapping[str, bytes], when: int) -> bytes:
-    """An archive in the form of ``ar``."""
+    """Make an ``ar`` archive."""
     out = [b"!<arch>\n"]
     for name, data in members.items():
         head = f"{name:<16}{when:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n"

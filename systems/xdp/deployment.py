@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads a program on an interface, updates its models, and removes it."""
+"""Loads a program on an interface, updates its models, changes verdicts, and unloads it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from n3ic.util.files import read_regular
 OBJECT = "meter.o"
 _TRIES = 3
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
-"""A driver that has no XDP, or not for this set-up, or not at this MTU (veth)."""
+"""What drivers answer that lack XDP, or lack it in this set-up or at this MTU (veth)."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Deployment:
 
     Attributes:
         record: record of the program, as stored.
-        note: remark for the user; empty for none.
-        flows: flows that the table has room for.
+        note: a remark for the user; may be empty.
+        flows: how many flows the table has room for.
     """
 
     record: ProgramRecord
@@ -80,17 +80,17 @@ def load(
 
     Args:
         interface: interface to attach to.
-        export: written by ``n3ic export --target xdp``, of a network with a meter.
+        export: a directory written by ``n3ic export --target xdp`` from a network with a meter.
         choices: policies, rules, limits and sizes.
-        mode: attach mode; None for native if the driver supports it, else generic; ``tcx`` for
-            both directions of the stack's hook.
-        priority: order among other XDP programs in libxdp's dispatcher, lower ones first; None for
-            libxdp's default if a dispatcher is there, and else for a program that stands alone.
+        mode: attach mode; ``tcx`` attaches to both directions of the stack's hook; None means
+            native if the driver supports it, otherwise generic.
+        priority: order among other XDP programs in libxdp's dispatcher, lower ones first; None
+            means libxdp's default if a dispatcher is attached, otherwise to run alone.
 
     Raises:
-        UsageError: a program is already attached, or see :func:`~n3ic.exporters.xdp.plan.plan`.
-        ExportError: the directory is not an XDP export, or a network does not fit its program.
-        BpfError: the kernel refuses the program.
+        UsageError: A program is already attached, or see :func:`~n3ic.exporters.xdp.plan.plan`.
+        ExportError: The directory is not an XDP export, or a network does not fit its program.
+        BpfError: The kernel refuses the program.
     """
     model, per_cpu, table = exported(export)
     policy_parser.check_times(model)
@@ -124,7 +124,7 @@ def load(
             ) as programs,
         ):
             _check_free(interface, mode)
-            remove_record(interface)  # of a program that was detached by other means
+            remove_record(interface)  # a program that was detached by other means may have left one
             _fill(programs, structure, made)
             programs.set_rules(chosen, choices.otherwise)
             record = ProgramRecord(
@@ -177,10 +177,17 @@ def _fill(programs: MeterPrograms, structure: Structure, made: Plan) -> None:
 def opened(
     interface: Interface, *, ending: bool = False
 ) -> Iterator[tuple[ProgramRecord, MeterPrograms, dict[int, Classifier]]]:
-    """Open the program of an interface: its record, its maps, and the resident models by slot.
+    """Open the program of an interface.
+
+    Args:
+        interface: interface of the program.
+        ending: whether the block also ends idle flows, which takes one more program.
+
+    Yields:
+        The record, the maps, and the resident models by slot.
 
     Raises:
-        UsageError: n3ic has loaded no program there, or it was replaced since.
+        UsageError: n3ic has loaded no program there, or it has been replaced since.
     """
     program = None
     while program is None:
@@ -210,10 +217,10 @@ def opened(
 
 
 def is_attached(interface: Interface, record: ProgramRecord) -> bool:
-    """Whether a program is still attached, as an update may have replaced it.
+    """Whether a program is still attached; an update may have replaced it.
 
     Raises:
-        UsageError: the interface is gone.
+        UsageError: The interface no longer exists.
     """
     found = _query(interface)
     return found is not None and found.program_id == record.program_id
@@ -223,7 +230,7 @@ def _query(interface: Interface) -> AttachedProgram | None:
     """The program of an interface.
 
     Raises:
-        UsageError: the interface is gone.
+        UsageError: The interface no longer exists.
     """
     try:
         found = query(interface.index)
@@ -239,13 +246,13 @@ def _query(interface: Interface) -> AttachedProgram | None:
 
 
 def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Classifier]:
-    """The models in the kernel's map now, by slot, as far as they are recorded."""
+    """The models that are now in the kernel's map, by slot; those without a record are left out."""
     found: dict[int, Classifier] = {}
     for _ in range(_TRIES):
         digests = programs.digests()
         found = {}
         for slot, digest in digests.items():
-            with suppress(FileNotFoundError):  # swapped meanwhile, and the old model's file removed
+            with suppress(FileNotFoundError):  # an update swapped the model and removed its file
                 found[slot] = read_model(interface, digest)
         if len(found) == len(digests):
             break
@@ -256,7 +263,7 @@ def attached_record(interface: Interface) -> ProgramRecord:
     """The record of an interface's program.
 
     Raises:
-        UsageError: n3ic has loaded no program there, or it was replaced since.
+        UsageError: n3ic has loaded no program there, or it has been replaced since.
     """
     return _attached(interface)[0]
 
@@ -269,14 +276,14 @@ def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifi
     except UsageError:
         if _query(interface) == found:
             raise
-        return _attached(interface)  # an update replaced it meanwhile: read the new record
+        return _attached(interface)  # an update has replaced the program: read the new record
     return replace(record, mode=(found and found.mode) or record.mode), image, compiled
 
 
 def _recorded(
     interface: Interface, found: AttachedProgram | None
 ) -> tuple[ProgramRecord, bytes, list[Classifier]]:
-    """The record, object file and networks of a program that was attached."""
+    """The record, object file and networks of the program that a query found."""
     known = recorded_programs(interface)
     if found is not None and not known and _name_of(found.program_id) in METERS:
         raise UsageError(_of_daemon(interface, found.program_id))
@@ -294,8 +301,8 @@ class ModelUpdate:
     """Result of an update.
 
     Attributes:
-        slot: slot that holds the model now.
-        note: why the program was replaced too; empty if only the map changed.
+        slot: the slot that now holds the model.
+        note: why the program was also replaced; empty if only the map changed.
     """
 
     slot: int
@@ -309,22 +316,23 @@ def update(
     *,
     export: Path | None = None,
 ) -> ModelUpdate:
-    """Replace a model while traffic flows: a packet sees the old or the new model, whole.
+    """Replace a model while traffic flows; every packet sees the old or the new model, never a mix.
 
-    A network whose structure is not compiled in needs a new program. It takes over flows, counters
-    and policies, and replaces the old program atomically.
+    A network whose structure is not compiled into the program needs a new program. The new program
+    takes over flows, counters and policies. It replaces the old one atomically, except in libxdp's
+    dispatcher, where packets pass unmetered for a moment.
 
     Args:
         interface: interface of the program.
-        model: a network of the same meter, and of the same classes if there are policies.
-        slot: slot to update; None for that of flows without a matching rule.
-        export: the XDP export of the network. If a new program is needed for this network alone and
-            clang is missing, its object file is used.
+        model: a network with the same meter, and with the same classes if there are policies.
+        slot: slot to update; None means the slot of flows without a matching rule.
+        export: the XDP export of the network. Its object file is used if a new program is needed,
+            clang is missing, and all slots hold this network.
 
     Raises:
-        ExportError: the network has another meter or other classes, or exceeds the limits of BPF.
-        MissingDependencyError: a new program is needed, clang is missing, and no object file of an
-            export fits.
+        ExportError: The network has another meter or other classes, or exceeds the limits of BPF.
+        MissingDependencyError: A new program is needed, clang is missing, and no export's object
+            file fits.
     """
     with changing(interface), opened(interface) as (record, programs, models):
         if model.meter != programs.spec:
@@ -363,10 +371,10 @@ def _succeed(
     models: Mapping[int, Classifier],
     export: Path | None,
 ) -> int:
-    """Attach a program for all resident models in place of the present one.
+    """Replace the attached program by one that is compiled for all resident models.
 
     Returns:
-        Number of the new program.
+        The new program's number in the kernel.
     """
     compiled = list(models.values())
     structure = structure_of(compiled)
@@ -403,7 +411,7 @@ def _succeed(
         if record.priority is None:
             attach(interface.index, following.program, record.mode, replaces=programs.program)
             return new.program_id
-        # Both beside each other would count packets twice; some now pass without.
+        # Detach first: both at once would count packets twice. Some packets now pass unmetered.
         dispatcher.detach(interface.index, record.program_id, record.mode)
         made = _attach(interface, following, new, image)
         if isinstance(made, BpfError):
@@ -418,7 +426,7 @@ def _built(
     record: ProgramRecord,
     error: MissingDependencyError,
 ) -> bytes:
-    """The object file of an export, if it is the program for all resident models."""
+    """The object file of an export, if it serves all resident models."""
     if len({model.digest for model in models.values()}) > 1:
         slots = ", ".join(map(str, sorted(models)))
         why = f"no export has a program for the models of slots {slots} together"
@@ -437,10 +445,13 @@ def _built(
 
 
 def unload(interface: Interface) -> bool:
-    """Detach n3ic's program from an interface and remove its record; False if there was none.
+    """Detach n3ic's program from an interface and remove its record.
+
+    Returns:
+        False if there was neither a program nor a record.
 
     Raises:
-        UsageError: the attached program was not loaded by n3ic.
+        UsageError: The attached program was not loaded by n3ic.
     """
     known = interface.folder.exists()
     with changing(interface):
@@ -472,16 +483,16 @@ def put(interface: Interface, what: str, action: Action, argument: int, ttl_s: f
 
     Args:
         interface: interface of the program.
-        what: an address, a prefix or a flow as typed.
-        action: what is done with its packets; ``allow`` for the list of allowed sources.
-        argument: nanoseconds between two packets of a rate limit, or the mark.
+        what: an address, a prefix or a flow, as typed.
+        action: what happens to its packets; ``allow`` puts it on the list of allowed sources.
+        argument: nanoseconds between two packets for a rate limit, or the mark.
         ttl_s: seconds for which it holds; None for ever.
 
     Returns:
-        The target as it is listed.
+        The target as :func:`listed` shows it.
 
     Raises:
-        UsageError: no program is loaded there, or ``what`` is no target.
+        UsageError: No program is loaded there, or ``what`` is not a target.
     """
     with changing(interface), opened(interface) as (record, programs, _):
         where = verdicts.target(what, programs.spec)
@@ -493,15 +504,19 @@ def put(interface: Interface, what: str, action: Action, argument: int, ttl_s: f
 
 
 def take_off(interface: Interface, what: str, *, allowed: bool) -> bool:
-    """Take verdicts on a target out of the maps; False if there were none.
+    """Remove the verdicts on a target from the maps.
 
     Args:
         interface: interface of the program.
-        what: an address, a prefix or a flow as typed.
-        allowed: whether what is allowed goes, in place of all other verdicts.
+        what: an address, a prefix or a flow, as typed.
+        allowed: True removes it from the list of what is allowed, False removes all other
+            verdicts on it.
+
+    Returns:
+        False if there were none.
 
     Raises:
-        UsageError: no program is loaded there, or ``what`` is no target.
+        UsageError: No program is loaded there, or ``what`` is not a target.
     """
     with changing(interface), opened(interface) as (_, programs, _):
         return verdicts.remove(programs.maps, verdicts.target(what, programs.spec), allowed=allowed)
@@ -517,8 +532,8 @@ def listed(interface: Interface) -> dict[str, list[verdicts.Entry]]:
 
 
 def now_of(record: ProgramRecord, tick_ns: int) -> int:
-    """The present time of the program's clock, in units of its meter."""
-    coarse = 6  # CLOCK_MONOTONIC_COARSE, which Python's time does not name
+    """The current time of the program's clock, in ticks of its meter."""
+    coarse = 6  # CLOCK_MONOTONIC_COARSE, for which Python's time module has no constant
     clock = coarse if record.clock == "coarse" else time.CLOCK_MONOTONIC
     return time.clock_gettime_ns(clock) // tick_ns
 
@@ -527,8 +542,8 @@ def exported(export: Path) -> tuple[Classifier, bool, source.Table]:
     """Read an export's network, whether its windows are per CPU, and its flow table.
 
     Raises:
-        ExportError: the directory is not an XDP export.
-        ModelError: the model is missing or damaged.
+        ExportError: The directory is not an XDP export.
+        ModelError: The model is missing or damaged.
     """
     manifest = read_manifest(export)
     if manifest["target"] != "xdp":
@@ -560,7 +575,7 @@ def _check_free(interface: Interface, mode: AttachMode | None) -> None:
     if name in METERS and not recorded_programs(interface):
         raise UsageError(_of_daemon(interface, found.program_id))
     if mode == "tcx" and name not in METERS:
-        return  # at XDP, which is another hook
+        return  # the program is at the XDP hook, not at tcx
     if name in METERS:
         raise UsageError(
             f"{interface.name}: n3ic has loaded program {found.program_id} there already: "
@@ -595,7 +610,7 @@ def _of_daemon(interface: Interface, program_id: int) -> str:
 def _attach(
     interface: Interface, programs: MeterPrograms, record: ProgramRecord, image: bytes
 ) -> ProgramRecord | BpfError:
-    """Attach a program; the record of what runs, or why the driver does not take it so."""
+    """Attach a program; return the record of what runs, or why the driver refuses this mode."""
     try:
         if record.priority is None:
             attach(interface.index, programs.program, record.mode)
@@ -613,14 +628,14 @@ def _attach(
 
 
 def _alone(record: ProgramRecord, priority: int | None) -> str:
-    """Why a program that was to stand beside others stands alone; empty if it does not."""
+    """Why a program that should share its interface runs alone; empty if it does not."""
     if priority is None or record.priority is not None:
         return ""
-    return "this kernel lets no dispatcher run XDP programs: this one is alone on the interface"
+    return "this kernel cannot run XDP programs from a dispatcher: this one is alone there"
 
 
 def _note(interface: Interface, used: AttachMode, refused: Sequence[BpfError]) -> str:
-    """Why a program was not attached in the best way; empty if it was."""
+    """Why a program was not attached in the best mode; empty if it was."""
     if not refused:
         return ""
     if used == "native":

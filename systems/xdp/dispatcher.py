@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libxdp's dispatcher: several XDP programs on one interface, which run one after the other.
+"""libxdp's dispatcher, which runs several XDP programs on one interface, one after the other.
 
-libxdp (Debian: libxdp1) loads a program anew as an extension of its dispatcher, and pins it below
-the BPF file system. Source: the protocol in the README of libxdp of xdp-tools.
+libxdp (Debian: libxdp1) loads each program again, as an extension of its dispatcher, and pins it in
+the BPF file system. The protocol is described in the README of libxdp, in xdp-tools.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from n3ic.exporters.xdp.libbpf import (
 )
 from n3ic.exporters.xdp.program import END, METER, METER_TC, PASS
 
-NAME = "xdp_dispatcher"  # of libxdp's program, to which the others are linked
+NAME = "xdp_dispatcher"  # libxdp's program, which calls the others
 PRIORITY = 50  # libxdp's own default
 _MODES: tuple[AttachMode | None, ...] = (
     None,
@@ -56,8 +56,8 @@ class Dispatched:
     """The programs that a dispatcher runs.
 
     Attributes:
-        mode: attach mode of all of them.
-        programs: their names by number in the kernel, in the order in which they run.
+        mode: the attach mode of all of them.
+        programs: their names by their number in the kernel, in the order in which they run.
     """
 
     mode: AttachMode
@@ -66,11 +66,11 @@ class Dispatched:
 
 @cache
 def libxdp() -> Any | None:
-    """The library with its functions' types; None if it is not installed, or before 1.3."""
-    libbpf()  # the same one is used by both
+    """The library with the types of its functions; None if it is missing or older than 1.3."""
+    libbpf()  # load it first, so that libxdp uses the same copy
     try:
         library = ctypes.CDLL("libxdp.so.1", use_errno=True)
-        library.xdp_program__create  # noqa: B018 - an AttributeError says that it is too old
+        library.xdp_program__create  # noqa: B018 - raises AttributeError if libxdp is too old
     except (OSError, AttributeError):
         return None
     number, pointer, u32 = ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32
@@ -99,26 +99,26 @@ def libxdp() -> Any | None:
 
 
 def needed() -> Any:
-    """The library.
+    """The library; fails if it is missing.
 
     Raises:
-        MissingDependencyError: it is not installed.
+        MissingDependencyError: libxdp is not installed, or older than 1.3.
     """
     library = libxdp()
     if library is None:
         raise MissingDependencyError(
-            "standing beside other XDP programs needs libxdp 1.3 (Debian: apt-get install libxdp1)"
+            "running beside other XDP programs needs libxdp 1.3 (Debian: apt-get install libxdp1)"
         )
     return library
 
 
 def dispatched(interface: int) -> Dispatched | None:
-    """What a dispatcher on an interface runs; None if there is none, or libxdp is missing."""
+    """What the dispatcher of an interface runs; None if it has none, or libxdp is missing."""
     library, there = libxdp(), query(interface)
     if library is None or there is None:
         return None
     with program_by_id(there.program_id) as program:
-        if program.name != NAME:  # libxdp 1.3 keeps a program open that it is asked about
+        if program.name != NAME:  # do not ask libxdp: 1.3 leaves the program that it examines open
             return None
     found = ctypes.c_void_p(library.xdp_multiprog__get_from_ifindex(interface))
     if library.libxdp_get_error(found):
@@ -141,23 +141,24 @@ def dispatched(interface: int) -> Dispatched | None:
 def attached(
     interface: int, image: bytes, program: BpfProgram, mode: AttachMode, priority: int
 ) -> Iterator[BpfProgram]:
-    """Attach a metering program by libxdp, beside what its dispatcher runs already.
+    """Attach a metering program through libxdp, beside the programs that its dispatcher runs.
 
-    A kernel that has no such extensions runs it alone.
+    On a kernel without program extensions, it runs alone.
 
     Args:
         interface: index of the interface.
         image: object file of the program.
-        program: the program, loaded; the attached one uses its maps.
-        mode: attach mode, that of the dispatcher if one is there.
-        priority: programs of a lower one run before it; those behind it run for what it passes.
+        program: the loaded program; the attached one shares its maps.
+        mode: attach mode; that of the dispatcher if there is one.
+        priority: programs with a lower priority run before it; later ones run only for packets
+            that it passes.
 
     Yields:
-        The attached program, which stays when the block ends.
+        The attached program, which stays attached when the block ends.
 
     Raises:
         MissingDependencyError: libxdp is missing.
-        BpfError: the kernel or libxdp refuses.
+        BpfError: The kernel or libxdp refuses.
     """
     library = needed()
 
@@ -185,10 +186,10 @@ def attached(
 
 
 def detach(interface: int, number: int, mode: AttachMode) -> None:
-    """Take a program out of a dispatcher; the others go on.
+    """Remove a program from a dispatcher; the others keep running.
 
     Raises:
-        BpfError: the kernel or libxdp refuses.
+        BpfError: The kernel or libxdp refuses.
     """
     library = needed()
     found = ctypes.c_void_p(library.xdp_program__from_id(number))
@@ -197,4 +198,4 @@ def detach(interface: int, number: int, mode: AttachMode) -> None:
         error = library.xdp_program__detach(found, interface, _MODES.index(mode), 0)
         library.xdp_program__close(found)
     if error and error != -errno.ENOENT:
-        raise BpfError(f"libxdp: program {number} stays: error {-error}", -error)
+        raise BpfError(f"libxdp: program {number} stays attached: error {-error}", -error)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drift: how far live traffic has moved from the training rows of a network.
 
-The population stability index (PSI) of each feature over the intervals between its cuts, which
-is what the network sees of it: ``sum((q - p) * ln(q / p))`` with shares ``p`` of the training
-rows and ``q`` of the live ones. By convention, 0.1 is worth a look and 0.25 is a change.
+Drift is the population stability index (PSI) of each feature over the intervals between its cuts,
+which are all that the network sees of the feature. It is ``sum((q - p) * ln(q / p))``, with the
+shares ``p`` of the training rows and ``q`` of the live rows. By convention, 0.1 is worth a look and
+0.25 is a change.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from n3ic.model.inputs import RATE_UNIT, InputSpec
 Level = Literal["none", "moderate", "large"]
 MODERATE, LARGE = 0.1, 0.25
 _Z99 = 2.3263  # 0.99 quantile of the standard normal distribution
-_HALF = 0.5  # added to each cell, so that the logarithm of an empty cell exists
+_HALF = 0.5  # added to each cell, so that an empty cell has a logarithm
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Drift:
         level: ``none`` below 0.1 or below the bound, ``large`` from 0.25 on.
         bit: index of the input bit whose frequency moved most.
         trained: that bit's frequency in the training rows, 0 to 1.
-        live: its frequency in the live rows.
+        live: that bit's frequency in the live rows, 0 to 1.
     """
 
     feature: str
@@ -50,16 +51,17 @@ class Drift:
 
 
 def drift(spec: InputSpec, counts: ArrayLike, rows: int, z: float = _Z99) -> list[Drift]:
-    """Drift of each feature whose training frequencies the model knows, the largest first.
+    """Measure the drift of each feature whose training frequencies the model carries.
 
     Args:
         spec: the input stage of a trained model.
-        counts: in how many live rows each input bit was set, integers of shape ``(n_bits,)``.
-        rows: how many live rows there were.
+        counts: the number of live rows that set each input bit, integers of shape ``(n_bits,)``.
+        rows: number of live rows.
         z: quantile of the standard normal distribution at which the bounds lie.
 
     Returns:
-        Nothing where there were no rows, or the model does not know its training frequencies.
+        The drift of each feature, the largest first; empty if there are no rows, or the model
+        carries no training frequencies.
 
     Raises:
         ValueError: ``counts`` has another shape.
@@ -76,7 +78,7 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int, z: float = _Z99) -> lis
             for g in groups
         ]
         psi = sum(_psi(np.array(p), np.array(q), rows) for p, q in cells)
-        # Chance alone moves shares of few rows: rows * PSI is nearly chi-squared then.
+        # Shares of few rows vary by chance: without drift, rows * PSI is nearly chi-squared.
         bound = _quantile(sum(len(p) - 1 for p, _ in cells), z) / rows
         shares = [(rate / RATE_UNIT, float(live[b]) / rows, b) for rate, b in bits]
         p, q, bit = max(shares, key=lambda b: (abs(b[0] - b[1]), -b[2]))
@@ -85,21 +87,21 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int, z: float = _Z99) -> lis
 
 
 def _intervals(above: Sequence[float]) -> list[float]:
-    """Shares of the intervals between rising cuts, of the shares at or above each cut."""
+    """Turn the shares at or above each of some rising cuts into shares between the cuts."""
     edges = [1.0, *above, 0.0]
-    return [max(0.0, a - b) for a, b in pairwise(edges)]  # rounded rates may cross
+    return [max(0.0, a - b) for a, b in pairwise(edges)]  # rounding may reverse two equal rates
 
 
 def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
     cells = len(p)
-    # Training shares are stored as counts out of RATE_UNIT, and are smoothed as such counts.
+    # Training shares are stored as counts out of RATE_UNIT, so they are smoothed as counts.
     p = (p * RATE_UNIT + _HALF) / (RATE_UNIT + _HALF * cells)
     q = (q * rows + _HALF) / (rows + _HALF * cells)
     return float(((q - p) * np.log(q / p)).sum())
 
 
 def _quantile(degrees: int, z: float = _Z99) -> float:
-    """The quantile of chi-squared at a normal one, approximately (Wilson and Hilferty, 1931)."""
+    """The chi-squared quantile that matches a normal one, approximated (Wilson, Hilferty 1931)."""
     third = 2 / (9 * degrees)
     return float(degrees * (1 - third + z * np.sqrt(third)) ** 3)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where on an interface a program of n3ic stands: at XDP, alone or beside others, or at tcx."""
+"""Where on an interface n3ic's program is attached: at XDP, alone or beside others, or at tcx."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
 
 
 def query(interface: int) -> AttachedProgram | None:
-    """The program of n3ic at tcx, or in a dispatcher; else the XDP program, whose ever it is."""
+    """n3ic's program at tcx or in a dispatcher; otherwise the XDP program, whoever loaded it."""
     for number in libbpf.tcx_programs(interface):
         with libbpf.program_by_id(number) as program:
             if program.name == METER_TC:
@@ -44,9 +44,10 @@ def detach(interface: int, found: AttachedProgram, program: libbpf.BpfProgram) -
 
 
 def ways(mode: AttachMode | None) -> list[tuple[AttachMode, bool]]:
-    """Ways to attach a program, the best first: a mode, and whether it takes frames in pieces.
+    """List the ways to attach a program, the best first.
 
-    Drivers that refuse frames in several pieces may take a program without them.
+    Each is a mode, and whether the program takes frames that lie in several pieces. A driver that
+    refuses such a program may accept one without this ability.
     """
     native: list[tuple[AttachMode, bool]] = [("native", True), ("native", False)]
     if mode is None:
@@ -58,7 +59,7 @@ def check_hook(interface: str, acts: Sequence[VerdictPolicy], mode: AttachMode |
     """Check that policies and interface suit a hook.
 
     Raises:
-        UsageError: the hook has no such action, or its frames are not those of Ethernet.
+        UsageError: The hook has no such action, or the interface's frames are not Ethernet frames.
     """
     for one in acts:
         if mode != "tcx" and one.action == "mirror":
@@ -78,7 +79,7 @@ def check_hook(interface: str, acts: Sequence[VerdictPolicy], mode: AttachMode |
                 "again, without end: expected another interface"
             )
     if mode == "tcx":
-        with socket.socket() as asking:  # /sys may show another namespace
+        with socket.socket() as asking:  # not /sys, which may show another network namespace
             asked = struct.pack("=16s24x", interface.encode())
             told = fcntl.ioctl(asking, _SIOCGIFHWADDR, asked)
         if struct.unpack_from("=H", told, 16)[0] not in _ETHERNET:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves a scrape endpoint, and ends idle flows beside it."""
+"""Serves figures to Prometheus, and ends idle flows meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
         seconds: time limit in seconds; None for no limit.
 
     Raises:
-        UsageError: no program is loaded there (any more), or the port is in use.
+        UsageError: No program is loaded there (any more), or the port is in use.
         MissingDependencyError: prometheus-client is not installed.
     """
     found = registry(lambda: status(interface))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records of the programs on interfaces: object file, models and policies.
 
-An attached program and its maps live in the kernel. What the kernel does not know is stored in a
-folder of ``/run``, which a reboot empties as it detaches the program. The record is written before
-the program is attached, under the program's number. A process that is stopped in between therefore
-leaves either the old program with its record or the new one with its own.
+An attached program and its maps live in the kernel. What the kernel does not store is kept in a
+folder of ``/run``: a reboot empties it, just as it detaches the program. The record is written
+before the program is attached, under the program's number. A process that is killed in between
+therefore leaves either the old program with its record or the new program with its own.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Interface:
     """A network interface in the network namespace of this process.
 
     Attributes:
-        name: its name.
-        index: its index.
+        name: its name, such as ``eth0``.
+        index: its index in the kernel.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Interface:
         """Find an interface by name.
 
         Raises:
-            UsageError: no interface has that name.
+            UsageError: No interface has that name.
         """
         try:
             return cls(name, socket.if_nametoindex(name))
@@ -62,7 +62,7 @@ class Interface:
 
     @property
     def folder(self) -> Path:
-        """Folder of its records; by index too, as other namespaces may use the same name."""
+        """Folder of its records, per network namespace, as others may use the same name."""
         return _root() / f"{self.name}-{Path('/proc/self/ns/net').stat().st_ino}"
 
 
@@ -74,14 +74,14 @@ class ProgramRecord:
         program_id: its number in the kernel.
         mode: attach mode.
         export: export directory of the program.
-        clock: clock of the program.
-        per_cpu: whether windows are over the flows of one CPU.
+        clock: clock of the program, ``kernel`` or ``coarse``.
+        per_cpu: whether each window covers the flows of one CPU only.
         policies: policies as typed.
         rules: rules as typed.
         otherwise: slot of flows without a matching rule.
         table: flow table that the program was compiled with.
         frags: whether the program takes frames that lie in several pieces.
-        priority: its order in libxdp's dispatcher; None if it stands alone.
+        priority: its priority in libxdp's dispatcher; None if it runs alone.
     """
 
     program_id: int
@@ -98,7 +98,7 @@ class ProgramRecord:
 
     @property
     def place(self) -> str:
-        """Where it is attached, for people."""
+        """Where it is attached, as text for people."""
         if self.mode == "tcx":
             return "tcx, both directions"
         beside = "" if self.priority is None else f", in a dispatcher, priority {self.priority}"
@@ -111,9 +111,9 @@ class DaemonRecord(ProgramRecord):
 
     Attributes:
         pins: folder of its pins.
-        socket: socket on which n3icd tells decided flows.
-        control: socket on which n3icd takes requests.
-        pack: the pack that it holds now.
+        socket: path of the socket on which n3icd reports decided flows.
+        control: path of the socket on which n3icd takes requests.
+        pack: the pack that is now loaded.
     """
 
     pins: str = ""
@@ -144,10 +144,10 @@ def write_record(
 def read_record(
     interface: Interface, program_id: int
 ) -> tuple[ProgramRecord, bytes, list[Classifier]]:
-    """Read the record of a program: with its object file and the networks of its structure.
+    """Read the record of a program, its object file and the networks it was compiled for.
 
     Raises:
-        UsageError: no record of the program exists, or it is damaged.
+        UsageError: No record of the program exists, or it is damaged.
     """
     folder = _of_program(interface, program_id)
     try:
@@ -169,10 +169,10 @@ def read_record(
 
 
 def daemon_record(interface: Interface, program_id: int) -> DaemonRecord | None:
-    """The record of a program that ``n3icd`` runs; None if it is not one of those.
+    """The record of a program that ``n3icd`` loaded; None if it is another program.
 
     Raises:
-        UsageError: the record is damaged.
+        UsageError: The record is damaged.
     """
     if not (_of_program(interface, program_id) / _DAEMON).exists():
         return None
@@ -181,7 +181,7 @@ def daemon_record(interface: Interface, program_id: int) -> DaemonRecord | None:
 
 
 def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list[Classifier]]:
-    """What ``n3icd`` wrote: see ``record_write`` in ``exporters/xdp/daemon/store.c``."""
+    """Read what ``n3icd`` wrote: see ``record_write`` in ``exporters/xdp/daemon/store.c``."""
     given, pack = json.loads((folder / _DAEMON).read_bytes()), (folder / PACK).read_bytes()
     found = _unpacked(pack)
     about = found.about
@@ -204,7 +204,7 @@ def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list
     return record, (folder / _OBJECT).read_bytes(), [found.compiled]
 
 
-_unpacked = lru_cache(maxsize=2)(unpack)  # of the same bytes, once
+_unpacked = lru_cache(maxsize=2)(unpack)  # the same pack is read again and again
 
 
 def _record(data: Mapping[str, Any]) -> ProgramRecord:
@@ -217,7 +217,7 @@ def _record(data: Mapping[str, Any]) -> ProgramRecord:
 
 
 def write_model(interface: Interface, model: Classifier) -> None:
-    """Store a model that is about to be resident; the kernel knows which slot holds it."""
+    """Store a model that is about to become resident; the kernel records its slot."""
     interface.folder.mkdir(parents=True, exist_ok=True)
     write_atomic(interface.folder / f"{model.digest}.n3ic", model.to_bytes())
 
@@ -226,7 +226,7 @@ def read_model(interface: Interface, digest: str) -> Classifier:
     """Read a resident model.
 
     Raises:
-        FileNotFoundError: the model is not stored, or not any more.
+        FileNotFoundError: The model is not stored, or has been removed.
     """
     for pack in interface.folder.glob(f"*/{PACK}"):
         if digest in (found := _unpacked(pack.read_bytes()).networks):
@@ -237,7 +237,7 @@ def read_model(interface: Interface, digest: str) -> Classifier:
 
 
 def recorded_programs(interface: Interface) -> list[int]:
-    """Numbers of the programs that have records, ascending."""
+    """The numbers of the programs that have records, in ascending order."""
     if not interface.folder.exists():
         return []
     return sorted(int(p.name) for p in interface.folder.iterdir() if p.name.isdecimal())
@@ -254,7 +254,7 @@ def forget_others(interface: Interface, program_id: int, digests: Collection[str
 
 
 def forget_gone() -> None:
-    """Remove records of interfaces that no longer exist, or from before a reboot."""
+    """Remove the records of interfaces none of whose recorded programs is still loaded."""
     for folder in _root().glob("*-*"):
         numbers = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
         if not any(map(is_loaded, numbers)):
@@ -266,7 +266,7 @@ def changing(interface: Interface) -> Iterator[None]:
     """Exclude other processes from loading, updating and unloading during the block.
 
     Raises:
-        UsageError: the folder of the records is not writable.
+        UsageError: The folder of the records is not writable.
     """
     root = interface.folder.parent
     try:
@@ -293,7 +293,7 @@ def watching(interface: Interface) -> Iterator[None]:
     The kernel gives each event to one reader, so two readers would each miss some.
 
     Raises:
-        UsageError: another process reads them already, or the program was removed.
+        UsageError: Another process already reads them, or the program was removed.
     """
     try:
         place = os.open(interface.folder / _WATCH, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -320,11 +320,11 @@ def _of_program(interface: Interface, program_id: int) -> Path:
 
 
 def _numbered(folder: Path, name: re.Pattern[str]) -> dict[int, Path]:
-    """Files whose name holds a number, by that number, ascending."""
+    """The files whose names match a pattern, by the number in the name, in ascending order."""
     matches = ((name.fullmatch(path.name), path) for path in folder.iterdir())
     return dict(sorted((int(match[1]), path) for match, path in matches if match))
 
 
 def remove_record(interface: Interface) -> None:
-    """Remove the record of an interface's program."""
+    """Remove all records of an interface."""
     shutil.rmtree(interface.folder, ignore_errors=True)

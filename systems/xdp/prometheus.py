@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures for Prometheus, on a port of this machine."""
+"""Converts the figures of a program to metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def registry(status: Callable[[], ProgramStatus]) -> CollectorRegistry:
 
 
 def metrics(status: ProgramStatus) -> Iterator[Metric]:
-    """Convert the figures to metrics; counters count from the loading of the program."""
+    """Convert the figures to metrics; counters start at 0 when the program is loaded."""
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,

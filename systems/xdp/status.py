@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a program on an interface, as a frozen snapshot."""
+"""A frozen snapshot of the figures of a program on an interface."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from n3ic.systems.xdp.program_record import Interface, ProgramRecord
 
 @dataclass(frozen=True)
 class SlotStatus:
-    """Decisions of the model in a slot.
+    """What the model in a slot has decided.
 
     Attributes:
         model: name of the model.
@@ -29,7 +29,8 @@ class SlotStatus:
         shunted: number of flows left to the host.
         margins: number of flows by margin; the last entry counts all larger margins.
         drift: drift of each feature, the largest first.
-        domain: whether the traffic is like the training rows; None if the model does not know them.
+        domain: whether the traffic resembles the training rows; None if the model carries no
+            rates of them.
     """
 
     model: str
@@ -56,7 +57,7 @@ class ProgramStatus:
         program_id: its number in the kernel.
         export: export directory of the program.
         packets: number of packets seen.
-        bytes: number of bytes of these packets.
+        bytes: total size of these packets in bytes.
         flows: number of flows in the table now.
         room: maximum number of flows in the table.
         started: number of flows that began.
@@ -70,23 +71,25 @@ class ProgramStatus:
         slots: status of each slot, by number.
         contended: packets not counted because another CPU held their flow.
         not_marked: packets to mark for which the driver gives no metadata room.
-        undecided: flows that left the table without a decision; at least so many.
+        undecided: flows that left the table without a decision; a lower bound.
         allowed: packets of allowed sources and flows.
-        blocked: packets that a verdict of the maps dropped, before they were metered.
-        limited: packets over the rate of such a verdict, dropped likewise.
+        blocked: packets that a verdict in the maps dropped before they were metered.
+        limited: packets dropped before they were metered, because they exceeded the rate of a
+            verdict.
         dropped: packets that the policy of their flow dropped.
-        spared: packets that the dry run let pass.
+        spared: packets that would have been dropped, but for the dry run.
         verdicts: verdicts that decisions put into the maps.
-        refused: verdicts that were not, because as many hosts are blocked as may be.
-        excess: packets of flows that their source may not begin so fast; they are put aside.
-        blocked_hosts: hosts that decisions keep away; with expired ones until room is needed.
+        refused: verdicts not put there, because ``max_blocked`` hosts were blocked.
+        excess: packets put aside because their source began flows too fast.
+        blocked_hosts: hosts that decisions block, including expired ones until room is needed.
         max_blocked: maximum number of these.
         dry_run: whether every packet passes.
-        place: hook and mode, for people.
+        place: hook and mode, as text for people.
         beside: names of the other XDP programs that run on the interface.
-        frags: whether frames that lie in several pieces are taken.
-        super: packets that kernel or card cut on the way out, or joined on the way in; tcx only.
-        segments: packets that these are on the wire.
+        frags: whether the program takes frames that lie in several pieces.
+        super: packets that the kernel or the card splits on the way out, or joined on the way in;
+            tcx only.
+        segments: number of packets on the wire that these stand for.
         mirrored: copies that were sent out of another interface.
         not_mirrored: packets whose copy could not be sent.
         no_socket: packets for an AF_XDP socket that nobody opened; they pass.
@@ -186,7 +189,7 @@ def status_of(
         contended=counters["contended"],
         not_marked=counters["not_marked"],
         slots={slot: _slot(programs, slot, model) for slot, model in models.items()},
-        # Flows in the table may be undecided as yet, so that more may have left undecided.
+        # A lower bound: flows still in the table may be decided, so more may have left undecided.
         undecided=max(0, counters["started"] - counters["flows_decided"] - flows),
         blocked_hosts=programs.blocked_hosts(),
         max_blocked=int(config["max_blocked"]),
@@ -197,11 +200,11 @@ def status_of(
 
 
 def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
-    """Yield what needs attention since the program was loaded: a name, and a line."""
+    """Yield a name and a line of text for everything that needs attention."""
     if status.undecided:
         yield (
             "undecided",
-            f"{status.undecided:,} flows at least left the full table undecided: load an export "
+            f"at least {status.undecided:,} flows left the full table undecided: load an export "
             "with --table buckets, or more --flows",
         )
     if status.aside.get("flow cache full"):
@@ -222,7 +225,7 @@ def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
 
 
 def sweep(record: ProgramRecord, programs: MeterPrograms) -> None:
-    """End flows that exceed the idle timeout, because no packet of theirs would do it."""
+    """End the flows that exceed the idle timeout, as no packet of theirs comes to end them."""
     programs.end_idle(now_of(record, programs.spec.tick_ns))
 
 

@@ -60,7 +60,7 @@ def show(status: ProgramStatus) -> None:
 
 
 def lines(status: ProgramStatus) -> list[str]:
-    """The figures without drift, one line each."""
+    """The figures without the drift, as lines of text."""
     out = [
         f"{status.interface}: program {status.program_id}, {status.place or status.mode}, "
         f"{status.export}",
@@ -107,7 +107,7 @@ def lines(status: ProgramStatus) -> list[str]:
 
 
 def show_verdicts(interface: str, found: Mapping[str, list[Entry]]) -> None:
-    """Print the verdicts that hold."""
+    """Print the verdicts in force, by list."""
     rows = [
         (
             one.target,
@@ -126,21 +126,21 @@ def show_verdicts(interface: str, found: Mapping[str, list[Entry]]) -> None:
 
 
 def follow(interface: Interface, *, seconds: float | None, most: int | None, json: bool) -> None:
-    """Show decided flows as they come; also end idle flows.
+    """Show decided flows as they arrive; also end idle flows.
 
     Args:
         interface: interface of the program.
         seconds: time limit in seconds; None for no limit.
         most: maximum number of flows; None for no limit.
-        json: whether to print one line of JSON per flow in place of a live table.
+        json: whether to print one line of JSON per flow instead of a live table.
 
     Raises:
-        UsageError: no program is loaded there (any more), or another process watches already.
+        UsageError: No program is loaded there (any more), or another process already watches it.
     """
     end = None if seconds is None else time.monotonic() + seconds
     left, swept = most, 0.0
     shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
-    known: set[str] = set()  # alarms that were told
+    known: set[str] = set()  # alarms that were already printed
     screen = console()
     live: Any = nullcontext()
     if not json and screen.is_terminal:
@@ -177,7 +177,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
 
 
 def _tell_alarms(status: ProgramStatus, known: set[str]) -> None:
-    """Say each alarm once."""
+    """Print each alarm once."""
     for name, line in status.alarms.items():
         if name not in known:
             print_note(f"{status.interface}: ALARM {line}")
@@ -193,7 +193,7 @@ def _decided(
     for event in programs.events(_POLL_MS):
         slot, digest = int(event["slot"]), event["model"].tobytes().hex()
         if not fresh and (slot not in models or not models[slot].digest.startswith(digest)):
-            models.update(residents(interface, programs))  # the model was swapped in the meantime
+            models.update(residents(interface, programs))  # an update has swapped the model
             fresh = True
         model = models.get(slot)
         size = int(event["address_bytes"])
@@ -228,7 +228,7 @@ def _decided(
 
 
 def _name(index: int) -> str:
-    """An interface's name, or its index where it is gone."""
+    """An interface's name, or its index if the interface no longer exists."""
     try:
         return socket.if_indextoname(index)
     except OSError:
@@ -244,7 +244,7 @@ def _verdict(verdict: int, model: Classifier | None) -> str:
 
 
 def line_of(flow: Mapping[str, Any]) -> str:
-    """A decided flow as one line for people."""
+    """Format a decided flow as one line for people."""
     ends = (
         f"{flow['source']}:{flow['source_port']} > {flow['destination']}:{flow['destination_port']}"
     )

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream demo``: the loop through the kernel, and images to PyTorch, to be watched."""
+"""``n3ic stream demo``: the learning loop through the kernel, and images on their way to PyTorch.
+
+May import the other packages of ``stream``, the core, the exporters and ``systems/xdp``.
+"""

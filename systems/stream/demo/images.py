@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in many packets over UDP, DPDK, and PyTorch behind functions by the three ways."""
+"""Images in many packets over UDP and DPDK, which reach PyTorch in three functions, a way each."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from n3ic.systems.stream.messages.ways import WAYS
 from n3ic.util.display import TextTable
 
 PART = 1024  # bytes of an image in a packet
-_DISTINCT = 4  # images that differ
-_PORT = 9700  # of the first way
+_DISTINCT = 4  # different images; they are sent in turn
+_PORT = 9700  # UDP port of the first way; the others follow
 _NIC, _PEER, _FROM, _TO = "n3icdemo2", "n3icdemo3", "192.0.2.1", "192.0.2.2"
 _AHEAD = 512  # packets that may be on their way
 _RING = 1024  # frames of the port's ring
@@ -43,15 +43,15 @@ _PATIENCE_S, _PAUSE_S = 120.0, 0.002
 
 @dataclass(frozen=True)
 class WayTimes:
-    """An image by one way; milliseconds.
+    """The times of an image by one way, in milliseconds.
 
     Attributes:
         way: the way.
-        image: number of the image; the first one warms caches.
+        image: number of the image; image 0 warms the caches.
         packets: from its first packet to its last.
         transfer: from its first packet until the device has all bytes.
-        inference: of the model.
-        equal: whether the model's output is that on the bytes that were sent.
+        inference: time that the model takes.
+        equal: whether the model's output equals its output for the bytes that were sent.
     """
 
     way: str
@@ -68,11 +68,11 @@ class ImageFigures:
 
     Attributes:
         model: name of the model.
-        device: what took the device's part.
+        device: the device that ran it, or what stood in for one.
         image_bytes: bytes of an image.
-        images: how many are sent by each way.
-        times: see :class:`WayTimes`.
-        lost: images by way that did not arrive whole.
+        images: how many images are sent by each way.
+        times: the times of each image by each way.
+        lost: images that did not arrive whole, by way.
         port: what the port received and lost.
         balance: where the packets went, see :func:`.functions.manager.with_balance`.
         load: load of the machine.
@@ -96,19 +96,19 @@ class ImageFigures:
 def run_images(
     folder: Path, model: str, images: int, seed: int, told: Callable[[ImageFigures], object]
 ) -> ImageFigures:
-    """Send images to three functions in turn, in a network namespace of its own.
+    """Send images to three functions in turn, in a network namespace of their own.
 
-    All functions get all packets, in the same buffers; each takes those to its own UDP port.
+    Every function sees all packets, in the same buffers, and takes those to its own UDP port.
 
     Args:
         folder: where functions write.
         model: a model of :func:`~n3ic.systems.stream.messages.models.message_model`.
-        images: images that are sent by each way; one more comes first and is not counted.
-        seed: of images and weights.
-        told: is told the figures after each image.
+        images: images that are sent by each way; one more is sent first and not counted.
+        seed: seed of the images and the weights.
+        told: called with the figures after each image.
 
     Raises:
-        N3icError: something is missing on this machine, or a function ended.
+        N3icError: This machine lacks something, or a function ended.
     """
     chosen = message_model(model, seed)
     rng = np.random.default_rng(seed)
@@ -131,7 +131,7 @@ def run_images(
     with own_network(), ThreadPoolExecutor(1) as pool:
         add_link(_NIC, _PEER)
         run_ip("address", "add", f"{_FROM}/24", "dev", _PEER)
-        switch_offload(_PEER, SET_TX_CHECKSUM, on=False)  # functions look at UDP's checksums
+        switch_offload(_PEER, SET_TX_CHECKSUM, on=False)  # functions check UDP's checksums
         send = partial(_send, folder, chain_ends, payloads, expected, figures, told)
         try:
             status = supervisor.run(lambda: jobs.append(pool.submit(send)))
@@ -145,7 +145,7 @@ def run_images(
 
 
 def image_tables(figures: ImageFigures) -> list[TextTable]:
-    """The three ways side by side, and the text's own figures."""
+    """A table of the three ways side by side, and the paper's own figures."""
     rows = []
     for way, found in WAYS.items():
         times = [t for t in figures.times if t.way == way and t.image]
@@ -172,7 +172,7 @@ def image_tables(figures: ImageFigures) -> list[TextTable]:
 
 
 class _ChainEnds:
-    """Whether a chain ended, or one of its functions.
+    """Notices when a chain or one of its functions ends.
 
     Args:
         socket: the chain's socket.
@@ -184,10 +184,10 @@ class _ChainEnds:
         self.ended = threading.Event()
 
     def check(self) -> None:
-        """Check that all runs.
+        """Check that the chain and its functions are running.
 
         Raises:
-            N3icError: something ended.
+            N3icError: One of them ended.
         """
         if self.notes or self.ended.is_set():
             raise N3icError(f"before all images came: {'; '.join(self.notes) or 'the chain ended'}")
@@ -200,7 +200,7 @@ def _options(folder: Path, model: str, seed: int, index: int) -> dict[str, Any]:
 
 
 def _computed(model: MessageModel, payloads: NDArray[np.uint8]) -> list[str]:
-    """Digests of what the model makes of the bytes themselves."""
+    """The digests of the model's outputs for the payloads themselves."""
     with closing(open_device()) as device:
         work = model.on(device)
         out = []
@@ -219,11 +219,11 @@ def _send(
     figures: ImageFigures,
     told: Callable[[ImageFigures], object],
 ) -> None:
-    """Send each image by each way in turn, and end the chain."""
+    """Send each image by each way in turn, then end the chain."""
     packets = seen = 0
 
     def room(count: int) -> None:
-        """Wait until few packets are on their way."""
+        """Wait until few enough packets are on their way to send ``count`` more."""
         nonlocal packets, seen
         end = time.monotonic() + _PATIENCE_S
         while packets - seen > _AHEAD:
@@ -251,12 +251,12 @@ def _send(
                     figures.times.append(WayTimes(way, number, *times, equal))
                 told(figures)
     finally:
-        with suppress(UsageError):  # it has ended
+        with suppress(UsageError):  # the chain has already ended
             ask(chain.socket, "end")
 
 
 def _line(chain: _ChainEnds, path: Path, number: int) -> dict[str, Any] | None:
-    """The line about a message, once it is there; None if it does not come."""
+    """Wait for the line about a message; None if the message failed, or no line comes."""
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
         chain.check()

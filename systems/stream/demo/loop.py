@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: packets, XDP, shunted flows, second stage, late labels, a model swapped under load."""
+"""The learning loop of the demo.
+
+Packets go through XDP, a second stage decides shunted flows, labels come late, and a refreshed
+model is swapped in under load.
+"""
 
 from __future__ import annotations
 
@@ -43,31 +47,31 @@ from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
 
-BATCH = 60  # flows that are sent before what became of them is read
+BATCH = 60  # flows that are sent before their decisions are read
 WINDOWS = 16
 EVERY = 240  # labelled flows between two refreshed models
 _LATE = 3  # batches after which labels come
-_RECENT = 15  # batches on which the second stage is trained anew
+_RECENT = 15  # batches on which the second stage is retrained
 _CARD, _PEER = "n3icdemo0", "n3icdemo1"
-_FIRST = 10_000  # number of the first client; those of the training are below
+_FIRST = 10_000  # number of the first client; lower numbers are those of the training
 _WAIT_MS, _SILENT_S = 200, 2.0
-_DIGEST = 16  # digits of a model's digest that a flow tells
+_DIGEST = 16  # digits of the model's digest that a decided flow carries
 
 
 @dataclass(frozen=True)
 class LoopWindow:
-    """Some flows in a row.
+    """Figures of consecutive flows.
 
     Attributes:
-        flows: flows until its end.
+        flows: flows decided by the end of the window.
         changed: whether the traffic has changed.
-        shunted: share that the card was not sure of.
-        card: share that is right of those that the card decided; None if it decided none.
-        rest: share that is right of the others by the second stage; None if there are none.
-        both: share that is right of all.
-        labelled: flows until its end whose labels came.
+        shunted: share of the flows that the card left to the second stage.
+        card: share of the card's decisions that are right; None if it decided no flow.
+        rest: share of the second stage's decisions that are right; None if it decided no flow.
+        both: share of all decisions that are right.
+        labelled: flows whose labels had come by the end of the window.
         kernel: beginning of the digest of the model that decided the last flow.
-        pushes: models pushed until its end.
+        pushes: models pushed by the end of the window.
     """
 
     flows: int
@@ -83,17 +87,17 @@ class LoopWindow:
 
 @dataclass
 class LoopFigures:
-    """What the loop did so far.
+    """What the loop has done so far.
 
     Attributes:
         total: flows that are to be sent.
-        flows: flows that the card told of.
-        windows: see :class:`LoopWindow`.
-        refreshed: models that were trained to take the running one's place.
+        flows: decided flows that the card has reported.
+        windows: the windows that have ended.
+        refreshed: models that were trained to replace the running one.
         failed: pushes that failed.
-        lost: flows that the ring buffer had no room for.
-        unlike: flows whose scores in the kernel are not those of the model of that digest.
-        seconds: since the first packet.
+        lost: flows for which the ring buffer had no room.
+        unlike: flows whose scores in the kernel differ from those of the model with that digest.
+        seconds: seconds since the first packet.
     """
 
     total: int
@@ -119,7 +123,7 @@ class LoopFigures:
 
 
 class _LateLabels:
-    """Labels of batches that come some batches late, the last ones first."""
+    """Labels that come some batches late; within a batch, the last flow's label comes first."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Records, NDArray[np.int64]]] = deque()
@@ -140,7 +144,7 @@ class _LateLabels:
         return [(record_key(record), Labelled(CLASSES[index])) for record, index in pairs]
 
     def latest(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Features of the latest flows whose labels came, and these."""
+        """The features, shape ``(flows, features)``, and labels of the latest labelled flows."""
         features, label = zip(*self._known, strict=True)
         return np.concatenate(features), np.concatenate(label)
 
@@ -152,12 +156,12 @@ def run_loop(
 
     Args:
         folder: where export, models and log are written.
-        total: flows; the traffic changes after half of them.
-        seed: of traffic and training.
-        told: is told the figures after each batch.
+        total: how many flows to send; the traffic changes after half of them.
+        seed: seed of the traffic and the training.
+        told: called with the figures after each batch.
 
     Raises:
-        N3icError: something is missing on this machine, or the kernel refuses.
+        N3icError: This machine lacks something, or the kernel refuses.
     """
     rng = np.random.default_rng(seed)
     card, host = trained(rng)
@@ -170,7 +174,7 @@ def run_loop(
     with own_network(), _loaded(folder / "export") as programs:
         learning = LearningFolder(folder / "learned", push_to(f"xdp:{_CARD}"))
         with closing(learning), _told(programs, batches) as told_of:
-            # Of all flows: two processors may take packets of one batch after some of the next.
+            # All batches: with two CPUs, packets of one batch may overtake those of another.
             truth = {flow.client: flow.label for batch in batches for flow in batch}
             loop = _Loop(card, host, learning, LoopFigures(total), len(batches))
             for events in told_of:
@@ -183,14 +187,14 @@ def run_loop(
 
 
 class _Loop:
-    """Second stage, late labels and learner behind the card, and what is counted.
+    """The second stage, late labels and learner behind the card, and their figures.
 
     Args:
-        card: the model that begins.
-        host: the second stage that begins.
-        learning: learns, and pushes to the card.
-        figures: counts.
-        batches: batches that are to come.
+        card: the card's first model.
+        host: the first second stage.
+        learning: learns, and pushes models to the card.
+        figures: the figures to update.
+        batches: number of batches that will come.
     """
 
     def __init__(
@@ -210,7 +214,7 @@ class _Loop:
         self._began, self._batch, self._batches = time.monotonic(), 0, batches
 
     def take(self, events: Records, label: NDArray[np.int64]) -> None:
-        """Take a batch that the card told of, and its true labels, which come late."""
+        """Take a batch that the card reported, and its true labels, which are revealed late."""
         f = self.figures
         found = _of_events(self._card, events)
         f.unlike += _unlike(self._models, found)
@@ -237,12 +241,12 @@ class _Loop:
             )
 
     def finish(self) -> None:
-        """Learn from the labels that are left."""
+        """Learn from the remaining labels."""
         self._labels.late = 0
         self._learner.finish()
 
     def _shares(self) -> tuple[float, float | None, float | None, float]:
-        """Share shunted, and shares that are right: of the card's flows, of the rest, of all."""
+        """The share shunted, and the shares decided right: by the card, of the rest, of all."""
         decided, right = np.concatenate(self._window).T
         self._window.clear()
         card, rest = (
@@ -253,7 +257,7 @@ class _Loop:
 
 @contextmanager
 def _loaded(directory: Path) -> Iterator[MeterPrograms]:
-    """A link with the program at one end."""
+    """Make a link, and load the program at one end."""
     add_link(_CARD, _PEER)
     interface = Interface.named(_CARD)
     deployment.load(interface, directory)
@@ -266,9 +270,9 @@ def _loaded(directory: Path) -> Iterator[MeterPrograms]:
 
 @contextmanager
 def _told(programs: MeterPrograms, batches: Sequence[list[DemoFlow]]) -> Iterator[Channel[Records]]:
-    """Send batches, and give the flows that the program told of, about as many at a time.
+    """Send batches, and yield the flows that the program reports, about a batch at a time.
 
-    Two threads do so: a signal that comes while libbpf calls Python would be lost in this one.
+    Two other threads do so: a signal that arrives while libbpf calls Python would be lost here.
     """
     sent, told = Channel[list[DemoFlow]](2), Channel[Records](2)
     with ThreadPoolExecutor(2) as pool:
@@ -286,7 +290,7 @@ def _told(programs: MeterPrograms, batches: Sequence[list[DemoFlow]]) -> Iterato
 
 
 def _guarded(function: Callable[..., None], *given: Any) -> None:
-    """Run a thread; the channel that it writes, the last one given, ends with it."""
+    """Run a thread, and close the channel that it writes, its last argument, at the end."""
     try:
         with suppress(ChannelEnded):
             function(*given)
@@ -310,7 +314,7 @@ def _receive(
 
 
 def _send(batches: Sequence[list[DemoFlow]], sent: Channel[list[DemoFlow]]) -> None:
-    """Send batches; what is sent next waits until a batch was taken."""
+    """Send batches; pause while the receiver is two batches behind."""
     with PacedSocket(_PEER, _CARD) as out:
         for batch in batches:
             for flow in batch:
@@ -319,7 +323,7 @@ def _send(batches: Sequence[list[DemoFlow]], sent: Channel[list[DemoFlow]]) -> N
 
 
 def _of_events(model: Classifier, events: Records) -> FlowBatch:
-    """Flows that the card decided, with the scores that it computed."""
+    """Convert the card's events to decided flows, with the scores that the card computed."""
     return FlowBatch(
         events,
         features_read(model, METER.feature_names, events),
@@ -331,7 +335,7 @@ def _of_events(model: Classifier, events: Records) -> FlowBatch:
 
 
 def _unlike(models: dict[str, Classifier], found: FlowBatch) -> int:
-    """Flows whose scores are not those of the model that the kernel says it ran."""
+    """Count the flows whose scores differ from those of the model that the kernel names."""
     out = 0
     told = found.records["model"]
     for digest in np.unique(told, axis=0):

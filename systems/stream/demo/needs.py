@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the halves of the demonstration need of a machine."""
+"""Checks whether a machine has what the halves of the demonstration need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PROBE = "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n"
 
 
 def missing_for_loop() -> list[str]:
-    """What is missing for packets through the kernel, a sentence each."""
+    """What is missing to send packets through the kernel, one sentence for each."""
     return _missing((_root, _network, _compiling, _loading, _training))
 
 
 def missing_for_images() -> list[str]:
-    """What is missing for images through DPDK, a sentence each."""
+    """What is missing to send images through DPDK, one sentence for each."""
     return _missing((_root, _network, _dpdk, _torch))
 
 
@@ -37,7 +37,7 @@ def _missing(checks: Sequence[Callable[[], object]]) -> list[str]:
         except (MissingDependencyError, BpfError) as error:
             out.append(str(error))
             if check is _root:
-                break  # the others would say so again
+                break  # without root, the other checks would fail too
     return out
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration on the terminal: tables that grow, and the summary."""
+"""Shows the demonstration on the terminal: tables that grow, and a summary."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def loop_table(f: LoopFigures) -> TextTable:
 
 
 def loop_lines(f: LoopFigures) -> list[str]:
-    """What happened, for the end."""
+    """The lines of the summary."""
     said = (f"{name} {percent(window.both)}" for name, window in f.summary().items())
     swaps = f.windows[-1].pushes if f.windows else 0
     return [
@@ -56,7 +56,7 @@ def loop_lines(f: LoopFigures) -> list[str]:
 
 
 def image_line(f: ImageFigures) -> str:
-    """How far the images are."""
+    """A line about the progress of the images."""
     if not f.times:
         return f"{f.model}: functions load it and attach"
     last = f.times[-1]
@@ -68,9 +68,12 @@ def image_line(f: ImageFigures) -> str:
 
 @contextmanager
 def watched(quiet: bool) -> Iterator[tuple[Callable[[LoopFigures], object], Callable[[str], None]]]:
-    """Live on standard error; gives what shows the loop, and what shows a line.
+    """Show progress live on standard error.
 
-    Where that is no terminal, each row of the table and each line is a note.
+    If standard error is not a terminal, each row of the table and each line is printed as a note.
+
+    Yields:
+        A function that shows the loop, and one that shows a line.
     """
     screen = console(stderr=True)
     if quiet or not screen.is_terminal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows that change half way, models that were trained before, and a sender that loses nothing."""
+"""The demo's flows before and after the change, models trained before it, and a paced sender."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SPEC = InputSpec(
 )
 CLASSES = ("benign", "attack")
 _TRAINING = 900  # flows
-_SHUNT = 12  # margin below which the card is not sure
-_LARGE = 800  # bytes of an attack's largest payload, at least
+_SHUNT = 12  # margin below which the card shunts a flow
+_LARGE = 800  # an attack's largest payload exceeds this many bytes
 _SERVER, _PORTS = bytes([10, 255, 0, 1]), (1024, 53)
-_AHEAD = 64  # packets that may be on their way; the ring of a link's end holds 256
+_AHEAD = 64  # packets that may be on their way; the ring of a veth end holds 256
 _PATIENCE_S = 5.0
 
 
@@ -54,9 +54,9 @@ class DemoFlow(NamedTuple):
 
 
 def flows(rng: np.random.Generator, start: int, count: int, *, changed: bool) -> list[DemoFlow]:
-    """Flows of clients from number ``start`` on.
+    """Make ``count`` flows, of clients numbered from ``start``.
 
-    An attack's questions are large, and after the change its answers are.
+    Before the change, an attack has a large question; after it, a large answer.
     """
     made = []
     for number in range(start, start + count):
@@ -76,7 +76,7 @@ def _frame(source: bytes, destination: bytes, ports: tuple[int, int], size: int)
 
 
 def trained(rng: np.random.Generator) -> tuple[Classifier, HostTrees]:
-    """Look-up tables for the card and boosted trees for the host, of flows before the change."""
+    """Train look-up tables for the card and boosted trees for the host, before the change."""
     features, label = metered(flows(rng, 0, _TRAINING, changed=False))
     settings = TablesTraining(tables=8, table_bits=3)
     bits = SPEC.encode(_columns(features))
@@ -85,7 +85,12 @@ def trained(rng: np.random.Generator) -> tuple[Classifier, HostTrees]:
 
 
 def second_stage(features: NDArray[np.uint32], label: NDArray[np.int64]) -> HostTrees:
-    """Boosted trees of flows with the meter's features and their labels."""
+    """Train boosted trees.
+
+    Args:
+        features: the meter's features, shape ``(flows, features)``.
+        label: class of each flow, shape ``(flows,)``.
+    """
     trees = boosted_trees(_columns(features), label, rounds=40)
     return HostTrees.of_boosted(trees, FEATURES, CLASSES)
 
@@ -96,7 +101,12 @@ def _columns(features: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:
 
 
 def metered(made: Sequence[DemoFlow]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Features of flows, as the compiled meter computes them, and their labels."""
+    """Meter flows.
+
+    Returns:
+        The features that the compiled meter computes, shape ``(flows, features)``, and the
+        labels, shape ``(flows,)``.
+    """
     frames = [data for flow in made for data in flow.frames]
     with CompiledMeter(METER, 1) as meter:
         found = meter.count([(data, len(data), i * 10) for i, data in enumerate(frames)])
@@ -104,17 +114,17 @@ def metered(made: Sequence[DemoFlow]) -> tuple[NDArray[np.uint32], NDArray[np.in
 
 
 def received(interface: str) -> int:
-    """Packets that an interface of this thread's network namespace has received."""
+    """Number of packets that an interface of this thread's network namespace has received."""
     lines = Path("/proc/thread-self/net/dev").read_text("ascii").splitlines()
     return next(int(line.split()[2]) for line in lines if line.strip().startswith(f"{interface}:"))
 
 
 class PacedSocket:
-    """Sends frames out of one end of a link, no more than the other end has room for.
+    """Sends frames out of one end of a link, never more than the other end has room for.
 
     Args:
-        out: the end that sends.
-        to: the end that receives.
+        out: name of the interface that sends.
+        to: name of the interface that receives.
     """
 
     def __init__(self, out: str, to: str) -> None:
@@ -124,7 +134,7 @@ class PacedSocket:
         self._before, self._sent = received(to), 0
 
     def send(self, frames: Sequence[bytes]) -> None:
-        """Send frames once few are on their way; after five seconds, lost ones are given up."""
+        """Send frames once few are on their way; after five seconds, the missing count as lost."""
         end = time.monotonic() + _PATIENCE_S
         while self._sent - (received(self._to) - self._before) > _AHEAD:
             if time.monotonic() > end:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class ChannelEnded(Exception):  # noqa: N818 - no error: the other thread said so
+class ChannelEnded(Exception):  # noqa: N818 - not an error: the other thread ended the channel
     """The channel was broken by :meth:`Channel.stop`."""
 
 
@@ -19,7 +19,7 @@ class Channel(Generic[T]):
     """A bounded queue: a writer that is ahead waits, which is the stream's back-pressure.
 
     Args:
-        room: items that wait at most.
+        room: the most items that may wait.
 
     Attributes:
         highest: the most items that have waited.
@@ -36,10 +36,10 @@ class Channel(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Add an item; waits for room.
+        """Add an item, and wait for room if the channel is full.
 
         Raises:
-            ChannelEnded: the channel was closed or stopped.
+            ChannelEnded: The channel was closed or stopped.
         """
         with self._changed:
             self._changed.wait_for(
@@ -52,7 +52,7 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def close(self) -> None:
-        """No more items will come; those that wait are read first."""
+        """Declare that no more items will come; waiting items can still be read."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -64,10 +64,10 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[T]:
-        """Items in their order, until the channel is closed.
+        """Yield the items in their order, until the channel is closed.
 
         Raises:
-            ChannelEnded: the channel was stopped.
+            ChannelEnded: The channel was stopped.
         """
         while True:
             with self._changed:

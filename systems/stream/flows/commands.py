@@ -34,7 +34,7 @@ def run(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps what is needed to go on; the same command goes on."),
+        typer.Option(help="Folder of the stream's state, from which the same command resumes."),
     ] = None,
     commit: Annotated[
         float, typer.Option(help="Seconds between two states.", min=0.0, max=3600.0)
@@ -46,10 +46,10 @@ def run(
         bool, typer.Option("--replace", help="Replace existing files of the sinks.")
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds.", min=0.0)
+        float | None, typer.Option(help="Stop after this many seconds.", min=0.0)
     ] = None,
     metrics: Annotated[
-        str, typer.Option(help="Serve the figures for Prometheus there, such as 127.0.0.1:9109.")
+        str, typer.Option(help="Address to serve figures for Prometheus on: 127.0.0.1:9109.")
     ] = "",
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON on standard output.")

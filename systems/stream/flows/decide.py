@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From flow records to decided flows, and from these to rows of a table."""
+"""Turns flow records into decided flows, and decided flows into rows of a table."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StreamModel:
-    """A model and how its flows are written.
+    """A model, and how its flows are written.
 
     Attributes:
         model: the model.
-        with_features: whether rows have the model's features, too.
+        with_features: whether rows also have the model's features.
     """
 
     model: Classifier
@@ -35,12 +35,12 @@ class StreamModel:
 
     @property
     def spec(self) -> MeterSpec:
-        """The meter of the flows' keys and times, in microseconds where the model has none."""
+        """The meter that defines keys and times; the standard one (microseconds) if it has none."""
         return self.model.meter or standard_spec()
 
     @property
     def metered(self) -> bool:
-        """Whether the model carries a meter, so that packets can be given."""
+        """Whether the model carries a meter, and so can decide packets."""
         return self.model.meter is not None
 
     @property
@@ -58,21 +58,21 @@ class StreamModel:
         return self.table(FlowBatch(none, features, scores, numbers, margins, numbers), 0).schema
 
     def of_records(self, records: Records) -> FlowBatch:
-        """Decide flows of the model's meter."""
+        """Decide flows that the model's meter recorded, shape ``(flows,)``."""
         features = features_read(self.model, self.spec.feature_names, records)
         return decided(self.model, records, features)
 
     def of_rows(self, records: Records) -> FlowBatch:
-        """Decide rows of :func:`rows_type`."""
+        """Decide records of dtype :func:`rows_type`, shape ``(flows,)``."""
         words = np.ascontiguousarray(records["words"])
         return decided(self.model, records, np.ascontiguousarray(records["features"]), words)
 
     def table(self, batch: FlowBatch, first: int) -> pa.Table:
-        """Rows as ``n3ic predict`` names them: key, times, class, margin and scores.
+        """Make a table with the columns of ``n3ic predict``: key, times, class, margin and scores.
 
         Args:
             batch: the flows.
-            first: number of the first of them.
+            first: number of the first flow.
         """
         import pyarrow as pa
 
@@ -91,10 +91,11 @@ class StreamModel:
 
 
 def rows_type(model: Classifier) -> np.dtype[np.void]:
-    """The type of records of flows that somebody else metered.
+    """The dtype of records of flows that were metered elsewhere.
 
     Its fields are those of :func:`~n3ic.meter.compiled.record_type` without registers. ``features``
-    are the model's, zeros where only its bits are known; ``words`` its packed input bits.
+    are the model's features, or zeros if only its input bits are known; ``words`` are its packed
+    input bits.
     """
     return np.dtype(
         [
@@ -111,12 +112,15 @@ def rows_type(model: Classifier) -> np.dtype[np.void]:
 def row_records(
     model: Classifier, features: NDArray[np.uint32] | None, words: NDArray[np.uint32] | None = None
 ) -> Records:
-    """Records of rows of features or of packed input bits, without keys and times.
+    """Make records, without keys and times, from features or from packed input bits.
 
     Args:
         model: the model.
-        features: shape ``(rows, features)``; None where only the bits are known.
-        words: shape ``(rows, n_words)``; None to encode the features.
+        features: uint32, shape ``(rows, features)``; None if only the bits are known.
+        words: uint32, shape ``(rows, n_words)``; None to encode the features.
+
+    Returns:
+        Records of dtype :func:`rows_type`, shape ``(rows,)``.
     """
     if words is None:
         assert features is not None  # noqa: S101 - one of them is given

@@ -34,14 +34,14 @@ class Latencies:
         self.sum_us = 0
 
     def add(self, nanoseconds: int, count: int) -> None:
-        """Count a time for so many flows."""
+        """Count a time for ``count`` flows."""
         us = min(max(1, nanoseconds // 1000), _LONGEST_US)
         if count:
             self.histogram.record_value(us, count)
             self.sum_us += us * count
 
     def to_dict(self) -> dict[str, float]:
-        """Percentiles and the largest in microseconds; empty without flows."""
+        """The percentiles and the largest time, in microseconds; empty without flows."""
         if not self.histogram.get_total_count():
             return {}
         found = {f"p{p:g}_us": self.histogram.get_value_at_percentile(p) for p in PERCENTILES}
@@ -49,20 +49,20 @@ class Latencies:
 
 
 class StreamFigures:
-    """Counts of a stream; each is written by one thread, and read by all.
+    """Counts of a stream; one thread writes each, and all may read it.
 
     Attributes:
-        packets: packets (or rows) read, since the stream began.
-        read: of these, since this process began.
+        packets: packets (or rows) read since the stream began.
+        read: packets (or rows) read since this process began.
         frame_bytes: bytes of the packets on the wire, since this process began.
         flows: flows decided since the stream began.
-        classes: of them, by verdict.
+        classes: the same flows, by verdict.
         meter: see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
-        lost: packets lost, by place and reason, since the stream began.
-        waiting: items in the queues, by their place.
+        lost: packets lost since the stream began, by place and reason.
+        waiting: for each queue, the items that wait now, the most that have waited, and its room.
         commits: states written since the stream began.
-        decided: time from the arrival of the packet batch to the decision.
-        written: the same until the sinks had the flow.
+        decided: times from the arrival of a packet batch to the decision.
+        written: times from the arrival of a packet batch until the sinks had the flow.
     """
 
     def __init__(self) -> None:
@@ -76,17 +76,17 @@ class StreamFigures:
         self.seconds = 0.0
 
     def tick(self) -> None:
-        """Bring the time up to date."""
+        """Update the elapsed time."""
         self.seconds = time.monotonic() - self.began
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Packets that no flow has, by place and reason."""
+        """Packets that belong to no flow, by place and reason."""
         aside = {f"meter: {name}": n for name in ASIDE if (n := self.meter.get(name, 0))}
         return {**{name: n for name, n in self.lost.items() if n}, **aside}
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, for JSON."""
+        """All figures as plain data for JSON."""
         seconds = max(self.seconds, 1e-9)
         return {
             "packets": self.packets,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets of libpcap, batch by batch, in arrays that one thread hands to another."""
+"""Reads packets from libpcap, batch by batch, into arrays that one thread hands to another."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from n3ic.util.cache import Cache
 SOURCE = Path(__file__).parent / "c" / "gather.c"
 LARGEST = 1 << 18  # bytes of a packet that are kept, as in the C file
 ROOM = 16 * LARGEST  # bytes of a batch
-PACKETS = 4096  # of a batch, at most
+PACKETS = 4096  # most packets of a batch
 _CACHE = "stream"
 
 Dispatch = Callable[[Any, ctypes.c_void_p, int], bool]
-"""``Capture.dispatch``: passes so many packets at most to a C function; whether there were any."""
+"""``Capture.dispatch``: passes a limited number of packets to a C function; whether it had any."""
 
 
 class _Gather(ctypes.Structure):
@@ -39,11 +39,11 @@ class _Gather(ctypes.Structure):
 
 
 class PacketGatherer:
-    """Memory for a batch of packets, filled again and again.
+    """Memory for a batch of packets, which is reused for each batch.
 
     Raises:
-        MissingDependencyError: no C compiler is installed.
-        N3icError: the C code cannot be built.
+        MissingDependencyError: No C compiler is installed.
+        N3icError: The C code cannot be built.
     """
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class PacketGatherer:
         """Read a batch.
 
         Args:
-            dispatch: gives packets.
+            dispatch: where the packets come from.
             most: maximum number of packets, up to :data:`PACKETS`.
-            hurry: whether more packets may not come soon, so that the batch should end.
+            hurry: tells whether the next packet may be long in coming, so that the batch ends.
 
         Returns:
             Copies of the packets, with times in nanoseconds since 1970, and whether ``dispatch``
@@ -73,7 +73,7 @@ class PacketGatherer:
         g = self._gather
         g.used = g.packets = 0
         more = True
-        # No more packets at a time than surely fit.
+        # Never ask for more packets than are sure to fit.
         while more and (step := min(most - g.packets, (ROOM - g.used) // LARGEST)) > 0:
             slow = hurry()
             more = dispatch(

@@ -19,10 +19,13 @@ _BUCKETS_US = tuple(10**n for n in range(1, 9))
 
 @contextmanager
 def serving(place: str, figures: StreamFigures) -> Iterator[int]:
-    """Serve the figures at ``ADDRESS:PORT`` during the block; gives the port.
+    """Serve the figures at ``ADDRESS:PORT`` during the block.
+
+    Yields:
+        The port.
 
     Raises:
-        UsageError: the text is no address and port, or the port is in use.
+        UsageError: ``place`` is not an address and a port, or the port is in use.
         MissingDependencyError: prometheus-client is not installed.
     """
     with needed("serving figures"):
@@ -55,7 +58,7 @@ def serving(place: str, figures: StreamFigures) -> Iterator[int]:
 
 
 def metrics(f: StreamFigures) -> Iterator[Metric]:
-    """The figures as metrics; counters count from the beginning of the stream."""
+    """Convert the figures to metrics; counters start at 0 when the stream begins."""
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream: a thread reads, one meters and decides, one writes; queues between them are bounded.
+"""A stream: one thread reads, one meters and decides, one writes, with bounded queues between them.
 
-A commit goes through the queues like flows do. The thread that decides saves the meter and notes
-the source's position; the thread that writes has by then given the sinks all flows before it, makes
-them durable, and replaces the state as a whole. So the state is always one point of the stream.
+A commit passes through the queues just as flows do. The deciding thread saves the meter and notes
+the source's position. When the commit reaches the writing thread, that thread has already given all
+earlier flows to the sinks; it makes them durable, then replaces the whole state. So the state
+always describes a single point of the stream.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from n3ic.systems.stream.flows.state import StreamPoint, StreamState, state_fold
 from n3ic.util.signals import check
 
 QUEUE = 8  # batches between two threads
-MOST_FLOWS = 1 << 16  # between two commits, where sinks wait for them
-END_FLOWS = 1 << 14  # of a batch, when the source has ended
+MOST_FLOWS = 1 << 16  # most flows between two commits, if sinks wait for commits
+END_FLOWS = 1 << 14  # flows of a batch, once the source has ended
 _POLL_S = 0.25
 _JOIN_S = 10.0
 
@@ -44,10 +45,10 @@ class StreamSettings:
     """How a stream is run.
 
     Attributes:
-        state: folder of the state; None for none.
+        state: folder of the state; None keeps no state.
         commit_s: seconds between two states.
-        replace: whether existing output may be replaced by a stream that begins.
-        seconds: time limit; None for none.
+        replace: whether a new stream may replace existing output.
+        seconds: time limit in seconds; None for no limit.
     """
 
     state: Path | None = None
@@ -78,10 +79,10 @@ class FlowStream:
         settings: how to run.
 
     Attributes:
-        figures: what is counted.
+        figures: the counts so far.
 
     Raises:
-        UsageError: the model carries no meter and the source gives packets.
+        UsageError: The source gives packets, but the model carries no meter.
         MissingDependencyError: hdrhistogram is not installed.
     """
 
@@ -112,21 +113,21 @@ class FlowStream:
         self._flows: Channel[_Decided | _Commit] = Channel(QUEUE)
         self._folder: Path | None = None
         self._offsets: dict[StreamSink, Offset] = {}
-        self._ended = self._stopped = False  # the source: by itself, or not
+        self._ended = self._stopped = False  # whether the source ended by itself, or was stopped
         self._errors: list[BaseException] = []
 
     def run(self, watch: Callable[[StreamFigures], object] = lambda _: None) -> StreamFigures:
-        """Run until the source ends, the time is over, or Ctrl-C.
+        """Run until the source ends, the time limit is reached, or Ctrl-C.
 
-        At Ctrl-C, what was read is decided, written and committed. Without a state, the flows that
-        are left end, too.
+        At Ctrl-C, everything that was read is decided, written and committed. Without a state, open
+        flows end too.
 
         Args:
             watch: called with the figures a few times a second.
 
         Raises:
-            N3icError: a sink failed, and the last state holds; or the source did, and what came
-                before it is committed.
+            N3icError: A sink failed, and the last state remains valid. Or the source failed, and
+                everything before the failure is committed.
         """
         with ExitStack() as stack:
             stack.callback(self._source.close)
@@ -150,13 +151,13 @@ class FlowStream:
     # --- begin and go on -----------------------------------------------------------------------
 
     def _begin(self) -> StreamState:
-        """The state to go on from, with the sinks opened at its offsets."""
+        """Read or begin the state, and open the sinks at its offsets."""
         found = StreamState.read(self._folder) if self._folder else None
         if found is None:
             offsets = tuple(sink.begin(self._settings.replace) for sink in self._sinks)
             found = StreamState(StreamPoint(self._of, secrets.token_hex(8), offsets=offsets))
             if self._folder:
-                found.write(self._folder)  # before any output, which is then this stream's
+                found.write(self._folder)  # before any output, so that the output is known as ours
         elif difference := found.point.of.difference(self._of):
             raise DataError(
                 f"{self._settings.state}: the state of another stream: {difference}; give what it "
@@ -171,7 +172,7 @@ class FlowStream:
             if again:
                 sink.write(self._decide_records(pending), flows - again)
                 self._offsets[sink] = sink.flush()
-            if found.point.finished:  # it may have been killed before that
+            if found.point.finished:  # the stream may have been killed before it finished the sink
                 sink.finish(more=False)
         return found
 
@@ -208,7 +209,7 @@ class FlowStream:
             with suppress(KeyboardInterrupt):
                 self._wait([reader, *others], interruptible, self._settings.seconds)
             self._stop_source()
-            # A reader that waits for a pipe is left to wait; one that waits for room is not.
+            # Do not wait for a reader that is blocked on a pipe, only for one that waits for room.
             while reader.is_alive():
                 self._wait([reader], watch, _POLL_S)
                 if not len(self._frames):
@@ -231,7 +232,7 @@ class FlowStream:
         watch: Callable[[StreamFigures], object],
         seconds: float | None,
     ) -> None:
-        """Wait for threads to end, so many seconds at most."""
+        """Wait for threads to end, for at most ``seconds``."""
         end = None if seconds is None else time.monotonic() + seconds
         while alive := [thread for thread in threads if thread.is_alive()]:
             left = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
@@ -270,7 +271,7 @@ class FlowStream:
             for batch in () if point.ending else self._source.batches(point.position):
                 self._frames.put(batch)
         except N3icError as error:
-            # What came before it is decided, written and committed like at Ctrl-C.
+            # Everything before the error is decided, written and committed, as at Ctrl-C.
             self._errors.append(error)
             self._stopped = True
         self._ended = not self._source.live and not self._stopped
@@ -323,7 +324,7 @@ class FlowStream:
         self._flows.close()
 
     def _records(self, meter: CompiledMeter | None, batch: FrameBatch) -> Records:
-        """The flows that are to be decided behind a batch."""
+        """The flows that are due for a decision after a batch."""
         f, tick_ns = self.figures, self._model.spec.tick_ns
         if batch.rows is not None:
             f.read += len(batch.rows)

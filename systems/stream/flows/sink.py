@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where decided flows go: what a sink is, and the sink of a name."""
+"""Where decided flows go: the interface of a sink, and how a text names one."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ Offset = Mapping[str, Any]
 
 
 class StreamSink:
-    """A sink. A module of a sink has ``open_sink(text, model) -> StreamSink``.
+    """A sink. The module of a sink has a function ``open_sink(text, model) -> StreamSink``.
 
-    With a state (``--state``), a sink is in one of two ways. A sink whose output can be cut
-    (``cuts``) writes at once; its offset is part of the state, and what lies behind the offset is
-    cut when the stream goes on. Any other is given flows only when a state that holds them is
-    written; after a kill it is given those of the last state again, with the same numbers.
+    With a state (``--state``), there are two kinds of sinks. A sink whose output can be cut
+    (``cuts``) writes at once; its offset is part of the state, and output after the offset is cut
+    off when the stream resumes. Any other sink gets flows only after a state that holds them is
+    written; after a kill, it gets the flows of the last state again, with the same numbers.
 
     Attributes:
-        name: what to call it in messages and in the state.
-        cuts: whether :meth:`open` removes what lies behind an offset.
-        lost: flows that it knows not to have been taken, where that ends no stream.
+        name: its name in messages and in the state.
+        cuts: whether :meth:`open` removes the output after an offset.
+        lost: flows that were not taken although the stream went on.
     """
 
     name: str
@@ -48,53 +48,54 @@ class StreamSink:
     cuts: ClassVar[bool] = False
 
     def begin(self, replace: bool) -> Offset:
-        """The offset of no flows; nothing is written yet.
+        """Return the offset at which the output begins; writes nothing yet.
 
         Args:
             replace: whether existing output may be replaced.
 
         Raises:
-            UsageError: there is output already.
+            UsageError: There is output already.
         """
         return {}
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
-        """Make ready to write behind an offset.
+        """Prepare to write after an offset.
 
         Args:
-            offset: as :meth:`begin` or :meth:`flush` gave it.
-            first: number of the flow that may come next.
-            stream: identifier of the stream, the same when it goes on; empty without a state.
+            offset: an offset that :meth:`begin` or :meth:`flush` returned.
+            first: number of the next flow.
+            stream: identifier of the stream, which stays the same when it resumes; empty without
+                a state.
 
         Raises:
-            N3icError: the output cannot be opened, or ends before the offset.
+            N3icError: The output cannot be opened, or ends before the offset.
         """
 
     @abstractmethod
     def write(self, batch: FlowBatch, first: int) -> None:
-        """Take flows; ``first`` is the number of the first of them since the stream began.
+        """Write flows; ``first`` is the number of the first one, counted since the stream began.
 
         Raises:
-            N3icError: they cannot be written.
+            N3icError: They cannot be written.
         """
 
     def flush(self) -> Offset:
-        """Make what was written durable, and give where the output ends.
+        """Make the written flows durable, and return the offset at which the output ends.
 
         Raises:
-            N3icError: it is not durable.
+            N3icError: They cannot be made durable.
         """
         return {}
 
     def finish(self, more: bool) -> None:
-        """The stream ends here; ``more``: it may go on later."""
+        """End the output; with ``more``, the stream may resume later."""
 
     def close(self) -> None:
-        """Free what it holds, also after an error."""
+        """Release resources, also after an error."""
 
 
 class CutFile:
-    """A file that is written at its end and can be cut.
+    """A file that grows at its end and can be cut.
 
     Args:
         path: the file.
@@ -113,7 +114,7 @@ class CutFile:
         return {"bytes": 0}
 
     def open(self, offset: Offset) -> int:
-        """Open the file and cut it at the offset; give the offset."""
+        """Open the file and cut it at the offset; return the offset in bytes."""
         size = int(offset["bytes"])
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -149,12 +150,12 @@ class CutFile:
             raise self._error(error) from error
 
     def close(self) -> None:
-        """Close the file; what a full disk refused stays unwritten."""
+        """Close the file; bytes that a full disk refused stay unwritten."""
         if self._stream is not None:
             try:
                 self._stream.close()
             except OSError:
-                # Said when it was written or flushed; the offset in the state is before it.
+                # Writing or flushing reported it; the offset in the state lies before these bytes.
                 self._stream = None
 
     def _error(self, error: OSError) -> N3icError:
@@ -165,7 +166,7 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
     """The sink that a text names: a file by its suffix, ``-``, or ``NAME://REST``.
 
     Raises:
-        UsageError: no sink is known by that name.
+        UsageError: No sink has that name.
     """
     name, scheme, _ = text.partition("://")
     if scheme:

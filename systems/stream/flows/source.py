@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where packets come from: what a source is, and the source of a name."""
+"""Where packets come from: the interface of a source, and how a text names one."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ OWN = {
 }
 
 Position = Mapping[str, Any]
-"""Where a source stands, as JSON; empty at its start."""
+"""How far a source has been read, as JSON; empty at its start."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrameBatch:
-    """What a source gives: packets for the meter, or rows that are metered already.
+    """What a source yields: packets for the meter, or rows that are already metered.
 
     Attributes:
-        position: where the source stands behind it.
+        position: the source's position after this batch.
         frames: packets, with times in nanoseconds since 1970.
-        rows: flows of another meter, of :func:`.decide.rows_type`.
-        quiet_ns: no packet before that time (nanoseconds since 1970) will come any more, so idle
-            flows may end; 0: unknown.
-        came_ns: when it came, on the monotonic clock.
-        counted: called once the frames are counted, by the one thread that counts; the source may
-            use their memory again.
+        rows: flows of another meter, of dtype :func:`.decide.rows_type`, shape ``(rows,)``.
+        quiet_ns: no more packets older than this (nanoseconds since 1970) will come, so idle flows
+            may end; 0 if unknown.
+        came_ns: when the batch came, in nanoseconds of the monotonic clock.
+        counted: called by the counting thread once the frames are counted; after that, the source
+            may reuse their memory.
     """
 
     position: Position
@@ -60,12 +60,12 @@ class FrameBatch:
 
 
 class Source(Protocol):
-    """Packets of a stream. A module of a source has ``open_source(rest, model) -> Source``.
+    """A source of packets. Its module has a function ``open_source(rest, model) -> Source``.
 
     Attributes:
-        name: what to call it in messages and in the state.
-        link: link type of the packets (LINKTYPE_ numbers); None where it gives rows.
-        live: whether what comes while nobody reads is lost.
+        name: its name in messages and in the state.
+        link: link type of the packets (LINKTYPE_ numbers); None if it yields rows.
+        live: whether packets that come while nobody reads are lost.
     """
 
     name: str
@@ -73,15 +73,15 @@ class Source(Protocol):
     live: bool
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Give what comes behind a position, until :meth:`stop`.
+        """Yield what comes after a position, until :meth:`stop`.
 
         Raises:
-            DataError: the source cannot go on from there, or cannot be read.
+            DataError: The source cannot resume there, or cannot be read.
         """
         ...
 
     def stop(self) -> None:
-        """End :meth:`batches` soon; called from another thread."""
+        """Make :meth:`batches` end soon; called from another thread."""
         ...
 
     def lost(self) -> Mapping[str, int]:
@@ -89,7 +89,7 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Release resources."""
         ...
 
 
@@ -97,8 +97,8 @@ def open_source(text: str, model: Classifier) -> Source:
     """Open the source that a text names: a capture, an interface, or ``NAME:REST``.
 
     Raises:
-        UsageError: no source is known by that name.
-        DataError: it cannot be opened.
+        UsageError: No source has that name.
+        DataError: The source cannot be opened.
     """
     name, _, rest = text.partition(":")
     known = {*OWN, *plugins.names(GROUP)}

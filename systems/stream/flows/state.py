@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stream needs to go on, in one file that is replaced as a whole.
+"""What a stream needs to resume, in one file that is always replaced as a whole.
 
-The file is a line of magic, a line of JSON, the meter's state (zstd), the records that sinks
-without a file of their own have still to be given (zstd), and the SHA-256 of all that.
+The file holds a magic line, a line of JSON, the meter's state (zstd), the records that sinks which
+cannot be cut have yet to get (zstd), and the SHA-256 of all that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OURS = re.compile(r"stream\.state$|stream\.state\.")
 
 @dataclass(frozen=True)
 class StreamId:
-    """What a state is of; another stream cannot go on from it.
+    """The stream that a state belongs to; another stream cannot resume from it.
 
     Attributes:
         model: the model's digest.
@@ -40,7 +40,7 @@ class StreamId:
         source: name of the source.
         link: link type of the source's packets; None for rows.
         sinks: names of the sinks, in their order.
-        features: whether rows have the features.
+        features: whether the sinks also write the model's features.
     """
 
     model: str
@@ -51,7 +51,7 @@ class StreamId:
     features: bool
 
     def difference(self, other: StreamId) -> str:
-        """What differs, in words; empty where nothing does."""
+        """Describe the differences in words; empty if there are none."""
         return "; ".join(
             f"its {name} is {getattr(self, name)!r}, not {getattr(other, name)!r}"
             for name in asdict(self)
@@ -61,20 +61,20 @@ class StreamId:
 
 @dataclass(frozen=True)
 class StreamPoint:
-    """Where a stream stands.
+    """A point of a stream.
 
     Attributes:
         of: which stream it is.
         id: a random identifier of the stream.
-        position: where the source stands.
-        ending: whether the source had ended; the meter holds the flows that are left.
-        finished: whether all of these are decided, too.
-        commits: how many states were written before.
+        position: the source's position.
+        ending: whether the source has ended; the meter still holds the remaining flows.
+        finished: whether the remaining flows are decided too.
+        commits: how many states had been written, including this one.
         flows: number of flows decided so far.
-        classes: of them, by verdict.
+        classes: number of these flows, by verdict.
         packets: number of packets so far.
         lost: packets lost so far, by place and reason.
-        offsets: of each sink, as its ``flush`` gave it.
+        offsets: the offset of each sink, as its ``flush`` returned it.
     """
 
     of: StreamId
@@ -92,10 +92,10 @@ class StreamPoint:
 
 @dataclass(frozen=True)
 class StreamState:
-    """A stream at one point: all of it belongs together.
+    """A consistent snapshot of a stream.
 
     Attributes:
-        point: where it stands.
+        point: the point of the stream.
         meter: the meter's state; empty without a meter.
         pending: bytes of the last records, up to ``point.flows``, for sinks that cannot be cut.
     """
@@ -108,7 +108,7 @@ class StreamState:
         """Replace the state of a folder.
 
         Raises:
-            N3icError: the file cannot be written; the state before is untouched.
+            N3icError: The file cannot be written; the previous state is untouched.
         """
         import pyarrow as pa
 
@@ -121,16 +121,16 @@ class StreamState:
         write_atomic(folder / NAME, data + hashlib.sha256(data).digest())
         handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(handle)  # so that the new name survives a loss of power
+            os.fsync(handle)  # so that the new name survives a power failure
         finally:
             os.close(handle)
 
     @classmethod
     def read(cls, folder: Path) -> StreamState | None:
-        """The state of a folder; None where there is none.
+        """Read the state of a folder; None if it has none.
 
         Raises:
-            DataError: the file is damaged, or others could have written it.
+            DataError: The file is damaged, or other users could have written it.
         """
         path = folder / NAME
         try:
@@ -173,11 +173,11 @@ class StreamState:
 
 @contextmanager
 def state_folder(path: str | Path) -> Iterator[Path]:
-    """A folder of a stream's state, made where it does not exist; one process at a time has it.
+    """Reserve the folder of a stream's state for this process; it is made if necessary.
 
     Raises:
-        UsageError: the folder holds other files, or another process uses it.
-        N3icError: the folder cannot be made.
+        UsageError: The folder holds other files, or another process uses it.
+        N3icError: The folder cannot be made.
     """
     folder = Path(path)
     try:
@@ -191,7 +191,7 @@ def state_folder(path: str | Path) -> Iterator[Path]:
 def stream_id(
     model: Classifier, source: str, link: int | None, sinks: tuple[str, ...], features: bool
 ) -> StreamId:
-    """What the state of a stream is of."""
+    """The identity of a stream, which its state records."""
     meter = ""
     if link is not None and model.meter is not None:
         said = [model.meter.to_json(), sorted(meter_source(model.meter).items())]

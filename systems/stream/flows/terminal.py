@@ -12,7 +12,7 @@ from n3ic.util.display import visible
 
 
 def lines(f: StreamFigures) -> list[str]:
-    """The figures, a line each."""
+    """The figures as lines of text."""
     rate = f.read / max(f.seconds, 1e-9)
     out = [
         f"packets {f.packets:,} ({f.frame_bytes:,} bytes and {rate:,.0f} packets/s in "
@@ -36,7 +36,7 @@ def lines(f: StreamFigures) -> list[str]:
 
 @contextmanager
 def live_view(wanted: bool) -> Iterator[Callable[[StreamFigures], object]]:
-    """A live table on standard error where that is a terminal; gives what shows the figures."""
+    """Show figures live on standard error, if it is a terminal; yields the function to call."""
     screen = console(stderr=True)
     if not wanted or not screen.is_terminal:
         yield lambda _: None

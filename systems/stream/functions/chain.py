@@ -27,15 +27,15 @@ class ChainFunction:
     Attributes:
         name: lower-case letters, digits, ``_`` and ``-``.
         use: a ready function, such as ``meter``, or ``FILE.py:CLASS``.
-        next: function or port to which packets pass on; empty: nowhere.
-        routes: further functions and ports that it may send packets to.
-        options: what the function is given.
-        tickets: packets that it may have at a time.
-        batch: packets of a view, at most.
-        hang_s: seconds without a sign of life, with work to do, after which it is killed; 0 for
-            never, which no file may say.
-        absent: what happens with its packets while it does not run.
-        restarts: how often it is started again after it died or hung.
+        next: the function or port to which passed packets go; empty for nowhere.
+        routes: further functions and ports to which it may send packets.
+        options: options of the function.
+        tickets: the most packets that it may hold at a time.
+        batch: the most packets of a view.
+        hang_s: it is killed after this many seconds without a heartbeat while it has work; 0 for
+            never, which a file may not set.
+        absent: what happens to its packets while it is not running.
+        restarts: how often it is restarted after it died or hung.
     """
 
     name: str
@@ -55,15 +55,15 @@ class FunctionChain:
     """Ports, and the functions between them.
 
     Attributes:
-        ports: devices of DPDK: a virtual one as EAL's ``--vdev`` names it, or a PCI address.
-        receive: functions or ports that each get every packet which a port received.
+        ports: DPDK devices: virtual ones, named as in EAL's ``--vdev``, or PCI addresses.
+        receive: functions or ports; each of them gets every packet that a port receives.
         function: the functions.
         memory: ``file`` shares a memory file, ``huge-file`` one of huge pages, ``dpdk`` DPDK's own
             huge pages, with functions as secondary processes.
-        buffers: packet buffers; 0 for what tickets and ports need.
-        buffer_bytes: the longest packet.
-        packets: end after so many; 0 for never.
-        until_end: the ports are captures: wait in place of losing, and end with them.
+        buffers: number of packet buffers; 0 for as many as tickets and ports need.
+        buffer_bytes: size of the longest packet in bytes.
+        packets: end after this many packets; 0 for never.
+        until_end: the ports are captures: wait instead of losing packets, and end with them.
     """
 
     ports: tuple[str, ...]
@@ -77,11 +77,11 @@ class FunctionChain:
 
     @property
     def port_names(self) -> tuple[str, ...]:
-        """Names of the devices without their options."""
+        """The names of the devices, without their options."""
         return tuple(port.partition(",")[0] for port in self.ports)
 
     def place(self, name: str) -> str:
-        """A function or a port as the manager is told it, ``-`` for nowhere."""
+        """The manager's notation of a function or a port; ``-`` for nowhere."""
         names = [f.name for f in self.function]
         if not name:
             return "-"
@@ -92,7 +92,7 @@ def read_chain(path: str | Path) -> FunctionChain:
     """Read a chain from a TOML file.
 
     Raises:
-        UsageError: the file cannot be read, or is not a chain; says what was expected.
+        UsageError: The file cannot be read, or is not a chain; says what was expected.
     """
     try:
         data = tomllib.loads(read_regular(path, _MOST_BYTES).decode())
@@ -107,12 +107,12 @@ def read_chain(path: str | Path) -> FunctionChain:
 
 
 def is_device(text: str) -> bool:
-    """Whether a text names a device of DPDK, as :attr:`FunctionChain.ports` has them."""
+    """Whether a text names a DPDK device, as in :attr:`FunctionChain.ports`."""
     return _DEVICE.fullmatch(text) is not None
 
 
 def _problems(chain: FunctionChain) -> list[str]:
-    """What is wrong with a chain, the first things first."""
+    """What is wrong with a chain; the first problem is the one to report."""
     names = [f.name for f in chain.function]
     places = (*names, *chain.port_names)
     found = [
@@ -150,7 +150,7 @@ def _problems(chain: FunctionChain) -> list[str]:
 
 
 def _circle(chain: FunctionChain) -> list[str]:
-    """Functions whose packets would come back to them."""
+    """The functions to which their own packets would return."""
     after = {f.name: {f.next, *f.routes} for f in chain.function}
     for _ in after:
         after = {n: to.union(*(after.get(t, ()) for t in to)) for n, to in after.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream functions``: run a chain of functions, and ask or change one that runs."""
+"""``n3ic stream functions``: run a chain of functions, and query or change a running one."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def status(socket: SocketPath = None, json: JsonFlag = False) -> None:
 
 @FUNCTIONS.command()
 def stop(name: FunctionName, socket: SocketPath = None, json: JsonFlag = False) -> None:
-    """Stop a function when it has done what it has; nothing is lost."""
+    """Stop a function once it has finished its packets; nothing is lost."""
     _tell(socket, f"stop {name}", json)
 
 
 @FUNCTIONS.command()
 def start(name: FunctionName, socket: SocketPath = None, json: JsonFlag = False) -> None:
-    """Start a function that was stopped, was killed or died."""
+    """Start a function that was stopped or killed, or that died."""
     _tell(socket, f"start {name}", json)
 
 
@@ -62,7 +62,7 @@ def kill(name: FunctionName, socket: SocketPath = None, json: JsonFlag = False) 
 
 @FUNCTIONS.command()
 def end(socket: SocketPath = None, json: JsonFlag = False) -> None:
-    """Receive no more, let functions finish, and end the chain."""
+    """Stop receiving, let the functions finish, and end the chain."""
     _tell(socket, "end", json)
 
 

@@ -27,22 +27,24 @@ from n3ic.systems.stream.learning.session import LOG, LearningFolder
 from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner
 from n3ic.util.plain_data import from_plain
 
-_ROOM = 64  # batches of flows that wait while a model is trained
+_ROOM = 64  # batches of flows that may wait while a model is trained
 _WAIT_S = 0.1
 _SETTINGS = tuple(f.name for f in fields(LearnSettings))
 
 
 class LearnerFunction(MeterFunction):
-    """Meters the packets that it gets as ``model`` does, and learns from their flows.
+    """Meters packets with the meter of ``model``, and learns from their flows.
 
-    Labels come from the growing file ``labels``; log and models are in ``folder``, where a function
-    that is started again goes on; ``push`` names what runs the model. With ``shunted`` it learns
-    from flows alone that ``model`` shunts. Further options are those of
+    Labels come from the growing file ``labels``. Log and models are in ``folder``, from which a
+    restarted function resumes. ``push`` names what runs the model. With ``shunted``, it learns only
+    from flows that ``model`` shunts. Further options are those of
     :class:`~n3ic.systems.stream.learning.learner.LearnSettings`. ``out`` gets a JSON line for each
-    decision, and one at the end. A thread learns; while it trains, flows wait, then packets do.
+    decision, and one at the end. A separate thread learns; while it trains, first flows wait, then
+    packets.
 
     Raises:
-        UsageError: an option is missing or wrong, or the folder is of another model or settings.
+        UsageError: An option is missing or wrong, or the folder belongs to another model or has
+            other settings.
     """
 
     known: ClassVar[tuple[str, ...]] = (
@@ -68,7 +70,7 @@ class LearnerFunction(MeterFunction):
         self._thread.start()
 
     def on_batch(self, view: PacketView) -> Any:
-        """Count packets where they lie; flows that were decided go to the learner."""
+        """Count packets in place; decided flows go to the learner."""
         self._check()
         return super().on_batch(view)
 
@@ -78,7 +80,7 @@ class LearnerFunction(MeterFunction):
         self._tell(self.meter.records())
 
     def on_end(self) -> None:
-        """Learn from the flows and the labels that are left."""
+        """Learn from the remaining flows and labels."""
         self._end_flows()
         self._give(None)
         while self._thread.is_alive():
@@ -108,7 +110,7 @@ class LearnerFunction(MeterFunction):
         return found
 
     def _tell(self, records: Records) -> NDArray[np.int64]:
-        """Hand flows to the learner, waiting for room; without flows, it looks for labels."""
+        """Hand flows to the learner, waiting for room; an empty batch makes it look for labels."""
         if len(records) or self._flows.empty():
             batch = self._batch(records)
             self._give(batch.take(batch.verdicts == SHUNT) if self.shunted else batch)

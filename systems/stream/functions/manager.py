@@ -18,29 +18,29 @@ from n3ic.systems.stream.functions.chain import FunctionChain
 from n3ic.systems.stream.functions.native import manager_program
 
 ANSWER_BYTES = 1 << 20
-_PORT_BUFFERS = 4096  # of a port's queues, and what passes through the manager
-_OWN_MB = 64  # of DPDK's memory besides the packets'
-_OBJECT = 448  # bytes of a packet buffer besides its packet
+_PORT_BUFFERS = 4096  # buffers for a port's queues, and for packets inside the manager
+_OWN_MB = 64  # DPDK's memory in addition to the packets'
+_OBJECT = 448  # bytes of a packet buffer in addition to its packet
 _ANSWER_S = 60
-_LONGEST = 60  # bytes of a folder's path, as a socket below it has a name of 107 at most
+_LONGEST = 60  # bytes of a folder's path: the path of a socket below it has at most 107
 
 
 class FunctionManager:
-    """A manager that runs within a ``with`` block; whatever it made is gone afterwards.
+    """A manager that runs within a ``with`` block, and leaves nothing behind.
 
     Args:
         chain: its ports, and the functions that may attach.
 
     Attributes:
-        path: the socket to which functions attach.
-        prefix: EAL's ``--file-prefix``, where functions are secondary processes; else empty.
-        environment: of the manager and of functions.
-        output: readable when the manager has ended.
+        path: path of the socket to which functions attach.
+        prefix: EAL's ``--file-prefix`` if functions are secondary processes; otherwise empty.
+        environment: environment variables of the manager and of functions.
+        output: the manager's output, which becomes readable when it has ended.
 
     Raises:
-        UsageError: the chain has too few buffers, or a NIC without DPDK's memory.
+        UsageError: The chain has too few buffers, or a NIC without DPDK's memory.
         MissingDependencyError: DPDK or a C compiler is missing.
-        N3icError: it does not start.
+        N3icError: The manager does not start.
     """
 
     path: Path
@@ -57,13 +57,13 @@ class FunctionManager:
         with ExitStack() as stack:
             place = tempfile.gettempdir()
             if len(os.fsencode(place)) > _LONGEST:
-                place = "/tmp"  # noqa: S108 - the folder in it is this user's alone
+                place = "/tmp"  # noqa: S108 - only this user can open the folder made in it
             folder = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="n3ic-functions-", dir=place)
             )
             self.path = Path(folder, "manager")
             self.prefix = Path(folder).name if self._chain.memory == "dpdk" else ""
-            # DPDK makes its files below this folder, which is removed.
+            # DPDK puts its files into this folder, which is removed at the end.
             self.environment = {**os.environ, "RUNTIME_DIRECTORY": folder}
             command = [str(program), *self._eal_words(), "--", *self._words()]
             stack.callback(self._clean_huge)
@@ -90,8 +90,8 @@ class FunctionManager:
         """Tell the manager ``receive``, ``end``, ``status`` or ``stop NAME``; return its answer.
 
         Raises:
-            UsageError: it refuses.
-            N3icError: it is gone.
+            UsageError: The manager refuses.
+            N3icError: The manager has ended or does not answer.
         """
         try:
             self._control.send(word.encode())
@@ -99,7 +99,7 @@ class FunctionManager:
         except OSError as error:
             raise N3icError(f"the manager does not answer: {error}") from error
         if not answer:
-            raise N3icError("the manager is gone")
+            raise N3icError("the manager has ended")
         if answer.startswith("error "):
             raise UsageError(f"{word}: {answer.removeprefix('error ')}")
         return answer
@@ -109,10 +109,10 @@ class FunctionManager:
         return with_balance(json.loads(self.say("status")))
 
     def last_status(self) -> dict[str, Any]:
-        """Wait for the manager's end; return its statistics after all was freed.
+        """Wait for the manager's end; return its final statistics.
 
         Raises:
-            N3icError: it failed.
+            N3icError: The manager failed.
         """
         said = self.output.read()
         code = self._process.wait(_ANSWER_S)
@@ -143,7 +143,7 @@ class FunctionManager:
             megabytes = (self._buffers * (chain.buffer_bytes + _OBJECT) >> 20) + _OWN_MB
             return [*words, f"--file-prefix={self.prefix}", "-m", str(megabytes)]
         if cards:
-            raise UsageError(f'{cards[0]}: a NIC reaches DPDK\'s memory alone: memory = "dpdk"')
+            raise UsageError(f'{cards[0]}: a NIC reaches only DPDK\'s memory: memory = "dpdk"')
         return [*words, "--no-huge", "-m", str(_OWN_MB), "--no-shconf", "--iova-mode=va"]
 
     @property
@@ -169,11 +169,11 @@ class FunctionManager:
 
 
 def with_balance(status: dict[str, Any]) -> dict[str, Any]:
-    """Statistics with the sums that tell whether every packet is accounted for.
+    """Add the sums that show whether every packet is accounted for.
 
-    ``copies`` are references to packets that were handed to the places of ``receive``; each is in
-    a function now, left by a port or at a chain's end, was dropped for a reason, or was lost with
-    a function. ``unaccounted`` is what is left over, and 0.
+    ``copies`` counts references to packets that were handed to the places of ``receive``. Each is
+    now in a function, has left by a port or at the end of the chain, was dropped for a reason, or
+    was lost with a function. ``unaccounted`` is the remainder, which must be 0.
     """
     functions = status["functions"]
     reasons = ("dropped", "full", "absent", "no_such_action")

@@ -32,15 +32,16 @@ from n3ic.systems.stream.messages.protocol import HEADER, HEADER_BYTES
 from n3ic.systems.stream.messages.service import described
 from n3ic.systems.stream.messages.ways import way_named
 
-_BUSY_US = 1000  # between two looks at what the device does
-_COMPUTING_S = 0.5  # between two signs of life
+_BUSY_US = 1000  # between two checks of the device's progress
+_COMPUTING_S = 0.5  # between two heartbeats
 _Number = TypeVar("_Number", int, float)
 
 
 class MessagesFunction(PacketFunction):
-    """Computes ``model`` on messages over UDP to ``port``, and appends a JSON line each to ``out``.
+    """Runs ``model`` on UDP messages to ``port``, and appends a JSON line for each to ``out``.
 
-    A packet is held until the device has its bytes; then it is passed on, as are all others.
+    A packet of a message is held until the device has its bytes, then passed on. All other packets
+    are passed on at once.
     """
 
     def __init__(self, *words: Any) -> None:
@@ -72,7 +73,7 @@ class MessagesFunction(PacketFunction):
             )
             self._stack = stack.pop_all()
         self.others: Counter[PayloadKind] = Counter()
-        self._held: deque[NDArray[np.uint64]] = deque()  # descriptors, as they were placed
+        self._held: deque[NDArray[np.uint64]] = deque()  # descriptors, in the order of placing
         self._holding = 0
 
     def _number(self, name: str, default: _Number, least: _Number, most: _Number) -> _Number:
@@ -84,7 +85,7 @@ class MessagesFunction(PacketFunction):
         return value
 
     def on_batch(self, view: PacketView) -> NDArray[np.uint8]:
-        """Hold packets of messages, and start their way to the device."""
+        """Hold packets of messages, and start their transfer to the device."""
         found = view.payloads(self.port)
         for kind, count in zip(*np.unique(found.kind, return_counts=True), strict=True):
             self.others[PayloadKind(int(kind))] += int(count)
@@ -94,11 +95,11 @@ class MessagesFunction(PacketFunction):
         return np.where(ours, HOLD, PASS).astype(np.uint8)
 
     def on_idle(self) -> None:
-        """Give packets back that the device has read."""
+        """Give back packets that the device has read."""
         self._go_on()
 
     def on_end(self) -> None:
-        """Wait for what is complete, and give the packets of what is not back."""
+        """Wait for complete messages, and give back the packets of incomplete ones."""
         while self.batches.computing:
             self._tell(self.batches.computed(_COMPUTING_S))
             self.shared.alive()
@@ -113,15 +114,14 @@ class MessagesFunction(PacketFunction):
             self.counts_path.write_text(json.dumps(counts) + "\n", "utf-8")
 
     def _take(self, view: PacketView, found: PacketPayloads, index: NDArray[np.int64]) -> None:
-        """Place packets, as many at once as messages may begin.
+        """Place packets, only as many messages at a time as there are free rows.
 
-        Where none may because all rows are computed, it waits, so that tickets fill and not
-        messages are lost.
+        If all rows are being computed, it waits: then tickets run out and no message is lost.
         """
         if not len(index):
             return
         start, sender = found.start[index], found.sender[index]
-        # Headers are copied, payloads are not. A short payload may end with the memory.
+        # Copies headers, not payloads. A payload shorter than a header may end where memory ends.
         bytes_at = np.minimum(start[:, None] + np.arange(HEADER_BYTES), len(view.data) - 1)
         headers = view.data[bytes_at].view(HEADER)[:, 0]
         changes = (np.diff(headers["message"]) != 0) | (np.diff(sender) != 0)
@@ -143,7 +143,7 @@ class MessagesFunction(PacketFunction):
             first = end
 
     def _go_on(self) -> None:
-        """Give back, expire and tell what there is."""
+        """Give back packets, expire messages and write results, without waiting."""
         self.batches.release()
         self.batches.expire(time.monotonic_ns())
         self._give_back()
@@ -152,7 +152,7 @@ class MessagesFunction(PacketFunction):
         self.wait_us = _BUSY_US if busy else PacketFunction.wait_us
 
     def _give_back(self) -> None:
-        """Pass packets on that are no longer in use, the oldest ones."""
+        """Pass on the oldest packets, those no longer in use."""
         while self._held and self._holding - len(self._held[0]) >= self.batches.in_use:
             descriptors = self._held.popleft()
             self._holding -= len(descriptors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The function ``meter``: flows of packets in shared memory, and what the model says of them."""
+"""The function ``meter``: meters packets in shared memory, and classifies their flows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _FRAME = np.dtype(
     [("data", np.uint64), ("captured", np.uint32), ("length", np.uint32), ("time", np.uint64)],
     align=True,
 )
-_AT_END = 1024  # flows that are ended at once
+_AT_END = 1024  # flows that are ended at a time
 
 
 class MeterFunction(PacketFunction):
-    """Meters packets, classifies flows by ``model``, and appends a JSON line each to ``out``.
+    """Meters packets, classifies flows with ``model``, and appends a JSON line for each to ``out``.
 
-    With ``verdicts``, packets of a flow go by its verdict: a class, ``shunt``, ``undecided`` or
-    ``aside``, to ``drop``, ``pass`` or one of the function's routes.
+    ``verdicts`` maps the verdict of a packet's flow (a class, ``shunt``, ``undecided`` or
+    ``aside``) to ``drop``, ``pass`` or one of the function's routes.
     """
 
     known: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts")  # options
@@ -63,7 +63,7 @@ class MeterFunction(PacketFunction):
         return np.fromiter(wanted, np.uint8) if verdicts else None
 
     def on_batch(self, view: PacketView) -> Any:
-        """Count packets where they lie, and tell the flows that were decided."""
+        """Count packets in place, and write the decided flows."""
         if self.actions is None:
             self.meter.count_frames(view.frames(self.spec.tick_ns))
             self._tell(self.meter.records())
@@ -71,7 +71,7 @@ class MeterFunction(PacketFunction):
         return self.actions[self._verdicts(view)]
 
     def on_end(self) -> None:
-        """Decide the flows that are left."""
+        """Decide the remaining flows."""
         self._end_flows()
         self.out.close()
 
@@ -84,7 +84,7 @@ class MeterFunction(PacketFunction):
         self.meter.close()
 
     def _verdicts(self, view: PacketView) -> NDArray[np.int64]:
-        """Verdict of each packet's flow when it was counted, a place in what ``_actions`` gave."""
+        """The verdict of each packet's flow when it was counted, as an index into the actions."""
         library, meter = self.meter.library, self.meter.pointer
         frames = np.zeros(len(view), dtype=_FRAME)
         frames["data"] = view.offset + np.uint64(view.data.ctypes.data)
@@ -108,7 +108,7 @@ class MeterFunction(PacketFunction):
         return out
 
     def _tell(self, records: Records) -> NDArray[np.int64]:
-        """Write a line for each record; return a mark for its flow, 1 more than its verdict."""
+        """Write a line for each record; return a mark for each flow: its verdict plus 1."""
         if not len(records):
             return np.zeros(0, dtype=np.int64)
         verdicts, columns = self.decided(self._batch(records))
@@ -125,7 +125,7 @@ class MeterFunction(PacketFunction):
         return decided(self.model, records, features)
 
     def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
-        """The verdicts of flows, and what their lines say after the key, a list a name."""
+        """The verdicts of flows, and the fields of their lines after the key, a list per name."""
         return batch.verdicts, {
             "verdict": [self.model.verdict_names[v] for v in batch.verdicts.tolist()],
             "class": [self.model.classes[c] for c in batch.classes.tolist()],

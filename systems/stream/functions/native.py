@@ -34,21 +34,21 @@ def manager_program() -> Path:
 
     Raises:
         MissingDependencyError: DPDK or a C compiler is missing.
-        N3icError: it does not compile.
+        N3icError: It does not compile.
     """
     return _built("manager", _MANAGER, (), libraries=True)
 
 
 @cache
 def function_library(*, secondary: bool) -> ctypes.CDLL:
-    """A function's side of the shared memory, with typed functions of its headers.
+    """Load a function's side of the shared memory, with the types of its functions.
 
     Args:
-        secondary: with what joins DPDK as a secondary process, see ``secondary.h``.
+        secondary: whether to include the code of a secondary DPDK process, see ``secondary.h``.
 
     Raises:
         MissingDependencyError: DPDK or a C compiler is missing.
-        N3icError: it does not compile.
+        N3icError: It does not compile.
     """
     names = ("function.c", "payloads.c", *(("secondary.c",) if secondary else ()))
     shared = ("-shared", "-fPIC")
@@ -108,7 +108,7 @@ def _built(stem: str, names: tuple[str, ...], flags: tuple[str, ...], *, librari
     before, after = (*_FLAGS, *flags, *include, *_dpdk("--cflags")), _dpdk("--libs") * libraries
     text = [p.read_bytes() for p in (*sources, *headers)]
     cache = Cache.open("functions")
-    # The flags tell DPDK's version and place apart, whose inline functions are built in.
+    # Flags and version are part of the key, because DPDK's inline functions are compiled in.
     said = " ".join((*before, *after, *_dpdk("--modversion"))).encode()
     name = build.library_name(stem, compiler, [*text, said])
     if cache.find(name) is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of functions, checked."""
+"""Checks the options of functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from n3ic.errors import UsageError
 
 
 def only(options: Mapping[str, Any], *known: str) -> None:
-    """Refuse options of other names.
+    """Check that there are no options other than the known ones.
 
     Raises:
-        UsageError: there is one.
+        UsageError: There is another option.
     """
     for name in options:
         if name not in known:
@@ -26,7 +26,7 @@ def path_of(options: Mapping[str, Any], name: str) -> Path:
     """The path that an option gives.
 
     Raises:
-        UsageError: it gives none.
+        UsageError: The option is missing or is not a path.
     """
     value = options.get(name)
     if not isinstance(value, str) or not value:
@@ -35,10 +35,10 @@ def path_of(options: Mapping[str, Any], name: str) -> Path:
 
 
 def opened(path: Path) -> BufferedWriter:
-    """A file to which a function appends; a function that was started again goes on with it.
+    """Open a file to which a function appends, also after a restart.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: It cannot be written.
     """
     try:
         return path.open("ab")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets as a function sees them: numpy arrays on the memory that the manager shares."""
+"""Packets as a function sees them: numpy arrays over the memory that the manager shares."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PASS, DROP, HOLD = 0, 1, 255
 FIRST_ROUTE = 2
 _ANSWER_BYTES = 512
 _BUSY_S = 0.02
-_FOLDER = "RUNTIME_DIRECTORY"  # of DPDK's files
+_FOLDER = "RUNTIME_DIRECTORY"  # tells DPDK where to put its files
 _EAL = ("--proc-type=secondary", "--no-pci", "--no-telemetry", "--log-level=4")
 
 
 class PayloadKind(IntEnum):
-    """What a packet is to one who asks for UDP over IPv4 to a port; ``PAYLOAD_`` of C."""
+    """What a packet is to a caller who looks for UDP over IPv4 to a port; ``PAYLOAD_`` in C."""
 
     WHOLE = 0
     OTHER = 1
@@ -41,12 +41,14 @@ class PayloadKind(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class PacketPayloads:
-    """Payloads where they lie; arrays of shape ``(packets,)``.
+    """Where payloads lie; arrays of shape ``(packets,)``.
+
+    ``start``, ``length`` and ``sender`` hold for packets that are ``WHOLE``.
 
     Attributes:
-        kind: a :class:`PayloadKind`, uint8; ``DAMAGED`` where a length or a checksum is wrong.
-        start: start of the payload in the view's ``data``, int64, where the packet is ``WHOLE``.
-        length: its bytes, int64.
+        kind: a :class:`PayloadKind`, uint8; ``DAMAGED`` if a length or a checksum is wrong.
+        start: start of the payload in the view's ``data``, int64.
+        length: length of the payload in bytes, int64.
         sender: port and address of the sender, ``port << 32 | address``, uint64.
     """
 
@@ -58,19 +60,19 @@ class PacketPayloads:
 
 @dataclass(frozen=True, eq=False)
 class PacketView:
-    """Packets in shared memory; nothing of them is copied, and all arrays of bytes are read-only.
+    """Packets in shared memory, which are not copied and cannot be written.
 
-    They stay where they are until they are given back: what is kept of ``data`` afterwards shows
-    other packets.
+    They stay in place until they are given back. After that, references to ``data`` show other
+    packets. All other arrays have the shape ``(packets,)``.
 
     Attributes:
         data: memory of all packets, uint8; a packet is ``data[offset : offset + captured]``.
-        descriptors: what names each packet to the manager, uint64.
+        descriptors: the manager's descriptor of each packet, uint64.
         offset: start of each packet in ``data``, uint64.
-        captured: bytes of each packet that are there, uint32.
-        length: bytes of each packet on the wire, uint32.
-        time: nanoseconds since 1970, uint64.
-        port: number of the port of DPDK that received it, uint32.
+        captured: number of captured bytes of each packet, uint32.
+        length: length of each packet on the wire in bytes, uint32.
+        time: time of each packet in nanoseconds since 1970, uint64.
+        port: number of the DPDK port that received each packet, uint32.
     """
 
     data: NDArray[np.uint8]
@@ -85,12 +87,12 @@ class PacketView:
         return len(self.descriptors)
 
     def packet(self, index: int) -> NDArray[np.uint8]:
-        """The bytes of a packet where they lie."""
+        """The bytes of a packet, in place."""
         start = int(self.offset[index])
         return self.data[start : start + int(self.captured[index])]
 
     def payloads(self, port: int) -> PacketPayloads:
-        """Where payloads of UDP over IPv4 to a port lie."""
+        """Find the payloads of UDP over IPv4 to a port."""
         n = len(self)
         found = PacketPayloads(
             kind=np.zeros(n, dtype=np.uint8),
@@ -105,7 +107,7 @@ class PacketView:
         return found
 
     def frames(self, tick_ns: int) -> Frames:
-        """The packets as the compiled meter takes them, with times in its unit."""
+        """The packets in the form of the compiled meter, with times in ticks of ``tick_ns``."""
         time = self.time // np.uint64(tick_ns)
         return Frames(self.data, self.offset, self.captured, self.length, time)
 
@@ -114,15 +116,15 @@ class SharedPackets:
     """A function's connection to the manager: its rings, and the packets behind them.
 
     Args:
-        path: the manager's socket.
+        path: path of the manager's socket.
         name: the function's name in the chain.
-        batch: packets that one view holds at most.
-        prefix: EAL's ``--file-prefix`` of a manager whose memory is DPDK's own.
+        batch: the most packets of a view.
+        prefix: EAL's ``--file-prefix`` of a manager that uses DPDK's own memory; otherwise empty.
 
     Raises:
-        UsageError: no manager listens, or it refuses the function.
+        UsageError: No manager listens, or it refuses the function.
         MissingDependencyError: DPDK or a C compiler is missing.
-        N3icError: the memory cannot be mapped.
+        N3icError: The memory cannot be mapped.
     """
 
     def __init__(self, path: str, name: str, batch: int, prefix: str = "") -> None:
@@ -131,13 +133,13 @@ class SharedPackets:
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         )
         self._library = function_library(secondary=bool(prefix))
-        if prefix:  # before the manager counts the function as there
+        if prefix:  # join before the manager counts the function as attached
             _join(self._library, prefix, str(Path(path).parent))
             self._stack.callback(self._library.secondary_end)
         try:
             self._socket.connect(path)
             answer = b"busy"
-            while answer == b"busy":  # packets of its last process wait for room
+            while answer == b"busy":  # packets of the function's last process still wait for room
                 self._socket.send(f"attach {name}".encode())
                 answer, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 2)
                 time.sleep(_BUSY_S * (answer == b"busy"))
@@ -174,15 +176,19 @@ class SharedPackets:
         self._stack.close()
 
     def receive(self, wait_us: int) -> PacketView:
-        """Wait at most so long for packets; the view's columns are those of the next call, too."""
+        """Wait for packets, at most ``wait_us``; the next call overwrites the view's columns."""
         n = self._library.function_receive(self._at, len(self._columns[0]), wait_us, *self._columns)
         return PacketView(self.data, *(column[:n] for column in self._columns))
 
     def give_back(self, descriptors: NDArray[np.uint64], actions: NDArray[np.uint8]) -> None:
-        """Give packets back with what is to be done with each; :data:`HOLD` keeps them.
+        """Give packets back.
+
+        Args:
+            descriptors: descriptors of the packets, uint64, shape ``(packets,)``.
+            actions: an action for each packet, uint8, shape ``(packets,)``; :data:`HOLD` keeps it.
 
         Raises:
-            N3icError: more descriptors are given back than the function has.
+            N3icError: More descriptors are given back than the function holds.
         """
         out = actions != HOLD
         if not out.all():
@@ -193,33 +199,40 @@ class SharedPackets:
             raise N3icError("more packets were given back than the function has")
 
     def alive(self) -> None:
-        """Tell the manager that the function works on, within a batch that takes long."""
+        """Tell the manager that the function is still working, within a batch that takes long."""
         self._library.function_alive(self._at)
 
     @property
     def stopping(self) -> bool:
-        """Whether the function is to end when its ring is empty."""
+        """Whether the function must end once its ring is empty."""
         return bool(self._library.function_stopping(self._at))
 
     def check_manager(self) -> None:
-        """Check that the manager is there.
+        """Check that the manager is running.
 
         Raises:
-            N3icError: it is gone.
+            N3icError: It has ended.
         """
         try:
             gone = self._socket.recv(1, socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
             return
         if gone:
-            raise N3icError("the manager is gone")
+            raise N3icError("the manager has ended")
 
 
 def actions_of(said: Any, packets: int) -> NDArray[np.uint8]:
-    """What ``on_batch`` returned as an action a packet: None passes all on, a number is for all.
+    """Convert what ``on_batch`` returned to one action per packet.
+
+    Args:
+        said: None to pass all packets on, one action for all, or an action for each.
+        packets: number of packets.
+
+    Returns:
+        uint8 array of shape ``(packets,)``.
 
     Raises:
-        N3icError: it is something else, or of another length.
+        N3icError: ``said`` is something else, or has another length.
     """
     found = np.asarray(PASS if said is None else said)
     if found.dtype.kind not in "iub" or found.shape not in ((), (packets,)):
@@ -233,15 +246,15 @@ def actions_of(said: Any, packets: int) -> NDArray[np.uint8]:
 
 
 class PacketFunction:
-    """What a function does with packets; subclass it and name the class in the chain.
+    """What a function does with packets; subclass it, and name the subclass in the chain.
 
     Args:
         options: the function's ``options`` in the chain.
-        routes: the function's ``routes``; :meth:`route` gives the action that leads to one.
+        routes: the function's ``routes``; :meth:`route` returns the action that leads to one.
         shared: the connection to the manager, for packets that are held.
 
     Attributes:
-        wait_us: microseconds without a packet after which :meth:`on_idle` is called.
+        wait_us: :meth:`on_idle` is called after this many microseconds without a packet.
     """
 
     wait_us = 100_000
@@ -257,14 +270,15 @@ class PacketFunction:
         """Handle packets.
 
         Returns:
-            None to pass all on to ``next``, one action for all, or an array of an action each:
-            :data:`PASS`, :data:`DROP`, :meth:`route`, or :data:`HOLD` to keep the packet and give
-            it back later by ``self.shared.give_back``; what is held at the end counts as lost.
+            None to pass all on to ``next``, one action for all, or an array with an action for
+            each: :data:`PASS`, :data:`DROP`, :meth:`route`, or :data:`HOLD` to keep the packet and
+            give it back later with ``self.shared.give_back``. Packets still held at the end count
+            as lost.
         """
         raise NotImplementedError
 
     def on_idle(self) -> None:
-        """Called when no packet came for a while."""
+        """Called when no packet has come for a while."""
 
     def on_end(self) -> None:
         """Called when the function is stopped, after its last packet."""
@@ -273,7 +287,7 @@ class PacketFunction:
         """The action that sends a packet to one of the function's ``routes``.
 
         Raises:
-            UsageError: the chain gives the function no such route.
+            UsageError: The chain gives the function no such route.
         """
         if name not in self.routes:
             raise UsageError(f"no route {name!r}; the chain's routes are {', '.join(self.routes)}")
@@ -292,7 +306,7 @@ def _mapped(file: int, size: int, *, only_read: bool) -> NDArray[np.uint8]:
 
 
 def _join(library: ctypes.CDLL, prefix: str, folder: str) -> None:
-    """Join the manager as a secondary process of DPDK, whose files are in a folder."""
+    """Join the manager as a secondary DPDK process; ``folder`` has the manager's files."""
     words = [word.encode() for word in ("n3ic-function", f"--file-prefix={prefix}", *_EAL)]
     processors = os.sched_getaffinity(0)
     before = os.environ.get(_FOLDER)
@@ -302,7 +316,7 @@ def _join(library: ctypes.CDLL, prefix: str, folder: str) -> None:
     finally:
         del os.environ[_FOLDER]
         os.environ |= {} if before is None else {_FOLDER: before}
-    os.sched_setaffinity(0, processors)  # EAL leaves this thread the manager's processor alone
+    os.sched_setaffinity(0, processors)  # EAL has pinned this thread to the manager's CPU
     if status:
         raise N3icError(f"DPDK does not start as a secondary process: error {status}")
 

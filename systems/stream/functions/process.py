@@ -26,16 +26,16 @@ READY = {
     "recorder": f"{_PACKAGE}.ready:RecorderFunction",
     "second-stage": f"{_PACKAGE}.second:SecondStageFunction",
 }
-"""Functions that are ready to use, with their classes."""
+"""The classes of the ready functions, by name."""
 
 
 @dataclass(frozen=True)
 class FunctionTask:
-    """What the process of a function is told.
+    """What the process of a function needs to know.
 
     Attributes:
-        socket: the manager's socket.
-        prefix: of a manager whose memory is DPDK's own, else empty.
+        socket: path of the manager's socket.
+        prefix: EAL's ``--file-prefix`` of a manager that uses DPDK's own memory; otherwise empty.
         function: the function.
     """
 
@@ -45,10 +45,10 @@ class FunctionTask:
 
 
 def function_class(use: str) -> type[PacketFunction]:
-    """The class that a chain names, of this package or of a file.
+    """The class that a chain names, from this package or from a file.
 
     Raises:
-        UsageError: there is no such file or class.
+        UsageError: There is no such file or class.
     """
     file, _, name = use.rpartition(":")
     if not file:
@@ -59,7 +59,7 @@ def function_class(use: str) -> type[PacketFunction]:
     path = Path(file)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if path.suffix != ".py" or not path.is_file() or spec is None or spec.loader is None:
-        raise UsageError(f"use: {file}: expected a file of Python")
+        raise UsageError(f"use: {file}: expected a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found = getattr(module, name, None)
@@ -69,10 +69,10 @@ def function_class(use: str) -> type[PacketFunction]:
 
 
 def serve(task: FunctionTask) -> None:
-    """Attach to the manager, and hand packets to the function until it is to end.
+    """Attach to the manager, and hand packets to the function until it must end.
 
     Raises:
-        N3icError: the manager refuses or is gone, or the function returned something wrong.
+        N3icError: The manager refuses or has ended, or the function returned something wrong.
     """
     told = task.function
     kind = function_class(told.use)
@@ -92,8 +92,8 @@ def serve(task: FunctionTask) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Serve; the exit code is that of the error, whose text goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the manager ends functions
+    """Serve, and return the exit code; the text of an error goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C, the manager ends the functions
     task = from_plain(FunctionTask, json.loads(words[0]), strict=True)
     try:
         serve(task)

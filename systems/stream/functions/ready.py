@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that are ready to use: recorder and count; the meter is in ``metering.py``."""
+"""The small ready functions, ``recorder`` and ``count``; larger ones have modules of their own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CountFunction(PacketFunction):
 
 
 class RecorderFunction(PacketFunction):
-    """Appends all packets to the pcap file ``out``, with nanoseconds, and passes them on."""
+    """Appends all packets to the pcap file ``out``, with times in ns, and passes them on."""
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The function ``second-stage``: what the model is not sure of, decided by a larger one."""
+"""The function ``second-stage``: a larger model decides the flows that the first one shunts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from n3ic.systems.stream.learning.second_stage import second_verdicts
 
 
 class SecondStageFunction(MeterFunction):
-    """Meters the packets that it gets as ``model`` does, and decides their flows by ``stage``.
+    """Meters packets with the meter of ``model``, and decides their flows with ``stage``.
 
-    It stands behind a meter that sends it the packets of shunted flows. A line also has ``first``,
-    what the model says of the packets that came here: ``shunt`` if all of the flow's came.
+    In a chain, it follows a meter that sends it the packets of shunted flows. A line also has
+    ``first``, the verdict of ``model`` on the packets that came here, which is ``shunt`` if all
+    packets of the flow came.
     """
 
     known = (*MeterFunction.known, "stage")
@@ -39,7 +40,7 @@ class SecondStageFunction(MeterFunction):
             raise UsageError(f"{path}: it reads {lacking[0]!r}, which the model's meter lacks")
 
     def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
-        """The second stage's verdicts, and what lines say."""
+        """The second stage's verdicts, and the fields of their lines."""
         shunted = replace(batch, verdicts=np.full(len(batch), SHUNT))
         verdicts = second_verdicts(self.stage, shunted, self.spec)
         names = self.model.verdict_names

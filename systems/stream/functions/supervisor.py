@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a manager and its functions, and does what is asked by a socket meanwhile."""
+"""Runs a manager and its functions, and meanwhile serves requests on a socket."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from n3ic.systems.stream.functions.process import READY, FunctionTask, function_
 
 _REQUEST_BYTES = 256
 _ANSWER_S = 60
-_STARTING_S = 0.02  # between two looks at whether all functions are attached
+_STARTING_S = 0.02  # between two checks whether all functions are attached
 
 
 class ChainSupervisor:
-    """Manager and functions of a chain, each a process.
+    """Runs the manager and the functions of a chain, each as a process.
 
     Args:
-        chain: what is run.
-        path: the socket on which :func:`ask` finds it; one that nobody listens on is replaced.
-        note: receives a line when a function ends unasked.
+        chain: the chain to run.
+        path: the socket on which :func:`ask` finds it; an unused socket is replaced.
+        note: called with a line of text when a function ends unexpectedly.
     """
 
     def __init__(self, chain: FunctionChain, path: Path, note: Callable[[str], object]) -> None:
@@ -44,21 +44,21 @@ class ChainSupervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: Counter[str] = Counter()
         self._told_to_stop: set[str] = set()
-        self._to_start: set[str] = set()  # when their processes are gone
+        self._to_start: set[str] = set()  # to be started once their processes have ended
 
     def run(self, started: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Run until the manager ends; return its last statistics.
 
         Args:
-            started: called when packets begin to be received.
+            started: called when reception of packets begins.
 
         Raises:
-            UsageError: the socket cannot be made, or a function's class is not there.
+            UsageError: The socket cannot be made, or a function's class does not exist.
             MissingDependencyError: DPDK or a C compiler is missing.
-            N3icError: the manager or a function does not start, or the manager fails.
+            N3icError: The manager or a function does not start, or the manager fails.
         """
         for function in self._chain.function:
-            if function.use not in READY:  # which may import a lot, and are there
+            if function.use not in READY:  # ready ones surely exist, and may import a lot
                 function_class(function.use)
         function_library(secondary=self._chain.memory == "dpdk")  # built once, for all of them
         with ExitStack() as stack:
@@ -116,7 +116,7 @@ class ChainSupervisor:
                 self._start(name)
 
     def _kill(self) -> None:
-        """End what still runs, when the manager is gone."""
+        """Kill functions that still run after the manager has ended, and close all handles."""
         for process in self._processes.values():
             process.kill()
             process.wait()
@@ -177,7 +177,7 @@ class ChainSupervisor:
         process = self._processes[name]
         runs = process.poll() is None
         if what == "start" and runs and name in self._told_to_stop:
-            self._to_start.add(name)  # it is ending
+            self._to_start.add(name)  # start it again once it has ended
             return
         if runs == (what == "start"):
             raise UsageError(f"function {name} {'runs already' if runs else 'does not run'}")
@@ -193,10 +193,14 @@ class ChainSupervisor:
 
 
 def ask(path: Path, request: str) -> dict[str, Any]:
-    """Ask a running supervisor: ``status``, ``end``, or ``start``, ``stop`` or ``kill`` and a name.
+    """Send a running supervisor a request, and return its answer.
+
+    Args:
+        path: path of its socket.
+        request: ``status``, ``end``, or one of ``start``, ``stop`` and ``kill`` with a name.
 
     Raises:
-        UsageError: none runs there, or it refuses.
+        UsageError: No supervisor runs there, or it refuses.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.settimeout(_ANSWER_S)
@@ -217,7 +221,7 @@ def ask(path: Path, request: str) -> dict[str, Any]:
 
 @contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    """A socket for :func:`ask`; one that a dead supervisor left is replaced."""
+    """Listen for :func:`ask`; a socket that a dead supervisor left is replaced."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             if path.is_socket():

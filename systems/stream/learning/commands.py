@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream learn``, ``rollback`` and ``history``."""
+"""``n3ic stream learn``, ``rollback``, ``history``, ``second-stage`` and ``drift``."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def learn(
             metavar="SOURCE", help="A table of flows, or a source as n3ic stream takes it."
         ),
     ],
-    folder: Annotated[Path, typer.Option(help="Log and models; a folder that exists goes on.")],
+    folder: Annotated[Path, typer.Option(help="Log and models; an existing folder resumes.")],
     model: Annotated[
-        Path | None, typer.Option(help="Model file or run that begins; of a new folder.")
+        Path | None, typer.Option(help="Model file or run to begin with, for a new folder.")
     ] = None,
     labels: Annotated[
         Path | None,
@@ -46,7 +46,7 @@ def learn(
     ] = None,
     delay: Annotated[
         int | None,
-        typer.Option(help="Take the table's own labels, up to so many flows late.", min=0),
+        typer.Option(help="Take the table's own labels, up to this many flows late.", min=0),
     ] = None,
     push: Push = "",
     anchors: Annotated[
@@ -67,14 +67,14 @@ def learn(
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
     ] = 0.05,
     teacher: Annotated[
-        bool, typer.Option("--teacher", help="A float network learns, too, and teaches the model.")
+        bool, typer.Option("--teacher", help="A float network also learns, and teaches the model.")
     ] = False,
     second_stage_file: Annotated[
         Path | None,
-        typer.Option("--second-stage", help="Write the running teacher here, for what is shunted."),
+        typer.Option("--second-stage", help="Write the running teacher here, for shunted flows."),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds.", min=0.0)
+        float | None, typer.Option(help="Stop after this many seconds.", min=0.0)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the reservoir and the training.")] = 0,
     json: JsonFlag = False,
@@ -94,7 +94,7 @@ def learn(
     from n3ic.systems.stream.learning.stream import LiveLearner, ReplayedLabels
 
     if (labels is None) == (delay is None):
-        raise UsageError("labels come from --labels FILE or, of a table, --delay N: give one")
+        raise UsageError("labels come from --labels FILE or, for a table, --delay N: give one")
     swap = _swap(push)
     if (folder / LOG).exists():
         if model is not None:
@@ -168,7 +168,7 @@ def rollback(
     folder: Folder,
     push: Push = "",
 ) -> None:
-    """Put the former model back, on the target and in the log."""
+    """Put the former model back, both on the target and in the log."""
     from n3ic.cli.console import print_result
     from n3ic.systems.stream.learning.session import LearningFolder
 
@@ -186,7 +186,7 @@ def history(
     ] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Show what was decided, and check that the log gives the same decisions again."""
+    """Show what was decided, and check that the log yields the same decisions again."""
     from n3ic.cli.console import print_json, print_result, show_table
     from n3ic.systems.stream.learning.session import LearningFolder
     from n3ic.util.display import TextTable
@@ -230,7 +230,7 @@ def second_stage(
 ) -> None:
     """Train a larger model for the flows that the card is not sure of, and show both together.
 
-    The threshold that n3ic shunt wrote into the model has a star.
+    A star marks the threshold that n3ic shunt wrote into the model.
     """
     from n3ic.cli.console import print_json, print_note, show_table, spinner
     from n3ic.errors import UsageError
@@ -271,7 +271,7 @@ def drift(
         typer.Option(help="Flows like those of the training; default: the source's first ones."),
     ] = None,
     reference_flows: Annotated[
-        int, typer.Option(help="Without --reference, so many flows of the source.", min=100)
+        int, typer.Option(help="Without --reference, take this many of the source.", min=100)
     ] = 1000,
     then: Annotated[
         Path | None,
@@ -284,7 +284,7 @@ def drift(
     seed: Annotated[int, typer.Option(help="Seed of the ranks among equals.")] = 0,
     json: JsonFlag = False,
 ) -> None:
-    """Test whether traffic is still that of the training; of a replay, compare detectors."""
+    """Test whether traffic is still that of the training; with --then, compare detectors."""
     import numpy as np
 
     from n3ic.cli.console import print_json, print_result, show_table
@@ -335,7 +335,7 @@ def _now() -> str:
 
 
 def _model(path: Path) -> Classifier:
-    """The model of a file, or of a run of one."""
+    """The model of a file, or of a run with one model."""
     from n3ic.errors import UsageError
     from n3ic.model.families import load_model
     from n3ic.runs.folder import models_of
@@ -364,7 +364,7 @@ def _anchors(path: Path, model: Classifier, dataset: str | None, seed: int) -> L
 def _running(
     flows: ReplayedFlows, learning: LearningFolder, right: list[tuple[int, int]]
 ) -> Iterator[FlowBatch]:
-    """Flows decided by the model that runs then; how many it gets right goes into ``right``."""
+    """Decide flows with the model running at the time; append how many are right to ``right``."""
     for start in range(0, len(flows), _BATCH):
         rows = slice(start, start + _BATCH)
         batch = flows.batch(learning.learner.running, rows)

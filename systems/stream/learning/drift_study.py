@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon detectors find a change in a replayed stream, and how often they see one that is none.
+"""How soon detectors find a change in a replayed stream, and how often they raise false alarms.
 
-Beside the test of :mod:`.drift_test` stand ADWIN (Bifet and Gavaldà 2007, of river) on the margins;
-on proxies for labels, as Caravan (Zhang et al., OSDI 2024) has them: a larger model labels the
-flows, and the share on which the running model agrees stands for its accuracy; and on true labels,
-which come at once only in a replay; and the PSI that ``n3ic xdp status`` shows, of 500 flows each.
+The test of :mod:`.drift_test` is compared with two others. ADWIN (Bifet and Gavaldà 2007, from
+river) watches the margins, proxies for labels, or the true labels, which come at once only in a
+replay. The proxies are those of Caravan (Zhang et al., OSDI 2024): a larger model labels the flows,
+and the share on which the running model agrees stands for its accuracy. The other is the PSI that
+``n3ic xdp status`` shows, of 500 flows at a time.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class DetectionDelay:
     Attributes:
         detector: its name.
         false_alarms: alarms before the change.
-        delay: flows from the change to its first alarm; None without one.
-        statistic: what the alarm was about, where the detector says so.
+        delay: flows from the change to the first alarm after it; None without one.
+        statistic: what the alarm was about, if the detector tells.
     """
 
     detector: str
@@ -65,14 +66,17 @@ def detection_delays(
 
     Args:
         model: the running model.
-        reference: flows like those of the training, with labels for the model that gives proxies.
-        stream: the flows, of which those from number ``change`` on are other traffic.
-        change: how many flows come before the change; as many as there are for no change.
-        alpha: error of the test; ADWIN's delta.
-        seed: of the test and of the trees.
+        reference: flows like those of the training; their labels train the model for the proxies.
+        stream: the flows; from number ``change`` on, they are other traffic.
+        change: number of flows before the change; ``len(stream)`` for no change.
+        alpha: error of the test; also ADWIN's delta.
+        seed: seed of the test and of the trees.
+
+    Returns:
+        A result for each detector, the test of :mod:`.drift_test` first.
 
     Raises:
-        UsageError: the reference has too few flows.
+        UsageError: The reference has too few flows.
         MissingDependencyError: river or scikit-learn is missing.
     """
     found = predict(model, model.encode(columns_of(model, stream.features)))
@@ -128,7 +132,7 @@ def _ours(
     alpha: float,
     seed: int,
 ) -> list[tuple[int, str]]:
-    """Alarms with what they are about; after each the test begins anew."""
+    """The alarms and their statistics; after each alarm, a new test begins."""
     out: list[tuple[int, str]] = []
     at = 0
     while at < len(stream):
@@ -155,7 +159,7 @@ def _adwin(values: NDArray[np.float64], delta: float) -> list[int]:
 
 
 def _psi(model: Classifier, reference: NDArray[np.uint32], stream: NDArray[np.uint32]) -> list[int]:
-    """Windows of which some feature has moved far, by the reference's rates of the bits."""
+    """The ends of windows in which a feature has drifted far from the reference."""
     spec = model.input.with_rates(model.input.encode(columns_of(model, reference)))
     out = []
     for end in range(_WINDOW, len(stream) + 1, _WINDOW):

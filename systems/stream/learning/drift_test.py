@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether traffic is still that of the training, by a test that may run for ever.
+"""Tests whether traffic is still that of the training; the test may run for ever.
 
-Each flow gets a rank, in each statistic, among the reference flows and all flows before it. As long
-as flows are exchangeable with the reference, these ranks are independent and uniform, whatever the
+In each statistic, a flow gets a rank among the reference flows and all flows before it. As long as
+flows are exchangeable with the reference, these ranks are independent and uniform, whatever the
 distribution (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"). A gambler bets
-that they are not. New gamblers start as the stream goes on, each with a share of the capital that
-all share, so that a change after a million flows is found nearly as fast as one after a hundred.
-The capital of all ever reaches ``1 / alpha`` without a change with a probability of at most
-``alpha`` (Ville's inequality).
+that they are not. New gamblers start as the stream goes on, each with a share of a common initial
+capital, so a change after a million flows is found nearly as fast as one after a hundred. Without a
+change, the probability that the total capital ever reaches ``1 / alpha`` is at most ``alpha``
+(Ville's inequality).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.sequential import spent
 
 MARGIN, VERDICT, BITS = "margin", "verdict", "bits"
-_FEWEST = 100  # flows of the reference
-_CELLS = 32  # of a statistic with many values
+_FEWEST = 100  # fewest flows of the reference
+_CELLS = 32  # cells of a statistic with many values
 _TILTS = (-0.9, -0.5, 0.5, 0.9)  # bets on ranks that are smaller, or larger
 _CURVES = (-0.45, 0.45, 0.9)  # bets on ranks that are central, or extreme
 _SHARE_FLOOR = 0.5 / RATE_UNIT
@@ -39,7 +39,7 @@ class DriftAlarm:
     """What the test found.
 
     Attributes:
-        flow: number of the flow at which it found it, from 1.
+        flow: number of the flow at which the alarm was raised, from 1.
         statistic: what has moved most: a feature, ``bits``, ``margin`` or ``verdict``.
     """
 
@@ -74,7 +74,14 @@ class FlowStatistics:
         self.cells = [len(edges) + 1 for edges in self._edges]
 
     def of(self, features: NDArray[np.uint32]) -> list[NDArray[np.int64]]:
-        """The cell of each flow, an array of shape ``(flows,)`` for each statistic."""
+        """Find the cell of each flow.
+
+        Args:
+            features: uint32, shape ``(flows, features)``.
+
+        Returns:
+            An int64 array of shape ``(flows,)`` for each statistic.
+        """
         values = self._values(features)
         return [
             np.searchsorted(edges, column, side="right").astype(np.int64)
@@ -96,19 +103,19 @@ class DriftTest:
 
     Args:
         model: the model.
-        reference: features of flows like those of the training, which did not train the model,
-            uint32, shape ``(flows, features)``. Every other one chooses the cells; the stream is
-            compared with the rest.
-        alpha: probability that it ever gives an alarm without a change.
-        block: flows between two gamblers.
-        seed: of the ranks among equals.
+        reference: features of flows like those of the training but not used in it, uint32, shape
+            ``(flows, features)``. Every other flow chooses the cells; the stream is compared with
+            the rest.
+        alpha: probability that it ever raises an alarm without a change.
+        block: flows between the starts of two gamblers.
+        seed: seed that breaks ties between ranks.
 
     Attributes:
         flows: number of flows so far.
-        alarm: what it found, once it did.
+        alarm: the alarm, once there is one.
 
     Raises:
-        UsageError: there are too few reference flows.
+        UsageError: There are too few reference flows.
     """
 
     def __init__(
@@ -123,7 +130,7 @@ class DriftTest:
         if len(reference) < _FEWEST:
             raise UsageError(f"{len(reference)} reference flows: {_FEWEST} or more are expected")
         self._statistics = FlowStatistics(model, reference[::2])
-        # Flows that chose the cells would lie in them otherwise than new ones.
+        # Flows that chose the cells are distributed over them differently from new flows.
         own = self._statistics.of(reference[1::2])
         self._counts = [
             np.bincount(cells, minlength=size).astype(np.float64)
@@ -132,13 +139,20 @@ class DriftTest:
         self._seen = len(own[0])
         self._random = np.random.default_rng(seed)
         self._alpha, self._block = alpha, block
-        # Logarithm of what all gamblers together have in each bet on each statistic.
+        # The logarithm of all gamblers' capital in each bet on each statistic.
         self._wealth = np.full((len(self._statistics.names), len(_TILTS) + len(_CURVES)), -np.inf)
         self.flows = 0
         self.alarm: DriftAlarm | None = None
 
     def add(self, features: NDArray[np.uint32]) -> DriftAlarm | None:
-        """Look at flows; return the alarm, now or of before."""
+        """Test flows, up to the one that raises an alarm.
+
+        Args:
+            features: uint32, shape ``(flows, features)``.
+
+        Returns:
+            The alarm, from these flows or earlier ones; None if there is none.
+        """
         if self.alarm is not None or not len(features):
             return self.alarm
         steps = np.log(_bets(self._ranks(self._statistics.of(features))))
@@ -168,12 +182,12 @@ class DriftTest:
         return out
 
     def _start(self) -> None:
-        """Let a gambler start, with a share of what all have that together is 1."""
+        """Let a gambler start; the initial capitals of all gamblers add up to 1."""
         money = spent(1.0, self.flows // self._block + 1) / self._wealth.size
         self._wealth = np.logaddexp(self._wealth, log(money))
 
     def _bet(self, steps: NDArray[np.float64]) -> None:
-        """Bet on the ranks of some flows, shape ``(flows, statistics, bets)``."""
+        """Apply log gains, shape ``(flows, statistics, bets)``, up to the flow that decides."""
         paths = self._wealth + np.cumsum(steps, axis=0)
         of = np.logaddexp.reduce(paths, axis=2)
         total = np.logaddexp.reduce(of, axis=1)
@@ -187,15 +201,15 @@ class DriftTest:
 
 
 def _edges(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Edges of cells that hold about as many of some values each."""
+    """The edges of cells that each hold about equally many values."""
     wanted = np.quantile(values, np.linspace(0, 1, _CELLS + 1)[1:-1], method="inverted_cdf")
     return np.unique(wanted)
 
 
 def _bets(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a capital of 1 becomes, shape ``(flows, statistics)`` to ``(..., bets)``.
+    """What each bet turns a capital of 1 into, shape ``(flows, statistics)`` to ``(..., bets)``.
 
-    Each bet has a mean of 1 under uniform ranks.
+    Each bet has a mean of 1 if ranks are uniform.
     """
     x = 2 * ranks[..., None] - 1
     return np.concatenate([1 + np.array(_TILTS) * x, 1 + np.array(_CURVES) * (3 * x * x - 1)], -1)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Larger models of the host: boosted trees and a float network, as arrays in one file.
+"""Larger models for the host: boosted trees and a float network, as arrays in one file.
 
-Both read integer columns by name and give probabilities of the classes. Their files are containers
-of :mod:`n3ic.model.file`: no pickle, checked as a whole, the same bytes for the same model.
+Both read integer columns by name and return probabilities of the classes. Their files are
+containers of :mod:`n3ic.model.file`: they hold no pickle, are checked completely, and have the same
+bytes for the same model.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _FURTHER = 10
 _BATCH = 256
 _LEAST_SCALE = 1e-3
 _LEARNING_RATE = 3e-3
-_FARTHEST = 8.0  # deviations: farther values are none that the training rows had
+_FARTHEST = 8.0  # standard deviations; no value of the training rows lies farther out
 
 
 @dataclass(frozen=True, eq=False)
 class HostModel:
-    """A model of the host.
+    """A model that runs on the host.
 
     Attributes:
         features: the columns that it reads, in its order.
@@ -53,10 +54,13 @@ class HostModel:
 
     @abstractmethod
     def odds(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Probabilities of the classes, shape ``(rows, classes)``.
+        """Compute the probabilities of the classes.
 
         Args:
             columns: integers in ``0..2^32-1``, shape ``(rows, features)``.
+
+        Returns:
+            float64 array of shape ``(rows, classes)``.
         """
 
     @abstractmethod
@@ -66,18 +70,21 @@ class HostModel:
     @property
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Sizes that the arrays' shapes follow from."""
+        """The sizes from which the arrays' shapes follow."""
 
     @classmethod
     @abstractmethod
     def _of(cls, features: tuple[str, ...], classes: tuple[str, ...], file: _File) -> Self:
-        """The model of a file's arrays, which are checked."""
+        """Make a model from a file's arrays, and check them."""
 
     def matrix(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.int64]:
-        """The columns that the model reads, side by side.
+        """Stack the columns that the model reads.
+
+        Returns:
+            int64 array of shape ``(rows, features)``, clipped to ``0..2^32-1``.
 
         Raises:
-            ModelError: a column is missing.
+            ModelError: A column is missing.
         """
         lacking = [name for name in self.features if name not in columns]
         if lacking:
@@ -92,7 +99,7 @@ class HostModel:
 
     @property
     def size(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         return sum(array.nbytes for array in self.tensors().values())
 
     def to_bytes(self) -> bytes:
@@ -105,10 +112,10 @@ class HostModel:
         return pack_file(self.kind, header, self.tensors())
 
     def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all.
+        """Write the file, completely or not at all.
 
         Raises:
-            N3icError: the file cannot be written.
+            N3icError: The file cannot be written.
         """
         write_atomic(path, self.to_bytes())
 
@@ -119,13 +126,13 @@ class HostTrees(HostModel):
 
     Attributes:
         feature: the column that a node compares, int32, shape ``(nodes,)``; -1 for a leaf.
-        cut: the least integer that goes to the right, int64, shape ``(nodes,)``.
-        left: number of the node on the left, int32; greater than the node's own.
-        right: likewise.
-        value: what a leaf adds, float64, shape ``(nodes,)``.
-        roots: the first node of each tree, int32, shape ``(rounds, sums)``.
+        cut: the smallest integer that goes right, int64, shape ``(nodes,)``.
+        left: number of the left child, int32, shape ``(nodes,)``; greater than the node's own.
+        right: number of the right child, likewise.
+        value: what a leaf adds to its sum, float64, shape ``(nodes,)``.
+        roots: the root of each tree, int32, shape ``(rounds, sums)``.
         base: what each sum begins with, float64, shape ``(sums,)``.
-        known: class index of each sum, of one sum of the two classes, int32.
+        known: class index of each sum, int32; with a single sum, the indices of both classes.
     """
 
     kind: ClassVar[str] = "host-trees"
@@ -168,15 +175,15 @@ class HostTrees(HostModel):
         features: tuple[str, ...],
         classes: tuple[str, ...],
     ) -> Self:
-        """The arrays of fitted trees of :func:`n3ic.training.input_bits.boosted_trees`."""
-        # scikit-learn keeps the trees of this estimator in `_predictors` alone.
+        """Convert fitted trees of :func:`n3ic.training.input_bits.boosted_trees`."""
+        # scikit-learn exposes the trees of this estimator only through `_predictors`.
         nodes = [tree.nodes for round_ in trees._predictors for tree in round_]
         starts = np.cumsum([0, *map(len, nodes)])
         rounds = len(trees._predictors)
         every = np.concatenate(nodes)
         offset = np.repeat(starts[:-1], [len(n) for n in nodes])
         leaf = every["is_leaf"].astype(np.bool_)
-        # value <= threshold goes left; without a missing value, a threshold of infinity is left.
+        # value <= threshold goes left; so with an infinite threshold, every value goes left.
         least = np.floor(np.minimum(every["num_threshold"], UINT32_MAX)) + 1
         return cls(
             features,
@@ -238,9 +245,9 @@ class HostMlp(HostModel):
     """A float network: logarithms of the columns, standardised; ReLU; softmax.
 
     Attributes:
-        mean: of the logarithms, float32, shape ``(features,)``.
-        scale: their standard deviations.
-        weights: a matrix ``(inputs, outputs)`` and a vector ``(outputs,)`` for each layer, float32.
+        mean: means of the logarithms, float32, shape ``(features,)``.
+        scale: their standard deviations, float32, shape ``(features,)``.
+        weights: a matrix ``(inputs, outputs)`` and a vector ``(outputs,)`` per layer, float32.
     """
 
     kind: ClassVar[str] = "host-mlp"
@@ -298,10 +305,10 @@ class _File:
     tensors: Tensors
 
     def number(self, name: str) -> int:
-        """A size of the header.
+        """A size from the header.
 
         Raises:
-            ModelError: it is none.
+            ModelError: The value is not a valid size.
         """
         value = self.header["sizes"][name]
         if type(value) is not int or not 1 <= value <= _MOST:
@@ -310,10 +317,10 @@ class _File:
 
 
 def load_host_model(path: str | Path) -> HostModel:
-    """Read the file of a model of the host.
+    """Read the file of a host model.
 
     Raises:
-        ModelError: the file is missing, damaged or of another kind.
+        ModelError: The file is missing, damaged or of another kind.
     """
     header, tensors = unpack_file(read_file(path), str(path))
     kinds: dict[str, type[HostModel]] = {HostTrees.kind: HostTrees, HostMlp.kind: HostMlp}
@@ -344,16 +351,17 @@ def fit_host_mlp(
     start: HostMlp | None = None,
     class_weight: NDArray[np.float64] | None = None,
 ) -> HostMlp:
-    """Train a float network, or one that is there further.
+    """Train a float network, or continue the training of one.
 
     Args:
         columns: integers, shape ``(rows, features)``.
-        label: class index of each row.
-        held: the same of rows whose least loss chooses the epoch; None keeps the last one.
+        label: class index of each row, shape ``(rows,)``.
+        held: columns and labels of held-out rows, whose smallest loss chooses the epoch; None
+            keeps the last epoch.
         features: names of the columns.
         classes: class names.
-        seed: of weights and shuffling.
-        start: the network to go on from, for fewer epochs; None for a new one.
+        seed: seed of the weights and the shuffling.
+        start: the network to continue from, for fewer epochs; None for a new one.
         class_weight: weight of a row of each class, shape ``(classes,)``; None for equal weights.
     """
     import torch
@@ -406,6 +414,6 @@ def fit_host_mlp(
 def standardised(
     columns: NDArray[np.int64], mean: NDArray[np.float32], scale: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Logarithms of columns in units of their deviations, float32; outliers are clipped."""
+    """Standardise the logarithms of columns and clip outliers: float32, ``(rows, features)``."""
     logs = np.log1p(columns.astype(np.float64)).astype(np.float32)
     return np.asarray(np.clip((logs - mean) / scale, -_FARTHEST, _FARTHEST), np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels that come late and in any order, joined with flows by key and time."""
+"""Joins labels that come late and in any order with their flows, by key and time."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
 
 _COLUMNS = ("source", "source_port", "destination", "destination_port", "protocol")
-_READ = 1 << 20  # bytes of one look at the file
+_READ = 1 << 20  # bytes read from the file at a time
 _FOREVER = 1 << 62
 Item = TypeVar("Item")
 
 
 class LabelFile:
-    """A file of labels that grows: lines of JSON, or CSV with a header.
+    """A growing file of labels: lines of JSON, or CSV with a header.
 
     A line has source, source_port, destination, destination_port, protocol, label, and optionally
-    start and end (seconds since 1970). A line that is not ended yet waits; one that cannot be read
-    is counted and left out.
+    start and end (seconds since 1970). An unfinished line waits; an unreadable one is counted and
+    skipped.
 
     Args:
         path: the file; it need not exist yet. CSV if its name ends in ``.csv``.
@@ -52,10 +52,10 @@ class LabelFile:
         self._header: list[str] = []
 
     def news(self) -> list[tuple[Key, Labelled]]:
-        """Labels of lines that came since the last call, at most a mebibyte of them.
+        """The labels in lines added since the last call; reads at most a mebibyte.
 
         Raises:
-            DataError: the file has become shorter, or a line is too long.
+            DataError: The file has become shorter, a line is too long, or a CSV lacks a column.
         """
         try:
             with self.path.open("rb") as stream:
@@ -101,12 +101,12 @@ class LabelFile:
 
 
 def entry_of(told: Mapping[str, Any]) -> tuple[Key, Labelled]:
-    """A label of plain data; see :class:`LabelFile`.
+    """Parse a label from plain data; see :class:`LabelFile`.
 
     Raises:
-        ValueError: a value is invalid.
-        KeyError: a value is missing.
-        TypeError: the data are no mapping.
+        ValueError: A value is invalid.
+        KeyError: A value is missing.
+        TypeError: The data are not a mapping.
     """
     key = flow_key(*(str(told[name]).strip() for name in _COLUMNS))
     label = told["label"]
@@ -126,7 +126,7 @@ class _Flow:
     features: NDArray[np.uint32]
 
     def label(self, known: Iterable[Labelled]) -> str | None:
-        """The label that holds at the flow's time; empty if two contradict, None without one."""
+        """The label that holds at the flow's time; empty if labels disagree, None if none holds."""
         said = {
             entry.label
             for entry in known
@@ -139,12 +139,12 @@ class LabelJoin:
     """Flows that wait for their labels, and labels that wait for their flows.
 
     Args:
-        model: names the classes and the meter's unit of time.
-        room: most flows that wait, and most labels that are kept; the oldest make room.
-        seed: of the hashes of keys.
+        model: the model, which defines the classes and the meter's unit of time.
+        room: the most flows that wait, and the most labels kept; the oldest make room.
+        seed: seed of the hashes of keys.
 
     Attributes:
-        counts: flows by what became of them, and labels that were of no use.
+        counts: flows by what became of them, and labels of unknown classes.
     """
 
     def __init__(self, model: Classifier, room: int = 100_000, seed: int = 0) -> None:
@@ -157,7 +157,7 @@ class LabelJoin:
         self.counts: Counter[str] = Counter()
 
     def flows(self, batch: FlowBatch) -> LabelledRows:
-        """Add flows; those whose labels are there already come back with them."""
+        """Add flows; returns those whose labels have already come."""
         done = []
         for flow in self._flows_of(batch):
             label = flow.label(self._labels.of(flow.key).values())
@@ -169,7 +169,7 @@ class LabelJoin:
         return self._rows(done)
 
     def labels(self, entries: Iterable[tuple[Key, Labelled]]) -> LabelledRows:
-        """Add labels; the flows that they are about come back, in the order of their arrival."""
+        """Add labels; returns the waiting flows that they label, in the order of their arrival."""
         keys: dict[Key, None] = {}
         for key, entry in entries:
             if entry.label in self._classes:
@@ -210,7 +210,7 @@ class LabelJoin:
 
 
 def record_key(record: np.void) -> Key:
-    """The key of a flow's record, the same for both directions."""
+    """The key of a flow's record, which is the same for both directions."""
     size = int(record["address_bytes"])
     one, other = (
         (record[side].tobytes()[:size], int(record[f"{side}_port"]))
@@ -234,7 +234,7 @@ class _ByKey(Generic[Item]):
         self._next += 1
 
     def of(self, key: Key) -> dict[int, Item]:
-        """The items of a key by their numbers."""
+        """The items of a key, by their numbers."""
         return self._of.get(key, {})
 
     def take(self, number: int) -> Item:
@@ -246,7 +246,7 @@ class _ByKey(Generic[Item]):
         return item
 
     def shrink(self, room: int) -> int:
-        """Remove the oldest items until as many are left; return how many went."""
+        """Remove the oldest items until ``room`` are left; return how many were removed."""
         gone = max(0, len(self._items) - room)
         for _ in range(gone):
             self.take(next(iter(self._items)))

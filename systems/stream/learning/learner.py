@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides when a refreshed model takes the place of the running one.
+"""Decides when a refreshed model replaces the running one.
 
-Nothing here reads a clock: what happens depends on the rows, their order and the seed alone, so
-that a log of the rows gives the same decisions and the same models again.
+Nothing here reads a clock. Everything depends only on the rows, their order and the seed, so a log
+of the rows reproduces the same decisions and the same models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
 from n3ic.systems.stream.learning.sequential import PairedBet, spent
 
-_FEWEST = 20  # anchors of a class that say something about its recall
+_FEWEST = 20  # fewest anchors of a class from which its recall is judged
 
 Outcome = Literal["better", "given up", "anchors"]
 
@@ -31,17 +31,18 @@ class LearnSettings:
     """How a stream is learned from.
 
     Attributes:
-        room: most flows of the reservoir.
+        room: the most flows of the reservoir.
         every: labelled flows to train on between two refreshed models.
-        held: share of the flows' keys that are held out: they judge, and are never trained on.
-        alpha: probability that any model is ever promoted that is no better on held-out flows.
-        patience: held-out flows after which a model that is not yet better is given up; one that
-            has not gained anything is, as soon as another can be made.
-        watch: held-out flows during which the former model may prove better and come back.
+        held: share of the flows' keys that is held out for judging and never trained on.
+        alpha: probability that a model is ever promoted that is no better on held-out flows.
+        patience: a model that is not better after this many held-out flows is dropped. A model
+            that has gained nothing is dropped as soon as a new candidate is ready.
+        watch: the number of held-out flows during which the former model may prove better and
+            come back.
         guard: by how much the recall of a class may fall on the anchors; 1 for no guard.
-        rounds: most passes of polishing.
-        teacher: whether a float network is trained further on the same flows, and teaches.
-        seed: of the reservoir and of the training.
+        rounds: the most passes of polishing.
+        teacher: whether a float network also learns from the same flows, and teaches the model.
+        seed: seed of the reservoir and the training.
     """
 
     room: int = 1500
@@ -68,7 +69,7 @@ class LearnSettings:
 
 
 class Train(Protocol):
-    """Makes a refreshed model of the running one."""
+    """Makes a refreshed model from the running one."""
 
     def __call__(
         self,
@@ -87,8 +88,8 @@ class Challenge:
     Attributes:
         model: the model.
         bet: the test so far.
-        most: held-out flows after which it ends.
-        former: whether the model ran before the running one.
+        most: number of held-out flows after which the test ends.
+        former: whether the model was replaced by the running one.
     """
 
     model: Classifier
@@ -104,12 +105,12 @@ class OnlineLearner:
         model: the running model.
         settings: how to learn.
         train: makes refreshed models.
-        push: puts a model in the place of the running one; returns why it failed, or "".
-        tell: receives each decision: its name and facts.
+        push: replaces the running model on the target; returns why it failed, or "".
+        tell: called with the name and the facts of each decision.
 
     Attributes:
         running: the running model.
-        former: models that ran before, the last one at the end.
+        former: the models that ran before, the latest at the end.
     """
 
     def __init__(
@@ -131,20 +132,20 @@ class OnlineLearner:
         self._anchors, self._rehearsed, self._waiting, self._recent = none, none, none, none
         self._challenges: list[Challenge] = []
         self._watch: Challenge | None = None
-        self._due: Challenge | None = None  # better, but the push failed
+        self._due: Challenge | None = None  # a better model whose push failed
         self._tests = self._new = 0
 
     def anchor(self, rows: LabelledRows) -> None:
-        """Take flows of the training: half of them guard against bad labels, half are rehearsed.
+        """Take flows of the training, whose labels are trusted.
 
-        Their labels are trusted. A refreshed model must keep the recall of each class on the
-        first half; the others are trained on beside the stream's.
+        Half of them guard against bad labels: on these, a refreshed model must keep the recall of
+        each class. The other half is trained on together with the stream's flows.
         """
         half = held_out(rows.key, 0.5)
         self._anchors, self._rehearsed = rows.take(half), rows.take(~half)
 
     def take(self, rows: LabelledRows) -> None:
-        """Learn from flows whose labels came."""
+        """Learn from flows whose labels have come."""
         held = held_out(rows.key, self.settings.held)
         own = rows.take(~held)
         self._reservoir.add(own)
@@ -165,10 +166,10 @@ class OnlineLearner:
             self._refresh()
 
     def roll_back(self, reason: str) -> None:
-        """Put the former model in the place of the running one.
+        """Replace the running model by the former one.
 
         Raises:
-            UsageError: no model ran before.
+            UsageError: No model ran before.
         """
         if not self.former:
             raise UsageError("there is no former model to go back to")
@@ -179,8 +180,8 @@ class OnlineLearner:
     def _refresh(self) -> None:
         """Train models and let them challenge the running one.
 
-        One is trained on the reservoir, one on the latest flows alone: after a change of the
-        traffic, older flows mislead.
+        One is trained on the reservoir. Another is trained only on the latest flows, because older
+        flows mislead after the traffic has changed.
         """
         self._new = 0
         for of, rows in (("reservoir", self._reservoir.rows()), ("latest", self._latest())):
@@ -205,11 +206,11 @@ class OnlineLearner:
         return rows.features, rows.label, np.ones(len(self.running.classes))
 
     def _judge(self) -> None:
-        """Compare refreshed models with the running one on flows that no test before has seen."""
+        """Compare refreshed models with the running one on flows that no earlier test has seen."""
         rows, self._waiting = self._waiting, self._waiting.take(slice(0, 0))
         for test in self._challenges:
             self._look(test, rows)
-        # Of several that are better, the one that won most.
+        # If several are better, the one with the largest capital wins.
         for test in sorted(self._challenges, key=lambda test: -test.bet.capital):
             if test.bet.won and not self._rejected(test):
                 others, self._challenges = self._challenges, []
@@ -226,7 +227,7 @@ class OnlineLearner:
                     self._end(test, "given up")
 
     def _rejected(self, test: Challenge) -> bool:
-        """Whether a better model would lose a class of the anchors; says so."""
+        """Whether a better model would lose a class of the anchors; if so, ends its test."""
         lost = self._lost(test.model)
         if lost:
             self._end(test, "anchors", lost=lost)
@@ -234,7 +235,7 @@ class OnlineLearner:
 
     @property
     def _due_again(self) -> bool:
-        """Whether enough flows came for another refreshed model."""
+        """Whether enough flows have come for another refreshed model."""
         return self._new >= self.settings.every
 
     def _judge_former(self, rows: LabelledRows) -> None:
@@ -270,7 +271,7 @@ class OnlineLearner:
         )
 
     def _lost(self, model: Classifier) -> str:
-        """The class whose recall on the anchors a model would lose; empty if none."""
+        """A class whose recall on the anchors would fall too far; empty if there is none."""
         label = self._anchors.label
         after, before = _right(model, self._anchors), _right(self.running, self._anchors)
         for index, name in enumerate(model.classes):
@@ -284,7 +285,7 @@ class OnlineLearner:
     # --- the swap --------------------------------------------------------------------------
 
     def _put(self, model: Classifier, reason: str, *, back: bool = False) -> None:
-        """Push a model; where that fails, the running one stays and the push is tried again."""
+        """Push a model; if that fails, the running one stays and the push is retried later."""
         said = self._push(model)
         self._tell("push", model=model.digest, reason=reason, error=said)
         if said:
@@ -308,7 +309,7 @@ class OnlineLearner:
 
 
 def _same(one: Classifier, other: Classifier) -> bool:
-    """Whether two models of one input compute the same by the same numbers."""
+    """Whether two models with the same input have equal numbers, whatever their provenance."""
     return one.changed(provenance={}) == other.changed(provenance={}, input=one.input)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learns from what a source gives while it gives it."""
+"""Learns from a source while it runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner
 
 
 class _Taker:
-    """Gives a learner the flows of a stream."""
+    """Hands the flows of a stream to a learner."""
 
     def __init__(self, learner: LiveLearner, tell: Callable[[LearnedBatch], object]) -> None:
         self._learner, self._tell = learner, tell
 
     def write(self, batch: FlowBatch) -> None:
-        """Learn from a batch, and say what came of it."""
+        """Learn from a batch, and report the result."""
         self._tell(self._learner.learn(batch))
 
 
@@ -34,21 +34,21 @@ def learn_live(
     seconds: float | None = None,
     watch: Callable[[StreamFigures], object] = lambda figures: None,
 ) -> StreamFigures:
-    """Learn from a source until it ends, the time is over, or Ctrl-C.
+    """Learn from a source until it ends, the time limit is reached, or Ctrl-C.
 
-    Labels are asked for with each batch of flows.
+    Labels are read with each batch of flows.
 
     Args:
         source: the source; closed at the end.
-        model: has the meter and the features.
-        learner: learns.
-        tell: called with what happened with each batch.
-        seconds: time limit; None for none.
+        model: the model that defines the meter and the features.
+        learner: the learner.
+        tell: called with the result of each batch.
+        seconds: time limit in seconds; None for no limit.
         watch: called with the figures a few times a second.
 
     Raises:
-        UsageError: the model carries no meter and the source gives packets.
-        N3icError: the source, the learner's log or a push failed.
+        UsageError: The source gives packets, but the model carries no meter.
+        N3icError: The source, the learner's log or a push failed.
     """
     taker = CallbackSink(_Taker(learner, tell), "learner")
     stream = FlowStream(source, StreamModel(model), [taker], StreamSettings(seconds=seconds))

@@ -15,20 +15,20 @@ from typing import Any
 from n3ic.errors import DataError, N3icError
 
 FIRST = "0" * 64
-"""What the first line names as the digest of the line before it."""
+"""What the first line carries in place of the digest of a previous line."""
 
 
 class ChainedLog:
     """A log that several processes append to, one at a time.
 
-    A line is on the disk when :meth:`append` returns. A line that was cut short by a crash or a
-    full disk is taken back; every other change of an earlier line is found when the log is read.
+    A line is on the disk when :meth:`append` returns. A line that a crash or a full disk has cut
+    short is discarded; reading the log detects every other change of an earlier line.
 
     Args:
-        path: the file; made where it does not exist.
+        path: the file; it is made if necessary.
 
     Raises:
-        N3icError: the file cannot be opened.
+        N3icError: The file cannot be opened.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -61,7 +61,7 @@ class ChainedLog:
         """Yield lines that this object has neither read nor written.
 
         Raises:
-            DataError: a line is damaged, or does not follow from the one before.
+            DataError: A line is damaged, or does not follow from the previous one.
         """
         size = os.fstat(self._handle).st_size
         if size < self._end:
@@ -86,12 +86,12 @@ class ChainedLog:
         """Append a line and wait until it is on the disk; the caller holds :meth:`alone`.
 
         Raises:
-            N3icError: the line cannot be written; the log is as it was before.
+            N3icError: The line cannot be written; the log is unchanged.
         """
         entry = {**facts, "what": what, "n": self._lines, "previous": self._last}
         line = json.dumps(entry, sort_keys=True, separators=(",", ":")).encode() + b"\n"
         try:
-            os.ftruncate(self._handle, self._end)  # of a line that was cut short
+            os.ftruncate(self._handle, self._end)  # drops a line that was cut short
             at = 0
             while at < len(line):
                 at += os.pwrite(self._handle, line[at:], self._end + at)

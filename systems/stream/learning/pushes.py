@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a refreshed model goes: each target's own atomic swap."""
+"""Puts refreshed models on targets, each with its own atomic swap."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ GROUP = "n3ic.stream_pushes"
 
 
 class ModelPush(Plugin):
-    """How a model is put in the place of the running one.
+    """How a model replaces the running one on a target.
 
     An entry point in the group ``n3ic.stream_pushes`` names an instance.
     """
 
     @abstractmethod
     def push(self, model: Classifier, place: str) -> None:
-        """Swap the model, whole or not at all; putting the same model twice does no harm.
+        """Swap the model, completely or not at all; pushing the same model twice is harmless.
 
         Args:
             model: the new model.
             place: where, as typed after the colon.
 
         Raises:
-            N3icError: the swap failed; the former model runs on.
-            OSError: likewise.
+            N3icError: The swap failed; the former model keeps running.
+            OSError: Likewise.
         """
 
 
@@ -50,7 +50,7 @@ class FilePush(ModelPush):
 
 
 class HostPush(ModelPush):
-    """Exports for the host, and turns the link ``current`` to the new export."""
+    """Exports for the host, and points the link ``current`` to the new export."""
 
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "exports for the host: host:FOLDER, of which FOLDER/current runs"
@@ -60,7 +60,7 @@ class HostPush(ModelPush):
         folder = Path(place)
         name = model.digest[:16]
         if not (folder / name / MANIFEST).is_file():
-            # The trained shape stays, so that each export loads where the others did.
+            # Keep the trained shape, so that each export can take the place of the others.
             export(model, "host", folder / name, simplify=False)
         link, new = folder / "current", folder / f".current-{os.getpid()}"
         new.unlink(missing_ok=True)
@@ -89,13 +89,13 @@ FILE, HOST, XDP = FilePush(), HostPush(), XdpPush()
 
 
 def push_to(where: str) -> Callable[[Classifier], None]:
-    """The swap of a target.
+    """The function that swaps the model of a target.
 
     Args:
         where: ``TARGET:PLACE``, such as ``xdp:eth0``, ``host:exports`` or ``file:model.n3ic``.
 
     Raises:
-        UsageError: the target is unknown, or no place is named.
+        UsageError: The target is unknown, or no place is named.
     """
     target, colon, place = where.partition(":")
     found: ModelPush = find(GROUP, target, ModelPush)

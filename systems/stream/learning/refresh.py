@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refreshes a model on recent flows, from where it is: same input, same shape, other numbers."""
+"""Refreshes a model on recent flows: it keeps its input and shape, and gets new numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.network import BinaryModel
 
-_PRIOR = 30.0  # curvature added to each entry of a table: recent flows are few
+_PRIOR = 30.0  # curvature added to each entry of a table, because recent flows are few
 
 
 def columns_of(model: Classifier, features: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:
-    """Columns by name of a model's features, uint32 of shape ``(rows, features)``."""
+    """Split a model's features, uint32 of shape ``(rows, features)``, into columns by name."""
     return dict(zip(model.input.features, features.astype(np.int64).T, strict=True))
 
 
@@ -37,21 +37,22 @@ def refreshed(
 
     A binary network is trained further by gradient and polished
     (:mod:`n3ic.families.binary.further`, :mod:`n3ic.families.binary.polish`); look-up tables get
-    new entries. Input, shape, masks and indices stay, so that a card takes the new numbers in place
-    of the old. The threshold of shunting moves such that no more of these flows are shunted.
+    new entries. Input, shape, masks and indices stay the same, so a card can load the new numbers
+    in place of the old. The shunting threshold is adjusted so that no more of these flows are
+    shunted than before.
 
     Args:
         model: a binary network or look-up tables.
         features: uint32, shape ``(rows, features)``, in the order of ``model.input.features``.
         label: class index of each flow, shape ``(rows,)``.
         class_weight: weight of a flow of each class, shape ``(classes,)``.
-        teacher: probabilities of the classes by a larger model, shape ``(rows, classes)``, which
-            teach half; None for labels alone.
-        rounds: most passes of polishing over all neurons.
-        seed: of the order in which neurons are visited.
+        teacher: class probabilities of a larger model, shape ``(rows, classes)``, which are
+            averaged with the labels; None trains on labels only.
+        rounds: the most passes of polishing over all neurons.
+        seed: seed of the order in which neurons are visited.
 
     Raises:
-        UsageError: the model is of another family.
+        UsageError: The model is of another family.
     """
     with needed("training"):
         from threadpoolctl import threadpool_limits
@@ -62,7 +63,7 @@ def refreshed(
         weights = (weights + teacher) / 2
     weights = weights * class_weight[label][:, None]
     new: Classifier
-    with threadpool_limits(1):  # sums of floats would depend on the number of cores
+    with threadpool_limits(1):  # otherwise, float sums depend on the number of cores
         if isinstance(model, BinaryModel):
             from n3ic.families.binary.further import trained_further
             from n3ic.families.binary.polish import polish
@@ -102,7 +103,7 @@ def refreshed(
 
 
 def _shunting(model: Classifier, new: Classifier, words: NDArray[np.uint32]) -> int:
-    """The threshold that shunts no more of some flows than the model's own."""
+    """The threshold with which the new model shunts no more of these flows than the old one."""
     if not model.shunt:
         return 0
     before, after = (np.sort(margins_of(m.scores(words))) for m in (model, new))

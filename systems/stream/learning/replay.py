@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decided flows from a capture or a table of flows, as a stream gives them."""
+"""Replays the flows of a capture or a table as a stream would deliver them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TIMES = ("first", "last")
 
 @dataclass(frozen=True, eq=False)
 class ReplayedFlows:
-    """Flows of a table, in its order, and the classes that it gives them.
+    """Flows of a table, in its order, with their labels.
 
     Attributes:
         features: the model's features, uint32, shape ``(flows, features)``.
-        label: class index by the model's classes, -1 without a label, int64, shape ``(flows,)``.
-        records: key and times of each flow.
+        label: index in the model's classes, -1 without a label, int64, shape ``(flows,)``.
+        records: key and times of each flow, shape ``(flows,)``.
     """
 
     features: NDArray[np.uint32]
@@ -44,23 +44,23 @@ class ReplayedFlows:
 
     @classmethod
     def joined(cls, *parts: ReplayedFlows) -> ReplayedFlows:
-        """Flows, one part after the other."""
+        """Join parts, one after the other."""
         names = [f.name for f in fields(cls)]
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
     def batch(self, model: Classifier, rows: slice) -> FlowBatch:
-        """Some of the flows, decided by a model."""
+        """Decide some of the flows with a model."""
         return decided(model, self.records[rows], self.features[rows])
 
 
 def replayed(path: str | Path, model: Classifier, *, dataset: str | None = None) -> ReplayedFlows:
-    """Flows of a table: of ``n3ic data extract``, or of a data set.
+    """Read the flows of a table from ``n3ic data extract`` or of a data set.
 
-    Flows of a data set have no keys; each gets an address of its own.
+    Flows of a data set have no keys; each gets its own address.
 
     Raises:
-        DataError: the table cannot be read, or lacks a feature.
-        UsageError: no data set reads it.
+        DataError: The table cannot be read, or lacks a feature.
+        UsageError: No data set reads it.
     """
     from n3ic.data.table_meter import meter_of
     from n3ic.usecases.evaluation import labelled_flows
@@ -79,11 +79,11 @@ def replayed(path: str | Path, model: Classifier, *, dataset: str | None = None)
 
 
 def flows_of(path: str | Path, model: Classifier, dataset: str | None = None) -> ReplayedFlows:
-    """All flows of a capture or of a table; those of a capture have no labels.
+    """Read all flows of a capture or of a table; those of a capture have no labels.
 
     Raises:
-        DataError: no flow is in it, or it cannot be read.
-        UsageError: nothing reads it.
+        DataError: It holds no flow, or cannot be read.
+        UsageError: No data set reads it, or a capture is given and the model has no meter.
     """
     from n3ic.meter.records import meter_capture
 
@@ -100,7 +100,7 @@ def flows_of(path: str | Path, model: Classifier, dataset: str | None = None) ->
 
 
 def numbered(rows: int, start: int = 0) -> Records:
-    """Records of flows without keys: the address is the flow's number, and so is the time."""
+    """Make records for flows without keys: address and time are the flow's number."""
     records = np.zeros(rows, _record_type())
     number = np.arange(start, start + rows, dtype=np.int64)
     octets = (number + _NUMBERED).astype(">u4").view(np.uint8).reshape(-1, 4)
@@ -113,7 +113,7 @@ def numbered(rows: int, start: int = 0) -> Records:
 
 
 def key_fields(record: np.void) -> dict[str, object]:
-    """Addresses, ports and protocol of a record, as a line of labels has them."""
+    """The addresses, ports and protocol of a record, as in a line of labels."""
     size = int(record["address_bytes"])
     out: dict[str, object] = {}
     for side in ("source", "destination"):
@@ -151,5 +151,5 @@ def _metered(path: str | Path, model: Classifier) -> ReplayedFlows:
 
 
 def _record_type() -> np.dtype[np.void]:
-    """A record without features: key and times."""
+    """The dtype of a record without features: key and times."""
     return np.dtype([*KEY, *((name, np.uint64) for name in _TIMES)], align=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled flows of a stream, and what of them is kept to train on."""
+"""Labelled flows of a stream, and the reservoir of those kept for training."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class LabelledRows:
 
     @classmethod
     def none(cls, features: int) -> Self:
-        """No flows of so many features."""
+        """No flows; ``features`` is the number of features."""
         return cls(
             np.empty((0, features), np.uint32), np.empty(0, np.int64), np.empty(0, np.uint64)
         )
 
     @classmethod
     def joined(cls, *parts: LabelledRows) -> Self:
-        """Flows, one part after the other."""
+        """Join parts, one after the other."""
         return cls(
             **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
         )
@@ -60,7 +60,7 @@ class LabelledRows:
         """Read what :meth:`to_dict` wrote.
 
         Raises:
-            DataError: the data are no such flows.
+            DataError: The data are not labelled flows, or do not fit the model.
         """
         try:
             label, key = np.array(data["label"], np.int64), np.array(data["key"], np.uint64)
@@ -81,27 +81,35 @@ def key_hash(key: object, seed: int) -> int:
     """A 64-bit hash of a flow's key, the same for both directions.
 
     Args:
-        key: as :func:`n3ic.meter.flow_keys.flow_key` gives it.
-        seed: of the hash, so that no sender can choose on which side a flow falls.
+        key: a key of :func:`n3ic.meter.flow_keys.flow_key`.
+        seed: seed of the hash, so that no sender can choose whether its flow is held out.
     """
     told = repr(key).encode()
     return int.from_bytes(hashlib.blake2b(told, digest_size=8, key=b"%d" % seed).digest(), "little")
 
 
 def held_out(key: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
-    """Which flows are never trained on; all flows of a key are on one side."""
+    """Mark the flows that are never trained on; all flows of a key are on the same side.
+
+    Args:
+        key: hashes of the flows' keys, uint64, shape ``(rows,)``.
+        share: share of the keys to hold out.
+
+    Returns:
+        A bool array of shape ``(rows,)``.
+    """
     return np.asarray(key < np.uint64(min(int(share * 2**64), 2**64 - 1)))
 
 
 class Reservoir:
-    """Flows to train on: bounded, with as much room for each class, the recent ones likelier.
+    """A bounded sample of flows to train on, with equal room for each class.
 
-    A full class gives the place of one of its flows at random to the new one, so that a flow stays
-    with a probability that falls exponentially with the number of later ones (Aggarwal, "On biased
-    reservoir sampling in the presence of stream evolution", VLDB 2006).
+    In a full class, a new flow replaces a random one, so the probability that a flow is still there
+    falls exponentially with the number of later ones (Aggarwal, "On biased reservoir sampling in
+    the presence of stream evolution", VLDB 2006).
 
     Args:
-        room: most flows.
+        room: the most flows.
         features: number of features of a flow.
         classes: number of classes.
         seed: seed of the places.
@@ -130,10 +138,13 @@ class Reservoir:
             self._share[label] += _MIXING
 
     def rows(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64]]:
-        """Features, labels, and the weight of a flow of each class.
+        """The features, the labels, and the weight of a flow of each class.
 
-        The weights bring the classes to their recent shares of the stream, which the equal room
-        hides.
+        The weights restore the classes' recent shares of the stream, which the equal room hides.
+
+        Returns:
+            uint32 of shape ``(rows, features)``, int64 of shape ``(rows,)``, and float64 of shape
+            ``(classes,)``.
         """
         label = np.repeat(np.arange(len(self._held)), self._held)
         features = np.concatenate(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second stage: what the card is not sure of goes to a larger model on the host."""
+"""The second stage: a larger model on the host decides the flows that the card is not sure of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from n3ic.util.markdown import percent
 Kind = Literal["trees", "mlp"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SHOWN = 8
-_ALONE = 200  # flows that are decided one by one, for the latency
+_ALONE = 200  # flows that are decided one by one to measure the latency
 _BATCH = 256  # flows of a batch that is timed
 
 
@@ -39,9 +39,9 @@ class StageCost:
     """What a stage costs on this machine.
 
     Attributes:
-        bytes: bytes of its numbers.
-        cpu_us: processor time of a flow in batches of 256, microseconds.
-        alone_us: median time of a flow that is decided by itself, microseconds.
+        bytes: size of its numbers in bytes.
+        cpu_us: CPU time per flow in batches of 256, in microseconds.
+        alone_us: median time of a flow that is decided by itself, in microseconds.
     """
 
     bytes: int
@@ -55,12 +55,13 @@ class EndToEnd:
 
     Attributes:
         threshold: smallest margin that the card decides.
-        shunted: share of the flows for the host.
-        card: share of the flows decided on the card that are right; None if there are none.
-        host: by the second stage, share of the shunted flows that are right.
-        right: by the second stage, share of all flows that are right.
-        unseen: the same of flows that duplicate no training row.
-        cpu_us: by the second stage, processor time of the host for each flow of the stream.
+        shunted: share of the flows that go to the host.
+        card: share of the flows decided on the card that are right; None if it decides none.
+        host: for each second stage, share of the shunted flows that are right.
+        right: for each second stage, share of all flows that are right.
+        unseen: the same share, of the flows that duplicate no training row.
+        cpu_us: for each second stage, CPU time of the host per flow of the stream, in
+            microseconds.
     """
 
     threshold: int
@@ -78,11 +79,11 @@ class SecondStage:
 
     Attributes:
         model: the model of the card.
-        stages: the second stages by kind.
+        stages: the second stages, by kind.
         rows: number of training, validation and test rows.
         features: columns of the second stages.
-        points: several thresholds; that of the model among them.
-        costs: of the model on this host, and of each second stage.
+        points: both stages at several thresholds, including the model's own.
+        costs: the costs of the model on this host, and of each second stage.
     """
 
     model: Classifier
@@ -94,7 +95,7 @@ class SecondStage:
 
     @property
     def tables(self) -> tuple[TextTable, TextTable]:
-        """The thresholds, and the costs."""
+        """A table of the thresholds, and one of the costs."""
         points = tuple(
             (
                 f"{'* ' if p.threshold == self.model.shunt else ''}{p.threshold}",
@@ -150,16 +151,16 @@ def second_stage(
         model: a run folder or a model file.
         data: labelled flows; None for the data set's embedded sample.
         dataset: name of the data set that reads them; None for the model's own.
-        task: name of one network of a run of several.
-        kinds: ``trees``, boosted; ``mlp``, a float network.
+        task: name of the network, if a run has several.
+        kinds: ``trees`` for boosted trees, ``mlp`` for a float network.
 
     Raises:
-        UsageError: no data set reads the flows, or there are several networks.
-        DataError: the flows cannot be read.
-        MissingDependencyError: the training libraries are missing.
+        UsageError: No data set reads the flows, or there are several networks.
+        DataError: The flows cannot be read.
+        MissingDependencyError: The training libraries are missing.
 
     Warns:
-        N3icWarning: boosting has a fault.
+        N3icWarning: The installed version of boosting has a fault.
     """
     from n3ic.training.input_bits import boosted_trees, fault_of
     from n3ic.training.input_choice import candidates
@@ -198,7 +199,7 @@ def second_stage(
 
 
 def second_verdicts(stage: HostModel, batch: FlowBatch, meter: MeterSpec) -> NDArray[np.int64]:
-    """The verdicts of a batch, with the second stage's class in the place of each shunt.
+    """Replace each shunt among the verdicts of a batch by the second stage's class.
 
     Args:
         stage: the second stage, which reads features of the meter.
@@ -209,7 +210,7 @@ def second_verdicts(stage: HostModel, batch: FlowBatch, meter: MeterSpec) -> NDA
         Class indices, int64 array of shape ``(flows,)``.
 
     Raises:
-        ModelError: the second stage reads another feature.
+        ModelError: The second stage reads a feature that the meter lacks.
     """
     out = batch.verdicts.copy()
     shunted = np.flatnonzero(out == SHUNT)
@@ -259,7 +260,7 @@ def _study(
 
 
 def _thresholds(margins: NDArray[np.int32], own: int) -> list[int]:
-    """A few thresholds, evenly over those that distinguish rows, and the model's own."""
+    """A few thresholds, spread evenly over those that distinguish rows, and the model's own."""
     every = thresholds_of(margins)
     picked = np.unique(np.linspace(0, len(every) - 1, _SHOWN).round().astype(int))
     return sorted({*(every[i] for i in picked), own})
@@ -275,7 +276,7 @@ def _model_cost(model: Classifier, features: Mapping[str, NDArray[np.int64]]) ->
 
 
 def _times(decide: Any, rows: NDArray[Any]) -> tuple[float, float]:
-    """Processor time of a row in batches, and the median time of a row alone; microseconds."""
+    """CPU time of a row in batches, and the median time of a single row, in microseconds."""
     decide(rows[:_BATCH])
     start, count = time.process_time_ns(), 0
     for first in range(0, min(len(rows), 40 * _BATCH), _BATCH):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests by betting, which may be looked at after every row.
+"""Tests by betting, whose result may be read after every row.
 
-A gambler who starts with 1 bets on each row that one model is right where the other is wrong. If
-it is no better, the expected capital never grows, so that it ever reaches ``1 / alpha`` with a
-probability of at most ``alpha``, however long the test runs and whenever it is stopped (Ville's
-inequality; Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting",
-JRSS B 2024). The capital is the mean over several stakes, as the best one is not known before.
+A gambler who starts with a capital of 1 bets on each row that one model is right and the other is
+wrong. If the model is no better, the expected capital never grows. The probability that it ever
+reaches ``1 / alpha`` is then at most ``alpha``, however long the test runs and whenever it is
+stopped (Ville's inequality; Waudby-Smith and Ramdas, "Estimating means of bounded random variables
+by betting", JRSS B 2024). The capital is the mean over several stakes, because the best stake is
+not known in advance.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class PairedBet:
     """Whether one model is right on more rows than another, by betting.
 
     Args:
-        alpha: probability with which it says so of a model that is not.
+        alpha: largest probability of a wrong yes.
 
     Attributes:
         rows: number of rows so far.
-        better: rows on which only the first model is right.
-        worse: rows on which only the second one is.
+        better: number of rows on which only the first model is right.
+        worse: number of rows on which only the second model is right.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -35,7 +36,7 @@ class PairedBet:
             raise ValueError(f"expected an error in (0, 1), got {alpha}")
         self.alpha = alpha
         self.rows = self.better = self.worse = 0
-        self._capital = np.zeros(len(STAKES))  # logarithms, one a stake
+        self._capital = np.zeros(len(STAKES))  # logarithms, one per stake
         self._most = 0.0
 
     @property
@@ -53,10 +54,10 @@ class PairedBet:
 
         Args:
             one: whether the first model is right on each row, shape ``(rows,)``.
-            other: the same of the second one.
+            other: whether the second model is right on each row, shape ``(rows,)``.
 
         Returns:
-            Number of rows that were looked at.
+            Number of rows that were used.
         """
         if self.won or not len(one):
             return 0
@@ -75,10 +76,10 @@ class PairedBet:
 
 
 def spent(alpha: float, number: int) -> float:
-    """The error of one of many tests, such that those of all together are at most ``alpha``.
+    """The error of one of many tests, chosen so that the errors of all add up to ``alpha``.
 
     Args:
-        alpha: error of all tests, however many there will be.
+        alpha: error of all tests together, however many there will be.
         number: the number of this test, from 1.
     """
     return alpha / (number * (number + 1))

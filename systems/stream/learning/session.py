@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder that learns: its log, its models, and the learner that both make up.
+"""A folder that learns: its log, its models, and the learner that they restore.
 
-The log holds what the learner was given (rows, anchors, orders to roll back) before it acts on it,
-and what it decided. When a folder is opened, the learner is given the same again and must decide
-the same; what the log lacks at its end, because the process died, is decided then.
+The log holds what the learner was given (rows, anchors, rollbacks), written before the learner acts
+on it, and what it decided. When a folder is opened, the learner is given the same input again and
+must decide the same. If the process died before the last decisions were logged, they are made then.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from n3ic.util.plain_data import from_plain
 
 LOG, MODELS = "log.jsonl", "models"
 _GIVEN = ("begin", "anchors", "rows", "rollback")
-_TAUGHT = "taught_by"  # in the provenance of a model
-_ASIDE = ("at",)  # facts that need not repeat
+_TAUGHT = "taught_by"  # key in the provenance of a model
+_ASIDE = ("at",)  # facts that may differ when a decision is repeated
 
 
 class LearningFolder:
@@ -39,14 +39,14 @@ class LearningFolder:
 
     Args:
         folder: the folder, made by :meth:`begin`.
-        push: swaps the model of a target; None only records that it would.
-        now: the time as text, for people; no decision depends on it.
-        retrain: whether models of the log are trained again and compared with their digests;
-            otherwise they are read from their files.
+        push: swaps the model of a target; None only records the swap.
+        now: returns the time as text, for people; no decision depends on it.
+        retrain: whether to train the logged models again and compare their digests; otherwise
+            they are read from their files.
 
     Raises:
-        UsageError: the folder is not one.
-        DataError: the log is damaged, or the learner does not decide what it says.
+        UsageError: The folder is not a learning folder.
+        DataError: The log is damaged, or the learner decides otherwise than the log says.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LearningFolder:
         """Make a folder in which a model begins to learn.
 
         Raises:
-            UsageError: the folder exists.
+            UsageError: The folder already exists.
         """
         path = Path(folder)
         if (path / LOG).exists():
@@ -89,7 +89,7 @@ class LearningFolder:
 
     @property
     def learner(self) -> OnlineLearner:
-        """The learner; after an error, as of the next :meth:`up_to_date`."""
+        """The learner; after an error, :meth:`up_to_date` must restore it first."""
         if self._learner is None:
             raise DataError(f"{self._log.path}: it begins without a model")
         return self._learner
@@ -100,7 +100,7 @@ class LearningFolder:
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """Keep other processes out, once what they wrote is known."""
+        """Lock other processes out during the block, after reading what they wrote."""
         with self._log.alone():
             try:
                 self._ahead.extend(self._log.news())
@@ -108,7 +108,7 @@ class LearningFolder:
                     self._repeat(self._ahead.popleft())
                 yield
             except BaseException:
-                # The learner may have gone on where the log could not: the log is right.
+                # The learner may be ahead of what the log could store: the log counts.
                 self._log.rewind()
                 self._learner = None
                 self._ahead.clear()
@@ -116,16 +116,16 @@ class LearningFolder:
                 raise
 
     def anchor(self, rows: LabelledRows) -> None:
-        """Give the learner flows of the training, with labels that are trusted."""
+        """Give the learner flows of the training, with trusted labels."""
         with self.up_to_date():
             self._note("anchors", rows.to_dict())
             self.learner.anchor(rows)
 
     def take(self, rows: LabelledRows) -> None:
-        """Give the learner flows whose labels came.
+        """Give the learner flows whose labels have come.
 
         Raises:
-            N3icError: the log cannot be written; the learner decides nothing that is not in it.
+            N3icError: The log cannot be written; decisions that are not in it are undone.
         """
         if len(rows):
             with self.up_to_date():
@@ -133,10 +133,10 @@ class LearningFolder:
                 self.learner.take(rows)
 
     def roll_back(self, reason: str = "asked for") -> None:
-        """Put the former model in the place of the running one.
+        """Replace the running model by the former one.
 
         Raises:
-            UsageError: no model ran before, or the push failed.
+            UsageError: No model ran before, or the push failed.
         """
         with self.up_to_date():
             if not self.learner.former:
@@ -144,7 +144,7 @@ class LearningFolder:
             self._note("rollback", {"reason": reason})
             self.learner.roll_back(reason)
             if said := self.decisions[-1]["error"]:
-                raise UsageError(f"the push failed, and is tried again with the next rows: {said}")
+                raise UsageError(f"the push failed; it is retried with the next rows: {said}")
 
     def model_file(self, digest: str) -> Path:
         """The file of a model of this folder."""
@@ -156,7 +156,7 @@ class LearningFolder:
         self._log.append(what, {**facts, "at": self._now()})
 
     def _repeat(self, entry: dict[str, Any]) -> None:
-        """Give the learner once more what it was given."""
+        """Give the learner again what it was given before."""
         what = entry["what"]
         where = f"{self._log.path}, line {entry['n'] + 1}"
         if what not in _GIVEN or (what == "begin") != (self._learner is None):
@@ -200,7 +200,7 @@ class LearningFolder:
     ) -> Classifier:
         known = self._ahead[0] if self._ahead else {}
         if known.get("what") == "candidate" and not self._retrain:
-            with suppress(N3icError):  # its file is gone: train it again
+            with suppress(N3icError):  # if its file is missing, train it again
                 return self._read(str(known.get("model")))
         settings = self.learner.settings
         teacher = odds = None
@@ -251,7 +251,7 @@ class LearningFolder:
         """The float network that taught the running model, as a second stage; None without one.
 
         Raises:
-            ModelError: its file is missing or damaged.
+            ModelError: Its file is missing or damaged.
         """
         return self._teacher(self.learner.running)
 

@@ -22,16 +22,16 @@ class LabelSource(Protocol):
     """Where labels come from."""
 
     def news(self) -> list[tuple[Key, Labelled]]:
-        """Labels that came since the last call."""
+        """The labels that have come since the last call."""
 
 
 @dataclass(frozen=True)
 class LearnedBatch:
-    """What happened with a batch of flows.
+    """The result of learning from a batch of flows.
 
     Attributes:
-        flows: flows so far.
-        labelled: flows of which the label came, so far.
+        flows: number of flows so far.
+        labelled: number of flows whose labels have come so far.
         running: digest of the running model.
         decisions: names of the learner's decisions, with the outcome of a test.
     """
@@ -43,13 +43,14 @@ class LearnedBatch:
 
 
 class ReplayedLabels:
-    """Labels of a table that come late and out of order.
+    """The labels of a table, which come late and out of order.
 
     Args:
         flows: the table.
-        model: names the classes.
-        delay: flows that pass before a label comes, at most; each is drawn from half of it on.
-        seed: of the delays.
+        model: the model, which defines the classes.
+        delay: the most flows that pass before a label comes; each label's delay is drawn between
+            half of it and all of it.
+        seed: seed of the delays.
     """
 
     def __init__(self, flows: ReplayedFlows, model: Classifier, delay: int, seed: int) -> None:
@@ -64,7 +65,7 @@ class ReplayedLabels:
         """Number of flows that have passed."""
 
     def news(self) -> list[tuple[Key, Labelled]]:
-        """Labels that are due."""
+        """The labels that are now due."""
         end = int(np.searchsorted(self._due, self.flow))
         rows, self._at = self._rows[self._at : end], end
         return [
@@ -82,8 +83,8 @@ class LiveLearner:
     Args:
         labels: where labels come from.
         folder: the learner.
-        join: keeps what waits.
-        passed: told the number of flows before labels are asked for.
+        join: keeps flows and labels that wait for each other.
+        passed: called with the number of flows so far, before labels are read.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class LiveLearner:
         self._flows = 0
 
     def learn(self, batch: FlowBatch) -> LearnedBatch:
-        """Learn from the labels that came meanwhile, of these flows and of others."""
+        """Learn from the labels that have come meanwhile, for these flows and for others."""
         self._flows += len(batch)
         self._passed(self._flows)
         before = len(self._folder.decisions)
@@ -106,7 +107,7 @@ class LiveLearner:
         return self._done(before)
 
     def finish(self) -> LearnedBatch:
-        """Learn from the labels that are left, when no more flows come."""
+        """Learn from the remaining labels, when no more flows come."""
         before = len(self._folder.decisions)
         while labels := self._labels.news():
             self._folder.take(self._join.labels(labels))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which packets make which message: state of bounded size that no packet can break.
+"""Assigns packets to messages; its state has a bounded size, and no packet can corrupt it.
 
-Nothing here touches a payload. It says where each accepted packet belongs, and counts the others
-by reason.
+Nothing here touches a payload. It tells where each accepted packet belongs, and counts the refused
+ones by reason.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from n3ic.systems.stream.messages.protocol import (
 )
 
 MessageKey = tuple[int, int]
-"""Sender and number of a message."""
+"""The sender and the number of a message."""
 
 
 @dataclass(frozen=True)
 class AssemblyLimits:
-    """What an assembly takes at most.
+    """The limits of an assembly.
 
     Attributes:
-        message_bytes: bytes of a message; with ``exact``, of every message.
-        exact: whether all messages have just that size, as a model's input has.
-        per_sender: messages of one sender that may be incomplete.
-        timeout_s: seconds from a message's first packet to its last.
-        remembered: numbers of ended messages that are kept, so that late packets open none.
+        message_bytes: size of the largest message in bytes; with ``exact``, of every message.
+        exact: whether all messages must have exactly that size, as a model's input does.
+        per_sender: the most incomplete messages of one sender.
+        timeout_s: the most seconds from a message's first packet to its last.
+        remembered: how many ended messages are remembered, so that late packets do not open them
+            again.
     """
 
     message_bytes: int
@@ -46,18 +47,18 @@ class AssemblyLimits:
 
 @dataclass(eq=False)
 class PartialMessage:
-    """A message, while its packets come.
+    """A message whose packets are coming.
 
     Attributes:
-        sender: port and address of the sender.
-        number: the sender's number for it.
+        sender: port and address of the sender, ``port << 32 | address``.
+        number: the sender's number for the message.
         row: row of the tensor that it fills.
-        size: its bytes.
-        part: bytes of it in each packet but the last.
-        seen: which packets came, bool array.
-        missing: how many did not.
-        first_ns: when the first came, by :func:`time.monotonic_ns`.
-        last_ns: when the last came; 0 before.
+        size: its size in bytes.
+        part: bytes of the message in each packet but the last.
+        seen: which packets have come, bool, shape ``(packets,)``.
+        missing: how many packets have not come.
+        first_ns: when the first packet came, by :func:`time.monotonic_ns`.
+        last_ns: when the last packet came; 0 until then.
     """
 
     sender: int
@@ -78,14 +79,14 @@ class PartialMessage:
 
 @dataclass(frozen=True, eq=False)
 class PlacedPackets:
-    """Where accepted packets go; arrays of shape ``(packets,)``, int64.
+    """Where accepted packets go; int64 arrays of shape ``(packets,)``.
 
     Attributes:
-        index: which packets of those that were added.
-        rows: row of the tensor.
-        offsets: byte of that row.
-        lengths: bytes of the message in the packet.
-        complete: messages that are complete now.
+        index: indices of the accepted packets among those that were added.
+        rows: the row of the tensor for each packet.
+        offsets: the first byte of each packet's part in that row.
+        lengths: bytes of the message in each packet.
+        complete: the messages that have become complete.
     """
 
     index: NDArray[np.int64]
@@ -101,10 +102,10 @@ class AssemblyCounts:
 
     Attributes:
         packets: packets that came.
-        accepted: packets that were accepted; those of a message that expires later are among them.
-        refused: packets that were refused, by reason; accepted ones of expired messages too.
+        accepted: packets that were accepted, including those of messages that expired later.
+        refused: packets that were refused, by reason; also accepted ones of expired messages.
         complete: messages that became complete.
-        expired: messages that did not in time.
+        expired: messages that did not become complete in time.
         no_room: messages for which no row was free.
     """
 
@@ -122,12 +123,12 @@ class AssemblyCounts:
 
 
 class MessageAssembly:
-    """Assembles messages of any number of senders.
+    """Assembles messages from any number of senders.
 
     Args:
-        limits: what it takes.
-        take: gives a row for a message that begins, or None.
-        give_back: takes the row of a message that expired.
+        limits: the limits.
+        take: returns a row for a new message, or None if no row is free.
+        give_back: frees the row of a message that has expired.
 
     Attributes:
         counts: what came and what was refused.
@@ -147,7 +148,7 @@ class MessageAssembly:
         self._ended: OrderedDict[MessageKey, PacketFault] = OrderedDict()
 
     def __len__(self) -> int:
-        """Messages that are incomplete."""
+        """Number of incomplete messages."""
         return len(self._open)
 
     def add(
@@ -157,13 +158,13 @@ class MessageAssembly:
         senders: NDArray[np.uint64],
         now_ns: int,
     ) -> PlacedPackets:
-        """Take packets in the order of their arrival.
+        """Take packets in the order of their arrival; arrays have the shape ``(packets,)``.
 
         Args:
-            headers: of :data:`~n3ic.systems.stream.messages.protocol.HEADER`.
+            headers: headers of dtype :data:`~n3ic.systems.stream.messages.protocol.HEADER`.
             lengths: bytes of each packet, header included.
-            senders: who sent each.
-            now_ns: time of :func:`time.monotonic_ns`.
+            senders: the sender of each packet, ``port << 32 | address``.
+            now_ns: current time of :func:`time.monotonic_ns`.
         """
         limits, counts = self.limits, self.counts
         fault = faults_of(headers, lengths, limits.message_bytes)
@@ -189,7 +190,7 @@ class MessageAssembly:
         return PlacedPackets(ok, rows[ok], offsets, lengths[ok] - HEADER_BYTES, complete)
 
     def expire(self, now_ns: int) -> list[PartialMessage]:
-        """End the messages whose time is over, and give their rows back."""
+        """End the messages whose time is over, and free their rows."""
         born = now_ns - int(1e9 * self.limits.timeout_s)
         over = []
         for message in self._open.values():  # the oldest first
@@ -214,7 +215,7 @@ class MessageAssembly:
         rows: NDArray[np.int64],
         complete: list[PartialMessage],
     ) -> None:
-        """Take packets of one message that came one after the other."""
+        """Take packets of one message that came in a row."""
         first = run[0]
         key = int(senders[first]), int(headers["message"][first])
         if key in self._ended:
@@ -230,7 +231,7 @@ class MessageAssembly:
         fault[run[~same]] = PacketFault.CONFLICTING
         run, number = run[same], number[same]
         fresh = ~message.seen[number]
-        if (np.diff(number) <= 0).any():  # one may have come twice in this run
+        if (np.diff(number) <= 0).any():  # a packet may have come twice in this run
             only = np.zeros(len(number), dtype=np.bool_)
             only[np.unique(number, return_index=True)[1]] = True
             fresh &= only
@@ -249,7 +250,7 @@ class MessageAssembly:
     ) -> PartialMessage | None:
         row = self._take() if self._of_sender[key[0]] < self.limits.per_sender else None
         if row is None:
-            # Remembered, so that its other packets do not open it when a row is free again.
+            # Remember it, so that its other packets do not open it once a row is free again.
             self.counts.no_room += 1
             self._remember(key, PacketFault.NO_ROOM)
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From packets to a model: messages are assembled, brought to the device, and computed."""
+"""From packets to a model: assembles messages, transfers them to the device, and computes them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from n3ic.systems.stream.messages.rows import BatchRows
 from n3ic.systems.stream.messages.ways import TransferWay
 
 BatchWork = Callable[[Tensor, list[PartialMessage]], Any]
-"""What is computed of a batch: of uint8 rows on the device, and of their messages."""
+"""The computation on a batch; it gets uint8 rows on the device, and their messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchOutcome:
-    """A batch that was computed; times are of :func:`time.monotonic_ns`.
+    """A batch that was computed; times are those of :func:`time.monotonic_ns`.
 
     Attributes:
         messages: its messages, in the order of its rows.
-        ready_ns: when all were on the device.
-        done_ns: when they were computed.
+        ready_ns: when all messages were on the device.
+        done_ns: when their computation ended.
         early: share of their bytes that was on the device when the last packet came.
-        computed: whether the device's memory sufficed.
-        result: what the work returned; None where it did not.
+        computed: False if the device's memory did not suffice.
+        result: what the work returned; None if it was not computed.
     """
 
     messages: list[PartialMessage]
@@ -58,12 +58,12 @@ class PipelineCounts:
     """What came, what was refused and what it cost.
 
     Attributes:
-        assembly: packets and messages.
+        assembly: counts of packets and messages.
         kernel_refused: datagrams that found the socket's buffer full.
         device_memory: messages for which the device's memory did not suffice.
         computed: messages that were computed.
-        transfer_cpu_ns: processor time of the receiving thread for transfers.
-        receive_cpu_ns: its processor time for all else.
+        transfer_cpu_ns: CPU time of the receiving thread for transfers.
+        receive_cpu_ns: CPU time of that thread for everything else.
     """
 
     assembly: AssemblyCounts
@@ -74,7 +74,7 @@ class PipelineCounts:
     receive_cpu_ns: int = 0
 
     def lines(self) -> list[tuple[str, int]]:
-        """Losses in words, those that occurred."""
+        """The losses that occurred, in words, with their counts."""
         from n3ic.systems.stream.messages.protocol import FAULT_TEXTS
 
         refused = self.assembly.refused
@@ -106,7 +106,7 @@ class PipelineCounts:
 
 
 def _own_pages(entries: int) -> NDArray[np.int64]:
-    """A ring of packets whose pages nothing else is on: a device registers whole pages, once."""
+    """A ring of packets on pages of its own: a device registers whole pages, and only once."""
     memory = mmap.mmap(-1, 4 * 8 * entries)
     return np.frombuffer(memory, dtype=np.int64).reshape(entries, 4)
 
@@ -123,22 +123,22 @@ class _Burst:
 class MessageBatches:
     """Assembles messages and computes them in batches.
 
-    The calling thread starts transfers; a second one computes. Both bounds hold: a packet's memory
-    is used again when the device has read it, a row when its batch is computed.
+    The calling thread starts transfers, and a second thread computes. A packet's memory is reused
+    only after the device has read it, and a row only after its batch is computed.
 
     Args:
         buffers: where packets lie.
         device: where the tensor lies.
         way: how packets get there.
-        work: what is computed of a batch; called in one thread, batch after batch.
-        limits: what messages are taken.
-        packets: packets that may be in use at once.
+        work: the computation; called in one thread, batch after batch.
+        limits: the limits of the messages.
+        packets: the most packets in use at a time.
         batch: messages of a batch.
-        batches: batches that may be in flight.
+        batches: the most batches in flight.
 
     Attributes:
         counts: what came, what was refused and what it cost.
-        tensor: the rows.
+        tensor: the rows, uint8, shape ``(batches * batch, bytes)``, on the device.
     """
 
     def __init__(
@@ -163,9 +163,9 @@ class MessageBatches:
         self._entry = 0  # next entry of the ring
         self._used: deque[_Burst] = deque()
         self._in_use = 0
-        # Complete messages by row, with how many bytes came to the device before their last packet.
+        # Complete messages by row, with the bytes on the device before their last packet came.
         self._messages: dict[int, tuple[PartialMessage, int]] = {}
-        self._early: dict[int, int] = {}  # bytes on the device, of rows that are incomplete
+        self._early: dict[int, int] = {}  # bytes on the device of incomplete rows
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="n3ic-compute")
         self._computing: deque[tuple[list[int], Future[BatchOutcome]]] = deque()
 
@@ -179,7 +179,7 @@ class MessageBatches:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End its threads; what has begun is computed, what waits is not."""
+        """End the threads; a computation that has begun is finished, waiting ones are dropped."""
         self._compute.shutdown(cancel_futures=True)
         for burst in self._used:
             if burst.mark is not None:
@@ -187,22 +187,22 @@ class MessageBatches:
 
     @property
     def seen(self) -> int:
-        """Packets that came, refused ones included."""
+        """Number of packets that came, refused ones included."""
         return self.counts.assembly.packets
 
     @property
     def in_use(self) -> int:
-        """Packets whose memory may not be used again yet."""
+        """Number of packets whose memory must not be reused yet."""
         return self._in_use
 
     @property
     def computing(self) -> int:
-        """Batches that are being computed."""
+        """Number of batches that are being computed."""
         return len(self._computing)
 
     @property
     def free_rows(self) -> int:
-        """Messages that may begin now."""
+        """Number of messages that may begin now."""
         return self._rows.free
 
     @property
@@ -218,16 +218,17 @@ class MessageBatches:
         starts: NDArray[np.int64],
         now_ns: int,
     ) -> None:
-        """Assemble packets, and start their transfers and what they make complete.
+        """Assemble packets, start their transfers, and start to compute batches that are complete.
 
-        They are in use until :meth:`release` finds that the device has read them.
+        The packets are in use until :meth:`release` finds that the device has read them. Arrays
+        have the shape ``(packets,)``.
 
         Args:
-            headers: of :data:`~n3ic.systems.stream.messages.protocol.HEADER`.
+            headers: headers of dtype :data:`~n3ic.systems.stream.messages.protocol.HEADER`.
             lengths: bytes of each packet, header included.
-            senders: who sent each.
-            starts: where each starts in the buffers.
-            now_ns: time of :func:`time.monotonic_ns`.
+            senders: the sender of each packet, ``port << 32 | address``.
+            starts: the first byte of each packet in the buffers.
+            now_ns: current time of :func:`time.monotonic_ns`.
         """
         placed = self._assembly.add(headers, lengths, senders, now_ns)
         taken = len(placed.index)
@@ -264,7 +265,7 @@ class MessageBatches:
         while self._used and (self._used[0].mark is None or self._used[0].mark.done()):
             burst = self._used.popleft()
             if burst.mark is not None:
-                burst.mark.result()  # raises what the transfer raised
+                burst.mark.result()  # raises any error of the transfer
             self._in_use -= burst.packets
             for row, count in burst.bytes_of.items():
                 self._early[row] = self._early.get(row, 0) + count
@@ -275,7 +276,7 @@ class MessageBatches:
             self._early_bytes(message.row)
 
     def computed(self, wait_s: float = 0.0) -> list[BatchOutcome]:
-        """The batches that are computed, in order; their rows are free.
+        """Return the batches that have been computed, in order, and free their rows.
 
         Args:
             wait_s: seconds to wait for the first one, if any is being computed.
@@ -287,7 +288,7 @@ class MessageBatches:
             rows, job = self._computing.popleft()
             outcome = job.result()
             out.append(outcome)
-            # Only a batch whose rows are free counts: a sender that is told so sends the next one.
+            # Count a batch after freeing its rows: a sender that is told then sends the next one.
             self._rows.release(rows[0])
             if outcome.computed:
                 self.counts.computed += len(rows)
@@ -296,7 +297,7 @@ class MessageBatches:
         return out
 
     def flush(self) -> list[BatchOutcome]:
-        """Compute what is complete in batches that are not full, and wait for all."""
+        """Compute the complete messages of batches that are not full, and wait for all batches."""
         for rows in self._rows.flush():
             self._start(rows)
         out = []
@@ -306,7 +307,7 @@ class MessageBatches:
         return out
 
     def _early_bytes(self, row: int) -> int:
-        """Bytes of a row that are on the device; forgets them for the row's next message."""
+        """Return how many bytes of a row are on the device, and reset the count."""
         for burst in self._used:
             burst.bytes_of.pop(row, None)
         return self._early.pop(row, 0)
@@ -325,7 +326,7 @@ class MessageBatches:
     def _run(
         self, rows: list[int], messages: list[PartialMessage], mark: TransferMark, early: float
     ) -> BatchOutcome:
-        """Compute a batch; in the second thread."""
+        """Compute a batch, in the second thread."""
         mark.result()
         ready = time.monotonic_ns()
         neighbours = rows == list(range(rows[0], rows[0] + len(rows)))
@@ -333,7 +334,7 @@ class MessageBatches:
         try:
             with self._device.computing():
                 part = slice(rows[0], rows[0] + len(rows)) if neighbours else rows
-                # .data has a version of its own: transfers into other rows change none of these.
+                # .data has its own version counter, so transfers into other rows do not bump it.
                 result = self._work(self.tensor.data[part, : messages[0].size], messages)
         except (torch.cuda.OutOfMemoryError, MemoryError):
             computed = False

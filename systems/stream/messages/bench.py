@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of the three ways, side by side in one run: transfer, models, memory.
+"""Measures the three ways side by side in one run: transfer, models, memory.
 
-Messages come over loopback from a process of its own. Ways take turns, message by message, so that
-a busy machine disturbs all alike.
+Messages come over loopback from a separate process. The ways take turns, message by message, so
+that a busy machine disturbs them equally.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ PARTS = (256, 512, 1024)
 MODELS = ("vgg11", "tiny-yolo", "flow-mlp", "binary")
 SLOTS = 4096
 _SLOTS_FORWARD = 1 << 16
-_WINDOW = 1024  # packets between sender and receiver, less than a socket's buffer holds
+_WINDOW = 1024  # packets between sender and receiver; a socket's buffer holds more
 _TIMEOUT_S = 30.0
-PERCENTILES = (0, 50, 90, 99)  # the least is what a busy machine disturbs least
-MEDIAN = 1  # of them
+PERCENTILES = (0, 50, 90, 99)  # a busy machine disturbs the minimum least
+MEDIAN = 1  # its index there
 
 Told = Callable[[float, str], None]
-"""A progress bar: how far, from 0 to 1, and with what."""
+"""A progress bar: takes the progress, from 0 to 1, and what is being done."""
 
 
 @dataclass(frozen=True)
 class WayFigures:
-    """Times of one way for messages of one kind: least, median, percentiles 90 and 99, in µs.
+    """Times of one way for messages of one kind: minimum, median, percentiles 90 and 99, in µs.
 
     Attributes:
         way: the way.
         model: the model behind it; empty for none.
-        size: bytes of a message.
-        part: bytes of it in a packet.
-        messages: how many were measured.
-        lost: how many were lost; their times are not there.
-        equal: whether every message on the device was what was sent; None if a model ran instead.
+        size: size of a message in bytes.
+        part: bytes of the message in a packet.
+        messages: how many messages were measured.
+        lost: how many messages were lost; the times leave them out.
+        equal: whether all messages arrived unchanged on the device; None if a model ran instead.
         first: from the sender's start to the first packet in the buffers.
-        last: from the sender's start to the last packet there.
-        transfer: from the first packet to all bytes on the device, the text's figure 5.
+        last: from the sender's start to the last packet in the buffers.
+        transfer: from the first packet to all bytes on the device, figure 5 of the paper.
         tail: from the last packet to all bytes on the device.
-        inference: of the model.
+        inference: time that the model takes.
         total: from the first packet to the result.
         early: share of the bytes that was on the device when the last packet came.
-        host_cpu_us: processor time that the receiving thread spent on a message's transfer.
-        device_cpu_us: that of the thread which takes the device's part; 0 on a GPU.
-        pipelined_ms: time a message, when the next ones are received meanwhile; 0 if not measured.
+        host_cpu_us: CPU time of the receiving thread for a message's transfer.
+        device_cpu_us: CPU time of the thread that stands in for the device; 0 on a GPU.
+        pipelined_ms: time per message if the next ones are received meanwhile; 0 if not measured.
     """
 
     way: str
@@ -96,7 +96,7 @@ class WayFigures:
 
     @property
     def overlap(self) -> float:
-        """Share of a message's time that the next one's receiving and transfer hides."""
+        """Share of a message's time that is hidden, as the next one is received meanwhile."""
         return (
             max(0.0, 1 - 1e3 * self.pipelined_ms / self.total[MEDIAN]) if self.pipelined_ms else 0.0
         )
@@ -108,14 +108,14 @@ class WayFigures:
 
 @dataclass(frozen=True)
 class ForwardFigures:
-    """Packets received into buffers and sent on from where they lie.
+    """Figures of packets that are received into buffers and sent on from there.
 
     Attributes:
         pages: kind of the buffers' memory.
-        huge_bytes: how much of it the kernel gave in huge pages.
+        huge_bytes: how many bytes of it the kernel gave in huge pages.
         part: payload of a packet in bytes.
-        gbit_s: rate.
-        cpu_ns: processor time a packet.
+        gbit_s: rate in Gbit/s.
+        cpu_ns: CPU time per packet.
     """
 
     pages: str
@@ -126,13 +126,13 @@ class ForwardFigures:
 
 
 def machine_load() -> str:
-    """Load of the machine now and its processors, in words."""
+    """The current load of the machine and its number of processors, in words."""
     one, five, _ = os.getloadavg()
     return f"load {one:.1f} (1 min), {five:.1f} (5 min) on {os.cpu_count()} processors"
 
 
 def processor_mhz() -> float:
-    """Nominal clock of the first processor in MHz; 0 where the system does not say."""
+    """Nominal clock of the first processor in MHz; 0 if the system does not tell."""
     try:
         lines = Path("/proc/cpuinfo").read_text("ascii", errors="replace").splitlines()
     except OSError:
@@ -142,7 +142,7 @@ def processor_mhz() -> float:
 
 
 class _Lane:
-    """One way with socket, buffers and device of its own."""
+    """One way, with its own socket and buffers."""
 
     def __init__(
         self,
@@ -175,14 +175,14 @@ class _Lane:
 
     @property
     def passed(self) -> int:
-        """Packets that are no longer on their way."""
+        """Number of packets that are no longer on their way."""
         return self.pipeline.seen + self.pipeline.counts.kernel_refused
 
 
 def _exchange(
     sender: LoopbackSender, lanes: Sequence[_Lane], lane: _Lane, order: SendOrder
 ) -> list[tuple[int, BatchOutcome]]:
-    """Have messages sent to a lane; return when each began, and what came of it."""
+    """Have messages sent to a lane; return when each was started, and its outcome."""
     outcomes: dict[int, BatchOutcome] = {}
     wanted, begun = lane.ended + len(order.rows), None
     end = time.monotonic() + 2 * _TIMEOUT_S
@@ -242,7 +242,7 @@ def _measure(
     model: str = "",
     pipelined: int = 0,
 ) -> list[WayFigures]:
-    """Figures of each way for messages of one kind; the ways take turns."""
+    """Measure each way for messages of one kind; the ways take turns."""
     size = payloads.shape[1]
     sender.load(payloads)
     with ExitStack() as stack:
@@ -283,21 +283,21 @@ def bench_transfer(
     seed: int = 0,
     told: Told = lambda share, said: None,
 ) -> list[WayFigures]:
-    """Measure messages' way to the device, and compare each one there with what was sent.
+    """Measure the transfer of messages to the device, and compare what arrives with what was sent.
 
     Args:
         make_device: opens the device.
         ways: the ways.
-        sizes: bytes of messages.
+        sizes: sizes of messages in bytes.
         parts: bytes of a message in a packet.
-        repeats: messages of each kind; one more comes first and is not counted.
+        repeats: messages of each kind; one more is sent first and not counted.
         pages: memory of the packet buffers.
         seed: seed of the messages.
-        told: is told how far it is.
+        told: called with the progress.
 
     Raises:
-        UsageError: a packet's size is refused.
-        DeviceMemoryError: the messages do not fit the device.
+        UsageError: A packet's size is refused.
+        DeviceMemoryError: The messages do not fit the device.
     """
     _check_parts(parts)
     out: list[WayFigures] = []
@@ -320,7 +320,7 @@ def _same(work: BatchWork, device: TransferDevice) -> BatchWork:
 def _arrived_whole(
     expected: Tensor, ways: int, rows: Tensor, messages: list[PartialMessage]
 ) -> bool:
-    """Whether a row is what was sent, by the numbers that :func:`_measure` gives messages."""
+    """Whether a row is what was sent; :func:`_measure` numbers messages in the order of rows."""
     turn = (messages[0].number - 1) // ways
     return torch.equal(rows[0].cpu(), expected[turn % len(expected)])
 
@@ -336,12 +336,12 @@ def bench_models(
     seed: int = 0,
     told: Told = lambda share, said: None,
 ) -> tuple[list[WayFigures], dict[str, float]]:
-    """Measure messages to results, alone and with the next ones received meanwhile.
+    """Measure the time from messages to results, one at a time and pipelined.
 
-    Arguments are those of :func:`bench_transfer`, with names of models.
+    The arguments are those of :func:`bench_transfer`, with names of models instead of sizes.
 
     Returns:
-        The figures, and the median milliseconds of each model on rows that are on the device.
+        The figures, and the median time of each model, in ms, on rows already on the device.
     """
     _check_parts(parts)
     out: list[WayFigures] = []
@@ -371,7 +371,7 @@ def _placed(
     alone: dict[str, float],
     device: TransferDevice,
 ) -> BatchWork:
-    """Place a model; note how long a row that is on the device takes, the first time."""
+    """Place a model; the first time, also measure how long a row already on the device takes."""
     work = model.on(device)
     if model.name not in alone:
         rows = device.tensor(1, model.message_bytes)[:, : model.message_bytes]
@@ -415,18 +415,18 @@ def bench_memory(
     *,
     told: Told = lambda share, said: None,
 ) -> list[ForwardFigures]:
-    """Forward packets through buffers in huge pages, ordinary ones and the library's memory.
+    """Forward packets through buffers in huge pages, ordinary pages and the library's memory.
 
-    Pages are registered with the device, which costs nothing and gives nothing on the CPU. The
-    kinds take turns; the figures are medians. What they share is the kernel's UDP, which takes most
-    of the time.
+    Pages are registered with the device, which has no effect on the CPU. The kinds of memory take
+    turns, and the figures are medians. The kernel's UDP, which all of them share, takes most of the
+    time.
 
     Args:
         make_device: opens the device.
-        parts: payload bytes of packets.
+        parts: payloads of packets in bytes.
         packets: packets of a measurement.
-        repeats: measurements.
-        told: is told how far it is.
+        repeats: number of measurements.
+        told: called with the progress.
     """
     _check_parts(parts)
     out = []
@@ -455,7 +455,7 @@ def _forward(
     payloads: NDArray[np.uint8],
     part: int,
 ) -> tuple[float, float]:
-    """Packets a second, and nanoseconds of the processor a packet."""
+    """Measure packets per second, and nanoseconds of CPU time per packet."""
     sink = stack.enter_context(open_receiver("127.0.0.1"))
     out = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     out.connect(sink.getsockname())

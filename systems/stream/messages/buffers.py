@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packet buffers: slots of one size in one block of memory, allocated before any packet comes.
 
-A device needs no more of them than base address, stride and lengths. Memory that another program
-made, such as DPDK's, has the same three (:meth:`PacketBuffers.at`).
+A device needs only their base address, stride and lengths. Memory of another program, such as
+DPDK's, has the same three (:meth:`PacketBuffers.at`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from n3ic.errors import UsageError
 Pages = Literal["huge", "ordinary", "library"]
 PAGE_KINDS: tuple[Pages, ...] = ("huge", "ordinary", "library")
 HUGE_PAGE = 1 << 21
-_LINE = 64  # bytes of a cache line: no two packets share one
+_LINE = 64  # bytes of a cache line; no two packets share one
 
 
 def page_kind(name: str) -> Pages:
-    """A kind of pages by its name.
+    """Find a kind of pages by its name.
 
     Raises:
-        UsageError: no kind has that name.
+        UsageError: No kind has that name.
     """
     for kind in PAGE_KINDS:
         if kind == name:
@@ -44,11 +44,11 @@ class PacketBuffers:
     Attributes:
         data: uint8 array of shape ``(slots, stride)``.
         lengths: bytes of the packet in each slot, int64 array of shape ``(slots,)``.
-        pages: the pages asked for; ``library`` is the allocator of the device's library, and an
-            empty text memory of another program.
-        owner: what keeps the memory.
-        word: bytes of a word of a device: packets begin at its multiples.
-        only_read: whether the memory is mapped for reading alone.
+        pages: the requested kind of pages; ``library`` is the allocator of the device's library,
+            an empty text means memory of another program.
+        owner: the object that keeps the memory alive.
+        word: bytes of a device's word; packets begin at multiples of it.
+        only_read: whether the memory is mapped for reading only.
     """
 
     data: NDArray[np.uint8]
@@ -80,18 +80,18 @@ class PacketBuffers:
 
     @property
     def huge_bytes(self) -> int:
-        """Bytes that the kernel gave in huge pages; 0 where it does not say."""
+        """Bytes that the kernel gave in huge pages; 0 if it does not tell."""
         return _huge_bytes(self.address, self.data.nbytes)
 
     @classmethod
     def allocate(cls, slots: int, packet_bytes: int, pages: Pages = "huge") -> PacketBuffers:
-        """Allocate slots and touch every page, so that no packet waits for one.
+        """Allocate slots and touch every page, so that no packet waits for a page fault.
 
         Args:
             slots: number of slots.
             packet_bytes: bytes of the largest packet, header included.
-            pages: huge pages if the kernel has some to give (``MADV_HUGEPAGE``), ordinary ones,
-                or the allocator of the device's library (PyTorch; pinned if there is a GPU).
+            pages: huge pages if the kernel has free ones (``MADV_HUGEPAGE``), ordinary pages, or
+                the allocator of the device's library (PyTorch; pinned if there is a GPU).
         """
         stride = -(-packet_bytes // _LINE) * _LINE
         size = slots * stride
@@ -107,29 +107,29 @@ class PacketBuffers:
 
     @classmethod
     def at(cls, address: int, stride: int, slots: int, owner: Any = None) -> PacketBuffers:
-        """Slots that another program allocated; they must stay mapped while they are used."""
+        """Use slots that another program allocated; they must stay mapped while they are used."""
         memory = (ctypes.c_uint8 * (stride * slots)).from_address(address)
         data = np.ctypeslib.as_array(memory).reshape(slots, stride)
         return cls(data, np.zeros(slots, dtype=np.int64), "", (memory, owner))
 
     @classmethod
     def of_frames(cls, memory: NDArray[np.uint8]) -> PacketBuffers:
-        """Memory that is only read, and where payloads of Ethernet frames lie anywhere.
+        """Use memory that is only read, and in which payloads of Ethernet frames lie anywhere.
 
-        After an Ethernet header an address is a multiple of 2 alone.
+        An address after an Ethernet header of 14 bytes is only a multiple of 2.
         """
         all_of_it = cls.at(memory.ctypes.data, len(memory), 1, memory)
         return replace(all_of_it, word=2, only_read=True)
 
 
 def _mapped(size: int, *, huge: bool) -> tuple[mmap.mmap, NDArray[np.uint8]]:
-    """Anonymous pages of this process, zeroed, from the start of a huge page on."""
+    """Map zeroed anonymous pages that begin where a huge page begins."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         raise UsageError("packet buffers need Linux")
     whole = -(-size // HUGE_PAGE) * HUGE_PAGE
     owner = mmap.mmap(-1, whole + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     flat = np.frombuffer(owner, dtype=np.uint8)
-    # A huge page begins at a multiple of its size, an anonymous mapping anywhere.
+    # A huge page begins at a multiple of its size, but an anonymous mapping may begin at any page.
     skipped = -int(flat.ctypes.data) % HUGE_PAGE
     try:
         owner.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)

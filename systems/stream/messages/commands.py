@@ -44,20 +44,20 @@ class MessageBench(StrEnum):
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Device = Annotated[
-    str, typer.Option(help="cpu, cuda or simulator; default: cuda where there is a GPU.")
+    str, typer.Option(help="cpu, cuda or simulator; default: cuda if there is a GPU.")
 ]
 Ways = Annotated[str, typer.Option(help="Ways to the device: copy, gather, pull.")]
 DeviceMemory = Annotated[
-    str, typer.Option(help="Bytes that may be taken of the device, such as 2G; default: all.")
+    str, typer.Option(help="Most bytes of the device's memory to use, such as 2G; default: all.")
 ]
 PageKind = Annotated[str, typer.Option(help="Memory of packet buffers: huge, ordinary or library.")]
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """A number of bytes such as ``500K`` (powers of ten).
+    """Parse a number of bytes such as ``500K`` (powers of ten).
 
     Raises:
-        UsageError: it is none.
+        UsageError: ``text`` is not a number of bytes.
     """
     number, unit = text.strip(), 1
     if number[-1:].lower() in _UNITS:
@@ -72,7 +72,7 @@ def parse_bytes(text: str, option: str) -> int:
 
 
 def _device(name: str, memory: str) -> tuple[Callable[[], TransferDevice], str]:
-    """What opens the device, and what took its part; tries it once."""
+    """Return what opens the device, and what ran in its place; opens it once as a test."""
     from n3ic.systems.stream.messages.devices import open_device
 
     limit = parse_bytes(memory, "--device-memory") if memory else None
@@ -159,18 +159,18 @@ def bench(
 
 
 def send(
-    files: Annotated[list[Path], typer.Argument(help="Files, a message each.")],
+    files: Annotated[list[Path], typer.Argument(help="Files; each is one message.")],
     to: Annotated[str, typer.Option(help="The receiver: HOST:PORT.")],
     part: Annotated[
         str, typer.Option(help="Bytes of a message in a packet, a multiple of 4.")
     ] = "1024",
-    rate: Annotated[str, typer.Option(help="Bits a second at most, such as 100M; 0: all.")] = "0",
-    repeat: Annotated[int, typer.Option(help="Send all files so many times.", min=1)] = 1,
+    rate: Annotated[str, typer.Option(help="Most bits per second, as 100M; 0: no limit.")] = "0",
+    repeat: Annotated[int, typer.Option(help="Send all files this many times.", min=1)] = 1,
     json: JsonFlag = False,
 ) -> None:
     """Send files as messages of many packets over UDP.
 
-    UDP loses what the receiver has no room for: bound the rate.
+    UDP loses packets for which the receiver has no room: limit the rate.
     """
     from n3ic.systems.stream.messages.protocol import HEADER_BYTES
     from n3ic.systems.stream.messages.sender import MessageSender, first_number, read_message
@@ -206,7 +206,7 @@ def receive(
     way: Annotated[str, typer.Option(help="Way to the device: copy, gather or pull.")] = "pull",
     device: Device = "",
     messages: Annotated[
-        int, typer.Option(help="End after so many messages, lost ones included; 0: never.", min=0)
+        int, typer.Option(help="End after this many messages, lost ones included; 0: never.", min=0)
     ] = 0,
     timeout: Annotated[
         float, typer.Option(help="Seconds from a message's first packet to its last.", min=0.001)
@@ -220,9 +220,9 @@ def receive(
     device_memory: DeviceMemory = "",
     seed: Annotated[int, typer.Option(help="Seed of random weights.", min=0)] = 0,
 ) -> None:
-    """Receive messages, and print what a model makes of each, a line of JSON a message.
+    """Receive messages, run a model on each, and print one line of JSON per message.
 
-    What was lost is told by reason at the end. Ctrl-C ends it.
+    Losses are reported by reason at the end. Ctrl-C ends it.
     """
     from n3ic.systems.stream.messages.buffers import page_kind
     from n3ic.systems.stream.messages.service import ReceiverOptions, serve_model
@@ -242,7 +242,7 @@ def receive(
 
     def line(text: str) -> None:
         print_result(text)
-        sys.stdout.flush()  # one who reads a pipe waits for it
+        sys.stdout.flush()  # a reader at the other end of a pipe waits for the line
 
     serve_model(
         *(model, make, options, line, print_note),

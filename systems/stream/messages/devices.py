@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that models run on: the CPU, CUDA, and Numba's simulator of CUDA.
 
-A device has a tensor of rows of bytes, a stream of transfers, and a pull of packets from the
-host's buffers. Copies are PyTorch's on all of them. On the CPU a thread takes the place of the
-stream of transfers.
+A device has tensors of byte rows, a stream of transfers, and a pull that reads packets from the
+host's buffers. All of them copy with PyTorch. On the CPU, a thread stands in for the stream of
+transfers.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from n3ic.errors import N3icError, UsageError
 from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 
-_THREADS = 128  # of a block of the kernel
+_THREADS = 128  # threads of a block of the kernel
 _PORTABLE, _MAPPED, _READ_ONLY = 1, 2, 8  # flags of cudaHostRegister
-_SIMULATED_THREADS = 4  # each is a thread of Python
+_SIMULATED_THREADS = 4  # each is a Python thread
 _Made = TypeVar("_Made")
 START, ROW, OFFSET, BYTES = range(4)  # columns of a ring of packets
 
 
 class DeviceMemoryError(N3icError):
-    """The device has no room for what is asked of it."""
+    """The device does not have enough memory."""
 
 
 class TransferMark(Protocol):
-    """A point of a device's stream of transfers."""
+    """A point in a device's stream of transfers."""
 
     def done(self) -> bool:
-        """Return whether all before it is done."""
+        """Return whether all transfers before it are done."""
 
     def result(self) -> Any:
-        """Wait until all before it is done."""
+        """Wait until all transfers before it are done."""
 
 
 class TransferDevice(ABC):
     """A device: its memory, its transfers and where models compute.
 
     Args:
-        memory_bytes: bytes that may be taken of it at most; None for what it has.
+        memory_bytes: the most bytes of its memory to use; None for all.
 
     Attributes:
         name: ``cpu``, ``cuda`` or ``simulator``.
         torch_device: where tensors and models are.
-        ran: what took the part of the device, in words.
-        busy_ns: processor time of transfers in the device's thread; 0 on a GPU.
+        ran: the device that ran, or what stood in for it, in words.
+        busy_ns: CPU time of transfers in the device's thread; 0 on a GPU.
     """
 
     name: str
@@ -69,10 +69,10 @@ class TransferDevice(ABC):
         self.busy_ns = 0
 
     def claim(self, count: int, what: str) -> None:
-        """Count memory that is about to be taken.
+        """Count memory that is about to be allocated.
 
         Raises:
-            DeviceMemoryError: it is more than there may be.
+            DeviceMemoryError: It exceeds the limit.
         """
         if self._memory_bytes is not None and self._taken + count > self._memory_bytes:
             raise DeviceMemoryError(
@@ -85,17 +85,19 @@ class TransferDevice(ABC):
         """Move a module to the device, for inference.
 
         Raises:
-            DeviceMemoryError: it does not fit.
+            DeviceMemoryError: It does not fit.
         """
         held = (*module.parameters(), *module.buffers())
         self.claim(sum(t.numel() * t.element_size() for t in held), "a model")
         return self._fits(lambda: module.to(self.torch_device))
 
     def tensor(self, rows: int, row_bytes: int) -> Tensor:
-        """Zeroed uint8 tensor of shape ``(rows, bytes)``; rows end with a word at least.
+        """Make a zeroed uint8 tensor of shape ``(rows, bytes)``.
+
+        ``bytes`` is ``row_bytes`` rounded up to a multiple of 64.
 
         Raises:
-            DeviceMemoryError: it does not fit.
+            DeviceMemoryError: It does not fit.
         """
         padded = -(-row_bytes // 64) * 64
         self.claim(rows * padded, f"a tensor of {rows:,} messages of {row_bytes:,} bytes")
@@ -111,20 +113,20 @@ class TransferDevice(ABC):
 
     @abstractmethod
     def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
-        """Make the host's memory readable for the device; it stays so until :meth:`close`.
+        """Make host memory readable for the device, until :meth:`close`.
 
         Args:
             memory: whole pages.
-            only_read: whether it is mapped for reading alone.
+            only_read: whether it is mapped for reading only.
         """
 
     @abstractmethod
     def transfers(self) -> AbstractContextManager[Any]:
-        """Within it, copies of PyTorch go to the stream of transfers."""
+        """A context in which PyTorch's copies go to the stream of transfers."""
 
     @abstractmethod
     def computing(self) -> AbstractContextManager[Any]:
-        """Within it, PyTorch computes beside the transfers."""
+        """A context in which PyTorch computes in parallel to the transfers."""
 
     @abstractmethod
     def submit(self, work: Callable[[], None]) -> TransferMark:
@@ -132,7 +134,7 @@ class TransferDevice(ABC):
 
     @abstractmethod
     def mark(self) -> TransferMark:
-        """A mark behind all transfers so far."""
+        """A mark after all transfers so far."""
 
     @abstractmethod
     def pull(
@@ -145,8 +147,8 @@ class TransferDevice(ABC):
             ring: start in the buffers, row, offset and bytes of packets, shape ``(entries, 4)``;
                 registered.
             first: entry of the first packet.
-            count: number of packets; entries after the last one go on at the first.
-            to: a tensor of :meth:`tensor`.
+            count: number of packets; the first entry follows the last one.
+            to: a tensor made by :meth:`tensor`.
         """
 
     @abstractmethod
@@ -157,7 +159,7 @@ class TransferDevice(ABC):
 def gather(
     buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: NDArray[np.uint8]
 ) -> None:
-    """Copy packets' payloads by the CPU, neighbours at once; arguments as of a pull."""
+    """Copy packets' payloads by the CPU, neighbours together; the arguments are those of a pull."""
     entries = ring[np.arange(first, first + count) % len(ring)]
     size = int(entries[0, BYTES])
     step = np.diff(entries, axis=0)
@@ -191,11 +193,11 @@ class CpuDevice(TransferDevice):
         """Do nothing: the CPU reads all memory of its process."""
 
     def transfers(self) -> AbstractContextManager[Any]:
-        """Copies are done when they are called."""
+        """No context is needed: copies are done when they return."""
         return nullcontext()
 
     def computing(self) -> AbstractContextManager[Any]:
-        """Models compute in the thread that calls them."""
+        """No context is needed: models compute in the thread that calls them."""
         return nullcontext()
 
     def submit(self, work: Callable[[], None]) -> TransferMark:
@@ -225,7 +227,7 @@ class CpuDevice(TransferDevice):
 
 
 class SimulatorDevice(CpuDevice):
-    """Numba's simulator of CUDA, which runs the kernel of the pull; all else as on the CPU."""
+    """Numba's simulator of CUDA runs the kernel of the pull; everything else is as on the CPU."""
 
     name = "simulator"
     ran = "Numba's simulator ran the kernel of the pull: correctness, no speed; no CUDA ran"
@@ -234,7 +236,7 @@ class SimulatorDevice(CpuDevice):
         super().__init__(memory_bytes)
         from numba import config
 
-        if "numba.cuda" not in sys.modules:  # which reads this once, when it is imported
+        if "numba.cuda" not in sys.modules:  # numba reads the setting once, on import
             config.ENABLE_CUDASIM = 1
         if not config.ENABLE_CUDASIM:
             raise UsageError("Numba runs without its simulator: set NUMBA_ENABLE_CUDASIM=1")
@@ -263,7 +265,7 @@ class _CudaMark:
 
 
 class _HostMemory:
-    """Registered memory of the host as the device addresses it: by the same address."""
+    """Registered host memory, which the device reads at the same address."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.__cuda_array_interface__ = {
@@ -275,7 +277,7 @@ class _HostMemory:
 
 
 class CudaDevice(TransferDevice):
-    """A GPU: two streams, and the kernel of the pull on registered memory of the host."""
+    """A GPU, with two streams; the kernel of the pull reads registered host memory."""
 
     name = "cuda"
 
@@ -283,7 +285,7 @@ class CudaDevice(TransferDevice):
         super().__init__(memory_bytes)
         if not torch.cuda.is_available():
             raise UsageError("no GPU that PyTorch can use: take --device cpu or simulator")
-        # Training is deterministic, which cuBLAS is with this alone.
+        # Training must be deterministic, and cuBLAS is only with this setting.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self.ran = f"CUDA ran on {torch.cuda.get_device_name()}"
         self.torch_device = torch.device("cuda")
@@ -291,7 +293,7 @@ class CudaDevice(TransferDevice):
         self._registered: list[int] = []
 
     def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
-        """Pin memory of this process with ``cudaHostRegister``; pinned memory is left alone."""
+        """Pin memory of this process with ``cudaHostRegister``, unless it is already pinned."""
         if torch.from_numpy(memory).is_pinned():
             return
         start = memory.ctypes.data
@@ -320,7 +322,7 @@ class CudaDevice(TransferDevice):
     def pull(
         self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
     ) -> TransferMark:
-        """Launch the kernel, which reads the host's memory by its own address."""
+        """Launch the kernel, which reads host memory at its own address."""
         from numba import cuda
 
         from n3ic.systems.stream.messages.kernel import pull
@@ -347,10 +349,10 @@ DEVICES: dict[str, type[TransferDevice]] = {
 
 
 def open_device(name: str = "", memory_bytes: int | None = None) -> TransferDevice:
-    """A device by its name; with an empty name CUDA where there is a GPU, else the CPU.
+    """Open a device by its name; an empty name means CUDA if there is a GPU, otherwise the CPU.
 
     Raises:
-        UsageError: there is no such device, or not on this machine.
+        UsageError: There is no such device, or this machine does not have it.
     """
     if not name:
         name = "cuda" if torch.cuda.is_available() else "cpu"

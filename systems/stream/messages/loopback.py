@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sender in a process of its own, that sends no more than the receiver has room for.
+"""A sender in a separate process, which never sends more than the receiver has room for.
 
-The receiver writes what it has seen into memory that both share, as a lossless link's flow
-control would tell. Clocks are one: :func:`time.monotonic_ns` is the machine's.
+The receiver writes what it has seen into shared memory, like the flow control of a lossless link.
+Both use the same clock, because :func:`time.monotonic_ns` is the machine's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from n3ic.errors import N3icError
 from n3ic.systems.stream.messages.sender import MessageSender
 
 _PAUSE_S = 50e-6
-_PATIENCE_S = 10.0  # packets that were lost are never seen
-PACKETS, MESSAGES, STOP = range(3)  # what the receiver tells
+_PATIENCE_S = 10.0  # then packets that were not seen count as lost
+PACKETS, MESSAGES, STOP = range(3)  # indices of the receiver's counters
 
 
 class SendOrder(NamedTuple):
@@ -34,9 +34,9 @@ class SendOrder(NamedTuple):
     Attributes:
         port: the receiver's port on loopback.
         first: number of the first message.
-        rows: rows of the payloads that were loaded.
+        rows: rows of the loaded payloads.
         part: bytes of a message in a packet.
-        ahead: messages that may be sent and not ended.
+        ahead: the most messages that are sent but not ended.
     """
 
     port: int
@@ -47,22 +47,22 @@ class SendOrder(NamedTuple):
 
 
 def serve(orders: Connection, told: Any, window: int) -> None:
-    """Send what is ordered, until the orders end.
+    """Execute orders to send until they end.
 
     Args:
-        orders: gives payloads, a uint8 array of a row a message, and :class:`SendOrder`. Gets
-            when each message of an order began, in nanoseconds.
+        orders: delivers payloads, a uint8 array with a row per message, and instances of
+            :class:`SendOrder`. Gets the start times of an order's messages, in nanoseconds.
         told: shared counters of what the receiver has seen.
-        window: packets that may be sent and not seen.
+        window: the most packets that are sent but not seen.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the receiver ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the receiver ends this process
     payloads: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
     packets = messages = 0
 
     receiver = os.getppid()
 
     def await_room(counter: int, least: int) -> bool:
-        """Wait until the receiver has told so much; give up on what is lost, and if it died."""
+        """Wait until a counter reaches ``least``, or give up; exit if the receiver has died."""
         end = time.monotonic() + _PATIENCE_S
         while told[counter] < least and not told[STOP]:
             if time.monotonic() > end:
@@ -99,11 +99,11 @@ def serve(orders: Connection, told: Any, window: int) -> None:
         try:
             orders.send(begun)
         except OSError:
-            return  # the receiver is gone
+            return  # the receiver has ended
 
 
 class LoopbackSender:
-    """The process that sends, and the counters that it waits for.
+    """The sending process, and the counters that it waits for.
 
     Attributes:
         process: the process.
@@ -118,7 +118,7 @@ class LoopbackSender:
         theirs.close()
 
     def load(self, payloads: NDArray[np.uint8]) -> None:
-        """Hand messages over, a row each, and count from nothing; all orders must be done."""
+        """Hand over messages, one per row, and reset the counters; all orders must be done."""
         self.tell(0, 0)
         self._orders.send(payloads)
 
@@ -127,14 +127,14 @@ class LoopbackSender:
         self._orders.send(order)
 
     def tell(self, packets: int, messages: int) -> None:
-        """Tell how many packets were seen, and how many messages ended, of all orders."""
+        """Report how many packets of all orders were seen, and how many messages have ended."""
         self._told[PACKETS], self._told[MESSAGES] = packets, messages
 
     def begun(self) -> list[int] | None:
-        """When each message of the oldest order began; None while it is being sent.
+        """When each message of the oldest order was started; None while it is being sent.
 
         Raises:
-            N3icError: the sender died.
+            N3icError: The sender died.
         """
         try:
             return self._orders.recv() if self._orders.poll() else None
@@ -153,10 +153,10 @@ class LoopbackSender:
 
 @contextmanager
 def loopback_sender(window: int = 1024) -> Iterator[LoopbackSender]:
-    """A sender to ports of this machine, while the block runs.
+    """Run a sender to ports of this machine during the block.
 
     Args:
-        window: packets that may be sent and not seen; the socket's buffer must hold them.
+        window: the most packets that are sent but not seen; the socket's buffer must hold them.
     """
     sender = LoopbackSender(window)
     try:

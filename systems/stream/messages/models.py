@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models behind messages: any PyTorch module, unchanged, and the product's own.
+"""Models behind messages: any unchanged PyTorch module, and n3ic's own models.
 
-The image networks have the published shapes and random weights: their time does not depend on
-weights, and what they recognise is not measured.
+The image networks have the published shapes and random weights: their speed does not depend on the
+weights, and their accuracy is not measured.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FLOW_FEATURES = 16
 
 @dataclass(frozen=True, eq=False)
 class MessageModel:
-    """A module and the shape of a message that it takes.
+    """A module, and the shape of the messages that it takes.
 
     Attributes:
         name: its name.
-        module: takes a tensor of shape ``(messages, *shape)``; nothing in it knows of messages.
+        module: takes a tensor of shape ``(messages, *shape)``, and knows nothing of messages.
         shape: shape of a message.
-        dtype: type of its numbers, little-endian.
+        dtype: dtype of its numbers, little-endian.
     """
 
     name: str
@@ -48,10 +48,10 @@ class MessageModel:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def on(self, device: TransferDevice) -> Callable[[Tensor, list[PartialMessage]], Any]:
-        """Place the module; return what computes rows of a tensor of bytes.
+        """Place the module, and return a function that computes rows of a tensor of bytes.
 
         Raises:
-            DeviceMemoryError: it does not fit.
+            DeviceMemoryError: It does not fit.
         """
         module = device.place(self.module).eval()
 
@@ -63,12 +63,12 @@ class MessageModel:
         return compute
 
     def tensor(self, rows: Tensor) -> Tensor:
-        """Rows of bytes as what the module takes, where they lie.
+        """View rows of bytes as the module's input.
 
         Args:
             rows: uint8 tensor of shape ``(messages, bytes)``.
         """
-        # Rows end with padding: a view needs the last axis alone to be of one piece.
+        # Rows end with padding, but a view only needs the last axis to be contiguous.
         numbers = rows.view(self.dtype)
         return numbers.reshape(len(rows), *self.shape)
 
@@ -94,7 +94,8 @@ def _dense(inputs: int, outputs: int) -> list[nn.Module]:
 def tiny_yolo() -> nn.Module:
     """A network of Tiny-YOLO's size for images of shape ``(3, 416, 416)``, random weights.
 
-    Nine convolutions; it gives 125 numbers for each of 13 x 13 cells, and no boxes are drawn.
+    It has nine convolutions and returns 125 numbers for each of 13 x 13 cells, without decoding
+    boxes.
     """
     layers: list[nn.Module] = []
     channels = 3
@@ -118,7 +119,7 @@ def flow_mlp(features: int = FLOW_FEATURES, classes: int = 2) -> nn.Module:
 
 
 class ClassifierModule(nn.Module):
-    """A model of the product as a module: packed words to integer scores, exactly its own.
+    """A model of n3ic as a module, from packed words to exactly the model's integer scores.
 
     Args:
         model: the model.
@@ -144,16 +145,16 @@ MODEL_NAMES: Sequence[str] = (*_MODULES, "binary")
 
 
 def message_model(name: str, seed: int = 0) -> MessageModel:
-    """A model by its name, or a model file or run.
+    """Make a model by its name, or load a model file or run.
 
     Args:
-        name: ``vgg11``, ``tiny-yolo``, ``flow-mlp``, ``binary`` (random weights of shape
-            256-32-16-2), or the path of a model file or run of one network; its messages are 64
-            flows of packed words.
+        name: ``vgg11``, ``tiny-yolo``, ``flow-mlp``, ``binary`` (random weights, layers
+            256-32-16-2), or the path of a model file or of a run with one network. Messages of
+            the last two are 64 flows of packed words.
         seed: seed of random weights.
 
     Raises:
-        UsageError: there is no such model.
+        UsageError: There is no such model.
     """
     if name in _MODULES:
         make, shape = _MODULES[name]

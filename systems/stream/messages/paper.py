@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that the text states in words and tables.
+"""The figures that the paper states in words and tables.
 
 Source: A. Dhakal and K. K. Ramakrishnan, "NetML: An NFV Platform with Efficient Support for Machine
 Learning Applications", figures 5 to 12 and tables I to III. Curves without stated numbers are left
@@ -15,7 +15,7 @@ _HEAD = ("figure of the text", "A#1 copy", "A#2 gather", "NetML pull", "other")
 
 
 def paper_table(what: str) -> TextTable:
-    """The text's figures of an experiment: ``transfer``, ``models``, ``memory`` or ``training``."""
+    """The paper's figures of ``transfer``, ``models``, ``memory`` or ``training``, as a table."""
     return TextTable(f"the text: {PAPER_MACHINE}", _HEAD, _ROWS[what])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a socket to a model: packets are received while earlier messages are computed."""
+"""From a socket to a model: receives packets while earlier messages are computed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from n3ic.systems.stream.messages.protocol import headers_of
 from n3ic.systems.stream.messages.receiver import PacketReceiver, refused_by_kernel
 from n3ic.systems.stream.messages.ways import TransferWay
 
-BURST = 256  # packets of a system call
-_COMPUTING_WAIT_S = 0.0005  # no packet may come before a batch is computed
+BURST = 256  # packets per system call
+_COMPUTING_WAIT_S = 0.0005  # short, as the sender may wait for the batch being computed
 
 
 class MessagePipeline(MessageBatches):
-    """Receives messages and computes them in batches; packets lie in slots.
+    """Receives messages into slots, and computes them in batches.
 
     Args:
         sock: a socket of :func:`~n3ic.systems.stream.messages.receiver.open_receiver`.
         buffers: packet slots.
         device: where the tensor lies.
         way: how packets get there.
-        work: what is computed of a batch; called in one thread, batch after batch.
-        limits: what messages are taken.
+        work: the computation; called in one thread, batch after batch.
+        limits: the limits of the messages.
         batch: messages of a batch.
-        batches: batches that may be in flight.
+        batches: the most batches in flight.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class MessagePipeline(MessageBatches):
         self._next = 0  # slot of the next packet
 
     def step(self, wait_s: float = 0.05) -> list[BatchOutcome]:
-        """Receive once, start what can be started, and return the batches that are computed.
+        """Receive once, start what can be started, and return the batches that were computed.
 
         Args:
             wait_s: seconds to wait for a packet.
@@ -71,7 +71,7 @@ class MessagePipeline(MessageBatches):
             found = self._receiver.receive(self._next, room, wait_s)
             if found:
                 self._take(found)
-        else:  # all slots wait for the device: the socket's buffer fills, and the kernel counts
+        else:  # all slots wait for the device; once the socket's buffer is full, the kernel counts
             self.release(block=True)
         self.expire(time.monotonic_ns())
         self.counts.kernel_refused = refused_by_kernel(self._sock) - self._refused_before
@@ -81,7 +81,7 @@ class MessagePipeline(MessageBatches):
         return done
 
     def _take(self, count: int) -> None:
-        """Place the packets in slots from the next one on."""
+        """Place the packets in the next ``count`` slots."""
         first = self._next
         slots = slice(first, first + count)
         self.place(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of messages over UDP: what a packet holds, and whether it can be true.
+"""The format of messages over UDP: what a packet holds, and whether it is consistent.
 
 A packet is a header of 32 bytes, big-endian, and a part of a message:
 
@@ -18,8 +18,8 @@ offset bytes field
 ====== ===== ==========================================================================
 
 All packets of a message but the last carry equally many bytes, a multiple of 4 and at least 16.
-Number, offset and count therefore follow from one another. A packet where they do not is refused,
-and no two accepted packets of a message overlap. The payload has UDP's checksum and no other.
+Number, offset and count therefore follow from one another. A packet in which they do not is
+refused, so no two accepted packets of a message overlap. Only UDP's checksum protects the payload.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 HEADER_BYTES = 32
 MAGIC = int.from_bytes(b"n3sm", "big")
 VERSION = 1
-LEAST_PART = 16  # bounds the packets of a message, and with them the record of those that came
-MOST_PART = 65_507 - HEADER_BYTES  # what a UDP datagram over IPv4 holds
+LEAST_PART = 16  # bounds the packets of a message, and so the memory that records them
+MOST_PART = 65_507 - HEADER_BYTES  # a UDP datagram over IPv4 holds 65,507 bytes
 PART_MULTIPLE = 4  # a device copies words
 
 HEADER = np.dtype(
@@ -80,10 +80,10 @@ FAULT_TEXTS = {
 
 
 def check_part(part: int) -> None:
-    """Check the bytes of a message in a packet.
+    """Check how many bytes of a message a packet carries.
 
     Raises:
-        ValueError: they are no multiple of 4, or too few or too many.
+        ValueError: They are not a multiple of 4, too few or too many.
     """
     if part % PART_MULTIPLE or not LEAST_PART <= part <= MOST_PART:
         raise ValueError(
@@ -93,7 +93,7 @@ def check_part(part: int) -> None:
 
 
 def packets_of(message: int, payload: bytes | NDArray[np.uint8], part: int) -> NDArray[np.uint8]:
-    """The packets of a message, one a row.
+    """Make the packets of a message, one per row.
 
     Args:
         message: the message's number.
@@ -105,7 +105,7 @@ def packets_of(message: int, payload: bytes | NDArray[np.uint8], part: int) -> N
         :func:`last_bytes` gives its length.
 
     Raises:
-        ValueError: the message is empty, or ``part`` is refused by :func:`check_part`.
+        ValueError: The message is empty, or :func:`check_part` refuses ``part``.
     """
     check_part(part)
     data = np.frombuffer(payload, dtype=np.uint8)
@@ -131,12 +131,16 @@ def last_bytes(size: int, part: int) -> int:
 
 
 def headers_of(slots: NDArray[np.uint8]) -> NDArray[np.void]:
-    """Headers of packets in rows of at least 32 bytes, shape ``(packets,)``."""
+    """Read the headers of packets, uint8 rows of at least 32 bytes.
+
+    Returns:
+        An array of dtype :data:`HEADER` and shape ``(packets,)``.
+    """
     return np.ascontiguousarray(slots[:, :HEADER_BYTES]).view(HEADER)[:, 0]
 
 
 def parts_of(headers: NDArray[np.void], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of a message in each packet but the last, as each packet claims them."""
+    """The bytes of a message in each packet but the last, as each packet implies; int64."""
     packets = headers["packets"].astype(np.int64)
     last = (headers["number"].astype(np.int64) == packets - 1) & (packets > 1)
     before = headers["offset"].astype(np.int64) // np.maximum(packets - 1, 1)
@@ -146,15 +150,15 @@ def parts_of(headers: NDArray[np.void], lengths: NDArray[np.int64]) -> NDArray[n
 def faults_of(
     headers: NDArray[np.void], lengths: NDArray[np.int64], most: int
 ) -> NDArray[np.uint8]:
-    """What is wrong with each packet by itself.
+    """Find what is wrong with each packet, regardless of the others.
 
     Args:
-        headers: of :data:`HEADER`, shape ``(packets,)``.
-        lengths: bytes of each packet, header included.
-        most: bytes of the largest message that is taken.
+        headers: headers of dtype :data:`HEADER`, shape ``(packets,)``.
+        lengths: bytes of each packet, header included, shape ``(packets,)``.
+        most: bytes of the largest accepted message.
 
     Returns:
-        :class:`PacketFault` of each packet, uint8.
+        The :class:`PacketFault` of each packet, uint8, shape ``(packets,)``.
     """
     size, offset, number, packets = (
         headers[name].astype(np.int64) for name in ("size", "offset", "number", "packets")
@@ -167,7 +171,7 @@ def faults_of(
     fits &= ((packets - 1) * part < size) & (size <= packets * part)
     ours = (headers["magic"] == MAGIC) & (headers["version"] == VERSION)
     ours &= (headers["header"] == HEADER_BYTES) & (headers["zero"] == 0)
-    # The first that holds: fields of a foreign packet would give misleading reasons.
+    # The first match counts: the fields of a foreign packet would give misleading reasons.
     return np.select(
         [lengths <= HEADER_BYTES, ~ours, ~fits, size > most],
         [PacketFault.SHORT, PacketFault.FOREIGN, PacketFault.MALFORMED, PacketFault.WRONG_SIZE],

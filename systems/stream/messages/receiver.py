@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datagrams of a UDP socket, received into packet buffers, many by one system call.
+"""Receives datagrams of a UDP socket into packet buffers, many per system call.
 
-Python has no ``recvmmsg``: it is called in the C library.
+Python has no ``recvmmsg``, so it is called in the C library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MMSGHDR = np.dtype(
 _ADDRESS = 16  # bytes of a struct sockaddr_in
 _SO_RCVBUFFORCE = 33
 _SO_MEMINFO = 55
-_DROPS = 8  # index of the datagrams that a full buffer refused
+_DROPS = 8  # index of the count of datagrams that a full buffer refused
 
 
 def open_receiver(host: str, port: int = 0, buffer_bytes: int = 1 << 25) -> socket.socket:
@@ -41,11 +41,11 @@ def open_receiver(host: str, port: int = 0, buffer_bytes: int = 1 << 25) -> sock
     Args:
         host: an IPv4 address of this machine.
         port: port; 0 for any free one.
-        buffer_bytes: bytes that the kernel may keep before they are read; without privileges it
-            gives at most ``net.core.rmem_max``.
+        buffer_bytes: size of the kernel's receive buffer; without privileges, at most
+            ``net.core.rmem_max``.
 
     Raises:
-        UsageError: the address cannot be bound.
+        UsageError: The address cannot be bound.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -55,14 +55,14 @@ def open_receiver(host: str, port: int = 0, buffer_bytes: int = 1 << 25) -> sock
         raise UsageError(f"{host}:{port}: {error.strerror or error}") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes)
-    except OSError:  # it needs a privilege
+    except OSError:  # exceeding the limit needs a privilege
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
     sock.setblocking(False)
     return sock
 
 
 def refused_by_kernel(sock: socket.socket) -> int:
-    """Datagrams that found the socket's buffer full, since it was opened."""
+    """Number of datagrams that have found the socket's buffer full since it was opened."""
     words = struct.unpack("9I", sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36))
     return int(words[_DROPS])
 
@@ -72,10 +72,10 @@ class PacketReceiver:
 
     Args:
         sock: a non-blocking UDP socket.
-        buffers: slots for them; a datagram that is larger than a slot counts as damaged.
+        buffers: slots for them; a datagram larger than a slot counts as damaged.
 
     Raises:
-        UsageError: this system has no ``recvmmsg``.
+        UsageError: This system has no ``recvmmsg``.
     """
 
     def __init__(self, sock: socket.socket, buffers: PacketBuffers) -> None:
@@ -100,11 +100,11 @@ class PacketReceiver:
 
         Args:
             first: a slot; ``first + count`` is at most the number of slots.
-            count: how many at most.
+            count: the most datagrams to receive.
             wait_s: seconds to wait for the first one.
 
         Returns:
-            How many came. Their lengths are in the buffers' ``lengths``; 0 for one that was cut.
+            How many came. Their lengths are in the buffers' ``lengths``; a truncated one has 0.
         """
         if not self._poll.poll(1000 * wait_s):
             return 0
@@ -123,16 +123,16 @@ class PacketReceiver:
         return int(found)
 
     def senders(self, first: int, count: int) -> NDArray[np.uint64]:
-        """Port and IPv4 address of the senders of slots, one number each."""
+        """The senders of slots, ``port << 32 | IPv4 address``, uint64, shape ``(count,)``."""
         names = np.zeros((count, 8), dtype=np.uint8)
         names[:, 2:] = self._names[first : first + count, 2:8]
         return names.view(">u8")[:, 0].astype(np.uint64)
 
     def forward(self, out: socket.socket, first: int, count: int) -> int:
-        """Send the datagrams of slots on, from where they lie, over a connected socket.
+        """Send the datagrams of slots on over a connected socket, without copying them.
 
         Returns:
-            How many the kernel took.
+            How many the kernel accepted.
         """
         iov = self._iov[first : first + count].copy()
         iov["size"] = self._buffers.lengths[first : first + count]

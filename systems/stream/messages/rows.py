@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the device's tensor, handed to messages in batches."""
+"""Hands rows of the device's tensor to messages, batch by batch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from n3ic.errors import UsageError
 
 
 class BatchRows:
-    """Rows in batches that are filled, computed and freed as a whole.
+    """Rows in batches, each of which is filled, computed and freed as a whole.
 
-    A batch that is not full takes the next message. A row that a lost message gives back goes to
-    the next message, so that no batch waits for ever while messages come.
+    A new message goes to the oldest batch that is not full. A row that a lost message frees goes to
+    the next message, so no batch waits for ever while messages come.
 
     Args:
-        batches: number of batches, at least one; a second one fills while the first is computed.
+        batches: number of batches, at least one; with two, one fills while the other is computed.
         rows: messages of a batch.
     """
 
@@ -24,18 +24,18 @@ class BatchRows:
             raise UsageError(f"expected at least one batch of one row, got {batches} of {rows}")
         self.rows = rows
         self._free = list(range(batches))
-        self._complete: dict[int, list[int]] = {}  # rows by batch, of batches that fill
-        self._order: dict[int, int] = {}  # when a batch began to fill
+        self._complete: dict[int, list[int]] = {}  # complete rows of each batch that is filling
+        self._order: dict[int, int] = {}  # the order in which batches began to fill
         self._open: list[tuple[int, int]] = []  # (order, row): the oldest batch fills first
         self._begun = 0
 
     @property
     def free(self) -> int:
-        """Rows that messages may take now."""
+        """Number of rows that messages may take now."""
         return len(self._open) + self.rows * len(self._free)
 
     def take(self) -> int | None:
-        """A row for a message that begins; None if all are in use."""
+        """Take a row for a new message; None if all are in use."""
         if not self._open:
             if not self._free:
                 return None
@@ -58,16 +58,16 @@ class BatchRows:
         return self._end(batch) if len(self._complete[batch]) == self.rows else None
 
     def flush(self) -> list[list[int]]:
-        """The complete rows of every batch that is not full, oldest batch first.
+        """Return the complete rows of every batch that is not full, oldest batch first.
 
-        Only for the end of a stream: rows of messages that are not complete are lost.
+        Only for the end of a stream: incomplete messages are lost.
         """
         self._open.clear()
         batches = sorted(self._complete, key=self._order.__getitem__)
         return [rows for rows in map(self._end, batches) if rows]
 
     def release(self, row: int) -> None:
-        """Free the batch of a row: its messages are computed."""
+        """Free the batch of a row, whose messages have been computed."""
         self._free.append(row // self.rows)
 
     def _end(self, batch: int) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends messages over UDP, many packets by one system call where the kernel cuts them."""
+"""Sends messages over UDP, many packets per system call if the kernel can segment them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from n3ic.systems.stream.messages.protocol import (
     packets_of,
 )
 
-_UDP_SEGMENT = 103  # the kernel cuts what is sent into datagrams of one size
-_SEGMENTS = 64  # datagrams that it cuts of one call, at most
+_UDP_SEGMENT = 103  # the kernel cuts a block into datagrams of one size
+_SEGMENTS = 64  # the most datagrams of one call
 _DATAGRAM = 65_507
 
 
 def first_number() -> int:
-    """A number for a sender's first message that an earlier run is unlikely to have used."""
+    """Draw a number for a sender's first message that earlier runs are unlikely to have used."""
     return secrets.randbits(63)
 
 
 def read_message(path: Path) -> bytes:
-    """The bytes of a file as a message.
+    """Read a file as a message.
 
     Raises:
-        UsageError: the file cannot be read, is empty, or is too large for a message.
+        UsageError: The file cannot be read, is empty, or is too large for a message.
     """
     try:
         size = path.stat().st_size
@@ -53,10 +53,10 @@ class MessageSender:
         host: the receiver's IPv4 address or name.
         port: its port.
         part: bytes of a message in a packet.
-        packets_per_s: rate that is not exceeded; 0 for no bound.
+        packets_per_s: the highest rate, in packets per second; 0 for no limit.
 
     Raises:
-        UsageError: the receiver's name is not known, or ``part`` is refused.
+        UsageError: The receiver's name is unknown, or ``part`` is refused.
     """
 
     def __init__(self, host: str, port: int, part: int, packets_per_s: float = 0.0) -> None:
@@ -77,7 +77,7 @@ class MessageSender:
             self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, HEADER_BYTES + part)
             self._cut = max(1, min(_SEGMENTS, _DATAGRAM // (HEADER_BYTES + part)))
         except OSError:
-            pass  # an older kernel: a call a packet
+            pass  # an older kernel: one call per packet
 
     def send(
         self,
@@ -90,13 +90,13 @@ class MessageSender:
         Args:
             message: its number, used once.
             payload: its bytes.
-            before: called with the number of packets that come next.
+            before: called with the number of packets that are sent next.
 
         Returns:
-            Number of packets.
+            The number of packets.
 
         Raises:
-            N3icError: the network refuses packets.
+            N3icError: The network refuses packets.
         """
         packets = packets_of(message, payload, self.part)
         end = packets.size - packets.shape[1] + last_bytes(len(payload), self.part)
@@ -123,10 +123,10 @@ class MessageSender:
         try:
             self._sock.send(block)
         except ConnectionRefusedError:
-            return  # nobody listens yet, or any more: the packets are lost, as UDP loses them
+            return  # nobody listens (yet, or any more): the packets are lost, as usual with UDP
         except OSError as error:
             if self._cut > 1 and error.errno in (errno.EINVAL, errno.EMSGSIZE, errno.EIO):
-                # The packets do not fit the link, so that the kernel does not cut: IP does.
+                # The packets exceed the MTU, so the kernel does not segment; IP fragments them.
                 self._cut = 1
                 self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
                 self._send(block)

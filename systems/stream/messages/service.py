@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver that computes a model on every message and prints a line for each."""
+"""A receiver that runs a model on every message and prints a line for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from n3ic.systems.stream.messages.ways import way_named
 from n3ic.util.signals import check
 
 _DIGITS = 16
-_CLASSES_AXES = 3  # a model of more axes gives no classes
+_CLASSES_AXES = 3  # an output with more axes does not hold classes
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class ReceiverOptions:
     Attributes:
         address: own host and port; port 0 for any free one.
         way: name of the way to the device.
-        messages: end after so many, lost ones included; 0 for never.
-        timeout_s: seconds from a message's first packet to its last.
-        rows: messages that may be incomplete or computed at once.
-        slots: packet buffers.
+        messages: end after this many messages, lost ones included; 0 for never.
+        timeout_s: the most seconds from a message's first packet to its last.
+        rows: the most messages that are incomplete or being computed.
+        slots: number of packet buffers.
         packet_bytes: bytes of the largest packet, header included.
         pages: memory of the packet buffers.
         seed: seed of random weights.
@@ -62,19 +62,19 @@ def serve_model(
     note: Callable[[str], None],
     listening: Callable[[int], None],
 ) -> None:
-    """Receive messages until enough came or a signal ends it.
+    """Receive messages until enough have come or a signal ends it.
 
     Args:
         model: a model of :func:`~n3ic.systems.stream.messages.models.message_model`.
         make_device: opens the device.
         options: how messages are received.
-        line: gets a line of JSON for each message.
-        note: gets what was lost, by reason, at the end.
-        listening: gets the port once packets are received.
+        line: called with a line of JSON for each message.
+        note: called at the end with the losses, by reason.
+        listening: called with the port once packets can be received.
 
     Raises:
-        UsageError: an option is wrong.
-        DeviceMemoryError: the model or the messages do not fit the device.
+        UsageError: An option is wrong.
+        DeviceMemoryError: The model or the messages do not fit the device.
     """
     way = way_named(options.way)
     found = message_model(model, options.seed)
@@ -107,9 +107,9 @@ def serve_model(
 
 
 def described(outcome: BatchOutcome) -> dict[str, Any]:
-    """A message's result and times as plain data.
+    """Describe a message's result and times as plain data.
 
-    ``digest`` tells whether two results are equal; ``classes`` is there of models that give some.
+    Results are equal if their ``digest`` is. ``classes`` is present if the model returns classes.
     """
     message, result = outcome.messages[0], outcome.result
     out: dict[str, Any] = {
@@ -130,5 +130,5 @@ def described(outcome: BatchOutcome) -> dict[str, Any]:
 
 
 def digest_of(result: Tensor) -> str:
-    """Beginning of the SHA-256 of a tensor's bytes."""
+    """The first digits of the SHA-256 of a tensor's bytes."""
     return hashlib.sha256(result.contiguous().numpy().tobytes()).hexdigest()[:_DIGITS]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the three ways as tables, with the text's own beside them."""
+"""Shows figures of the three ways as tables, with the paper's own beside them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _times(microseconds: Sequence[float]) -> str:
 
 
 def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
-    """Figures 5 and 9 of the text."""
+    """Tables for figures 5 and 9 of the paper."""
     clock = processor_mhz()
     head = ("message", "packets of", "way", "first byte", "last byte", "to device", "after last",
             "early", "CPU", "device's CPU", "Mcycles", "lost", "as sent")  # fmt: skip
@@ -60,7 +60,7 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
 
 
 def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list[TextTable]:
-    """Table I and figures 10 to 12 of the text."""
+    """Tables for table I and figures 10 to 12 of the paper."""
     head = ("model", "packets of", "way", "total", "to device", "after last", "inference",
             "device alone", "pipelined", "overlap", "lost")  # fmt: skip
     rows = tuple(
@@ -82,7 +82,7 @@ def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list
 
 
 def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[TextTable]:
-    """Table II of the text."""
+    """Tables for table II of the paper."""
     names = {
         "huge": "huge pages",
         "ordinary": "ordinary pages",
@@ -101,7 +101,7 @@ def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[T
 
 
 def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list[TextTable]:
-    """Table III of the text: of each size of batch and way all repeats."""
+    """Tables for table III of the paper, from all repeats for each batch size and way."""
     head = ("batch", "way", "messages/s", "least", "most", "accuracy", "CPU µs a message", "lost",
             "weights")  # fmt: skip
     rows = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is trained on a stream: messages of a label and a row, a network, and how it is tested."""
+"""What is trained on a stream: messages of a label and a row, a network, and its test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel
 
 LABEL_BYTES = 4
-# Cuts at quantiles need no other model, so that a stream can begin at once.
+# Cuts at quantiles need no other model, so a stream can begin at once.
 _RECIPE = Recipe(
     name="stream",
     summary="for one epoch on a stream",
@@ -34,8 +34,8 @@ class StreamTask(ABC):
 
     Attributes:
         payloads: messages, uint8 of shape ``(rows, bytes)``: a label as int32, then the row.
-        test: rows of the network's input.
-        test_label: their classes.
+        test: test rows, as the network's input.
+        test_label: their classes, shape ``(rows,)``.
         what: the data and the network, in words.
     """
 
@@ -47,15 +47,15 @@ class StreamTask(ABC):
 
     @abstractmethod
     def network(self) -> nn.Module:
-        """A network with fresh weights, of PyTorch's random numbers."""
+        """Make a network with fresh weights from PyTorch's random numbers."""
 
     @abstractmethod
     def inputs(self, rows: Tensor) -> Tensor:
-        """What the network takes of rows of bytes, labels cut off, where they lie."""
+        """View rows of bytes, without their labels, as the network's input."""
 
     @abstractmethod
     def after_step(self, network: nn.Module) -> None:
-        """Keep weights where they belong."""
+        """Keep the weights within their bounds."""
 
     @torch.no_grad()
     def accuracy(self, network: nn.Module) -> float:
@@ -67,7 +67,11 @@ class StreamTask(ABC):
 
 
 def messages_of(label: NDArray[np.int64], rows: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """Messages of labels and rows of 4-byte numbers, little-endian."""
+    """Make messages from labels and rows of 4-byte numbers, little-endian.
+
+    Returns:
+        uint8 array of shape ``(rows, bytes)``.
+    """
     head = label.astype("<i4").view(np.uint8).reshape(len(label), LABEL_BYTES)
     body = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
     return np.concatenate([head, body], axis=1)
@@ -92,7 +96,7 @@ class DigitsTask(StreamTask):
         self.what = "scikit-learn's digits; two convolutions, dropout, two dense layers"
 
     def network(self) -> nn.Module:
-        """Two convolutions, dropout and two dense layers, as the text's for MNIST."""
+        """Two convolutions, dropout and two dense layers, like the paper's network for MNIST."""
         return nn.Sequential(
             *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU()),
             *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
@@ -134,7 +138,7 @@ class FlowsTask(StreamTask):
         self.what += f"{self.spec.n_bits}-{_RECIPE.training.hidden[0]}-{len(self.classes)}"
 
     def network(self) -> nn.Module:
-        """A binary network as the product trains it."""
+        """A binary network, as n3ic trains it."""
         from n3ic.families.binary.binary_mlp import BinaryMLP
 
         return BinaryMLP(self.spec.n_bits, len(self.classes), _RECIPE.training)
@@ -150,7 +154,7 @@ class FlowsTask(StreamTask):
         network.clip_weights()  # type: ignore[operator]
 
     def model(self, network: nn.Module) -> BinaryModel:
-        """The integer network."""
+        """Fold the trained network into the integer network."""
         from n3ic.families.binary.binary_mlp import BinaryMLP
         from n3ic.families.binary.fold import fold
 
@@ -164,15 +168,15 @@ class FlowsTask(StreamTask):
 
 
 def task_named(name: str, data: str, seed: int) -> StreamTask:
-    """The task ``digits`` or ``flows``.
+    """Make the task ``digits`` or ``flows``.
 
     Args:
         name: the task.
-        data: data set of the flows, which has embedded rows.
+        data: data set of the flows, which must have embedded rows.
         seed: seed of the split.
 
     Raises:
-        UsageError: there is no such task or data set, or the data set embeds no rows.
+        UsageError: There is no such task or data set, or the data set embeds no rows.
     """
     if name == DIGITS:
         return DigitsTask(seed)

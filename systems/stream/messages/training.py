@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the stream: one epoch on messages as they arrive, batch after batch.
 
-Messages have their order from the sender, so one seed gives one network whatever way they took.
+The sender determines the order of messages, so one seed gives the same network by every way.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class TrainedStream:
         batch: messages of a step.
         messages: messages that were trained on.
         lost: messages that were lost.
-        seconds: from the first packet to the last step.
+        seconds: seconds from the first packet to the last step.
         accuracy: share of the test rows that are right.
         weights: SHA-256 of the weights.
-        host_cpu_us: processor time of the receiving thread for transfers, per message.
+        host_cpu_us: CPU time of the receiving thread for transfers, in microseconds per message.
     """
 
     way: str
@@ -65,7 +65,7 @@ class TrainedStream:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.seconds
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,15 +74,15 @@ class TrainedStream:
 
 
 class StreamTrainer:
-    """A network and its optimizer, which take one step a batch.
+    """A network and its optimizer, which take one step per batch.
 
     Args:
         task: what is trained.
-        device: where.
+        device: where it is trained.
 
     Attributes:
         network: the network.
-        steps: how many steps it has taken.
+        steps: number of steps so far.
     """
 
     def __init__(self, task: StreamTask, device: TransferDevice) -> None:
@@ -127,13 +127,13 @@ def train_on_stream(
     pages: Pages = "huge",
     seed: int = 0,
 ) -> tuple[TrainedStream, nn.Module]:
-    """Train for one epoch on messages that a process sends over loopback.
+    """Train for one epoch on messages that another process sends over loopback.
 
     Args:
         task: rows, network and test.
         make_device: opens the device.
         way: how packets come to the device.
-        batch: messages of a step; those beyond the last whole batch are not sent.
+        batch: messages of a step; those after the last whole batch are not sent.
         part: bytes of a message in a packet.
         sender: the sending process.
         pages: memory of the packet buffers.
@@ -143,8 +143,8 @@ def train_on_stream(
         The figures and the network.
 
     Raises:
-        DeviceMemoryError: the network or the messages do not fit the device.
-        N3icError: no message came for long.
+        DeviceMemoryError: The network or the messages do not fit the device.
+        N3icError: No message came in time.
     """
     order = np.random.default_rng(seed).permutation(len(task.payloads))
     payloads = task.payloads[order[: len(order) // batch * batch]]
@@ -173,7 +173,7 @@ def train_on_stream(
                 if seen < pipeline.seen:
                     seen, end = pipeline.seen, time.monotonic() + _TIMEOUT_S
                 elif time.monotonic() > end:
-                    break  # no packet of some messages came
+                    break  # of some messages, not a single packet came
                 lost = counts.assembly.ended - counts.assembly.complete
                 ended = counts.computed + counts.device_memory + lost
                 sender.tell(pipeline.seen + counts.kernel_refused, ended)
@@ -198,7 +198,7 @@ def train_on_stream(
 
 
 def _warm(task: StreamTask, device: TransferDevice, batch: int, size: int) -> None:
-    """Take a step with a network that is thrown away: libraries choose their kernels."""
+    """Take a step with a throwaway network, so that libraries choose their kernels beforehand."""
     rows = device.tensor(batch, size)[:, :size]
     StreamTrainer(task, device).step(rows, [])
 
@@ -223,13 +223,13 @@ def bench_training(
         ways: the ways.
         batches: messages of a step.
         part: bytes of a message in a packet.
-        repeats: how often.
+        repeats: how often each is trained.
         pages: memory of the packet buffers.
         seed: seed of order, weights and dropout.
-        told: is told how far it is.
+        told: called with the progress.
 
     Returns:
-        For each size and way all repeats.
+        A list of all repeats for each size and way.
     """
     out = []
     with loopback_sender(_WINDOW) as sender:

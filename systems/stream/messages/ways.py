@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three ways of packets' payloads from the host's buffers into the device's tensor."""
+"""The three ways that take packets' payloads from the host's buffers to the device's tensor."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TransferWay(ABC):
         device: the device.
         buffers: where packets lie.
         ring: start, row, offset and bytes of packets, int64 of shape ``(entries, 4)``.
-        tensor: rows of the device.
+        tensor: rows on the device, uint8, shape ``(rows, bytes)``.
 
     Attributes:
         name: name of the way.
-        paper: its name in the text.
+        paper: its name in the paper.
         summary: what it does.
     """
 
@@ -48,18 +48,18 @@ class TransferWay(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make ready what packets need, once."""
+        """Prepare memory once, before packets come."""
 
     @abstractmethod
     def accept(self, first: int, count: int) -> TransferMark | None:
-        """Take the packets of entries of the ring.
+        """Start the transfer of the packets in entries of the ring.
 
         Returns:
-            When their slots may be used again; None for at once.
+            A mark after which their slots may be reused; None if they may be reused at once.
         """
 
     def finish(self, rows: list[int]) -> TransferMark:
-        """All packets of rows came; return when the rows are on the device."""
+        """Finish rows, all of whose packets have come; return a mark of their arrival."""
         return self._device.mark()
 
 
@@ -71,7 +71,7 @@ class CopyWay(TransferWay):
     summary = "a copy a packet"
 
     def prepare(self) -> None:
-        """Make ready what packets need."""
+        """Prepare memory."""
         self._device.register(self._buffers.flat, only_read=self._buffers.only_read)
         self._memory = torch.from_numpy(self._buffers.flat)
 
@@ -95,17 +95,17 @@ class GatherWay(TransferWay):
     summary = "a gather by the CPU, one copy a batch"
 
     def prepare(self) -> None:
-        """Make ready what packets need."""
+        """Prepare memory."""
         self._host = torch.zeros(
             self._tensor.shape, dtype=torch.uint8, pin_memory=self._tensor.is_cuda
         )
 
     def accept(self, first: int, count: int) -> None:
-        """Gather, so that the slots are free at once."""
+        """Gather the payloads, which frees the slots at once."""
         gather(self._buffers, self._ring, first, count, self._host.numpy())
 
     def finish(self, rows: list[int]) -> TransferMark:
-        """Copy the rows: at once if they are neighbours."""
+        """Copy the rows, in one copy if they are neighbours."""
 
         def copy() -> None:
             if rows == list(range(rows[0], rows[0] + len(rows))):
@@ -119,14 +119,14 @@ class GatherWay(TransferWay):
 
 
 class PullWay(TransferWay):
-    """A pull by the device, which reads the packets where they lie, as they come."""
+    """A pull by the device, which reads the packets in place, as they come."""
 
     name = "pull"
     paper = "NetML"
     summary = "a pull by the device from the packet buffers"
 
     def prepare(self) -> None:
-        """Make ready what packets need."""
+        """Prepare memory."""
         self._device.register(self._buffers.flat, only_read=self._buffers.only_read)
         self._device.register(self._ring)
 
@@ -139,10 +139,10 @@ WAYS: dict[str, type[TransferWay]] = {way.name: way for way in (CopyWay, GatherW
 
 
 def way_named(name: str) -> type[TransferWay]:
-    """A way by its name.
+    """Find a way by its name.
 
     Raises:
-        UsageError: no way has that name.
+        UsageError: No way has that name.
     """
     if name not in WAYS:
         raise UsageError(f"expected a way of {', '.join(WAYS)}, got {name!r}")

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site of many cards: load and capacity of each stage behind them, and its queues simulated."""
+"""Load and capacity of each stage behind a site's many cards, and a simulation of their queues.
+
+May import the core.
+"""

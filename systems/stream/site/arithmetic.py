@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load over capacity of each stage of a site."""
+"""Computes load over capacity for each stage of a site."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class StageLoad:
 
     Attributes:
         stage: the stage.
-        load: what arrives per second, at all servers.
-        utilisation: load over capacity of all servers; above 1 the queue grows.
-        needed: servers that would be busy for 70 % of the time.
+        load: what arrives per second at all servers together.
+        utilisation: load over the capacity of all servers; above 1, the queue grows.
+        needed: number of servers with which each is busy for at most 70 % of the time.
     """
 
     stage: SiteStage
@@ -29,7 +29,7 @@ class StageLoad:
 
 
 def loads(site: Site) -> tuple[StageLoad, ...]:
-    """Load, utilisation and needed servers of each stage, in the order of the description."""
+    """Compute load, utilisation and needed servers of each stage, in the description's order."""
     found = []
     for stage in site.stages:
         load = site.traffic.rate(stage.takes)
@@ -39,5 +39,5 @@ def loads(site: Site) -> tuple[StageLoad, ...]:
 
 
 def bottleneck(found: tuple[StageLoad, ...]) -> StageLoad:
-    """The busiest stage, the first of equals."""
+    """The busiest stage; the first one if several are equal."""
     return max(found, key=lambda one: one.utilisation)

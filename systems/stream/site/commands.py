@@ -39,7 +39,7 @@ def site(
     ] = "",
     down: Annotated[
         list[str] | None,
-        typer.Option(help="A server that stands still: STAGE=START,SECONDS."),
+        typer.Option(help="A server that stops for a while: STAGE=START,SECONDS."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the arrivals.", min=0)] = 0,
     measure: Annotated[

@@ -28,7 +28,7 @@ class SiteTraffic:
     Attributes:
         cards: number of cards.
         flows: flows that a card decides per second in the busiest hour.
-        day: mean rate of the day over that of the busiest hour.
+        day: the day's mean rate divided by that of the busiest hour.
         shunted: share of the flows that the card leaves to its host.
         recorded: share of the flows whose records are kept.
         record: bytes of a record.
@@ -48,9 +48,9 @@ class SiteTraffic:
     labels: float
 
     def rate(self, quantity: Quantity) -> float:
-        """A quantity per second in the busiest hour, in the whole site."""
+        """A quantity per second, in the busiest hour and the whole site."""
         decided = self.cards * self.flows
-        # Captures are written as traffic comes, so the busiest hour sees more than the mean.
+        # Captures grow with the traffic, so the busiest hour writes more than the mean.
         captures = self.captures / _DAY / self.day
         return {
             "decided": decided,
@@ -68,13 +68,13 @@ class SiteStage:
     """Servers behind the cards that handle one quantity.
 
     Attributes:
-        name: what they are.
-        takes: the quantity.
-        capacity: what one server handles per second.
-        servers: how many stand beside each other; a card always uses the same one.
-        kind: what the capacity is known by.
-        source: how it was found.
-        room: what may wait at one server; None for a stage that a shunted flow does not pass.
+        name: name of the stage.
+        takes: the quantity that it handles.
+        capacity: how much of it one server handles per second.
+        servers: number of parallel servers; a card always uses the same one.
+        kind: whether the capacity is measured, simulated or estimated.
+        source: how the capacity was found.
+        room: how much may wait at one server; None for a stage that shunted flows do not pass.
     """
 
     name: str
@@ -98,7 +98,7 @@ def read_site(path: Path) -> Site:
     """Read a site's description.
 
     Raises:
-        DataError: the file cannot be read, is not TOML of this form, or a number is out of range.
+        DataError: The file cannot be read or is not TOML of this form, or a number is out of range.
     """
     try:
         if path.stat().st_size > _LARGEST:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacities of one core that can be measured here."""
+"""Measures capacities of one core of this machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ETHERNET = 1
 
 
 def measure(report: Callable[[str], None]) -> dict[str, float]:
-    """Measure what one core handles per second: by processor time, the median of several runs.
+    """Measure what one core handles per second, by CPU time, as the median of several runs.
 
     Args:
         report: called with what is measured next.
 
     Returns:
-        Rates by the name of what is handled: packets into the compiled meter, flows through
-        boosting of 100 trees, records parsed from JSON lines.
+        Rates per second by name: packets in the compiled meter, flows through boosting of 100
+        trees, and records parsed from JSON lines.
     """
     report("the compiled meter")
     frames = generated_frames(PACKETS)

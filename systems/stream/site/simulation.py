@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues behind the cards, batch by batch, with SimPy.
+"""Simulates the queues behind the cards with SimPy, batch by batch.
 
-Shunted flows leave a card in batches. Batches of a card are a Poisson process. A batch passes the
-stages that have a room, one server of each: the card's number modulo the servers, as a topic maps
-keys to partitions. A server handles batches in the order of their arrival, in a constant time per
-flow; a batch that finds no room is lost and counted.
+Shunted flows leave a card in batches, which are a Poisson process. A batch passes one server of
+each stage that has a room: the card's number modulo the number of servers, as a topic maps keys to
+partitions. A server handles batches in the order of their arrival, with a constant time per flow. A
+batch that finds no room is lost and counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Surge:
     """Cards that shunt more for a time.
 
     Attributes:
-        factor: rate during the surge over the usual one.
+        factor: the rate during the surge divided by the usual rate.
         cards: share of the cards that take part.
         start: second at which it begins.
         seconds: how long it lasts.
@@ -45,12 +45,12 @@ class Surge:
 
 @dataclass(frozen=True)
 class Outage:
-    """A server that stands still: what arrives meanwhile waits.
+    """A server that stops for a while; what arrives meanwhile waits.
 
     Attributes:
-        stage: name of its stage; its first server fails.
+        stage: name of the stage, whose first server stops.
         start: second at which it stops.
-        seconds: how long it stands.
+        seconds: how long it stops.
     """
 
     stage: str
@@ -66,8 +66,8 @@ class Passed:
         name: the stage.
         arrived: flows that came.
         lost: flows that found no room.
-        longest: the most that waited at one server, in what the stage takes.
-        wait: seconds of a batch from arrival to departure: mean, median, 99th percentile, most.
+        longest: the most that waited at one server, in the stage's quantity.
+        wait: seconds from a batch's arrival to its departure: mean, median, 99th percentile, most.
     """
 
     name: str
@@ -79,14 +79,14 @@ class Passed:
 
 @dataclass(frozen=True)
 class SiteRun:
-    """A simulated time of a site.
+    """The result of a simulation.
 
     Attributes:
-        seconds: simulated time in which batches arrive.
+        seconds: simulated time during which batches arrive.
         sent: flows that the cards shunted.
         done: flows that passed every stage; the others were lost.
-        stages: each stage that they pass.
-        latency: seconds from card to the last stage: mean, median, 99th percentile, most.
+        stages: the stages that the flows pass.
+        latency: seconds from the card through the last stage: mean, median, 99th percentile, most.
     """
 
     seconds: float
@@ -97,14 +97,14 @@ class SiteRun:
 
 
 class _Queue:
-    """One stage: a resource, the waiting flows and their room for each server."""
+    """One stage: for each server, a resource, what waits, and the room for it."""
 
     def __init__(self, env: simpy.Environment, stage: SiteStage, scale: float) -> None:
         import simpy
 
         self.stage, self.env = stage, env
         self.room = stage.room or 0
-        # `scale`: what the stage takes for each shunted flow; its capacity and room count that.
+        # `scale`: units of the stage's quantity per shunted flow; capacity and room count these.
         self.seconds_per_flow = scale / stage.capacity
         self.servers = [simpy.PriorityResource(env) for _ in range(stage.servers)]
         self.waiting = np.zeros(stage.servers)
@@ -131,7 +131,7 @@ class _Queue:
         return True
 
     def fail(self, outage: Outage) -> Generator[Any, Any, None]:
-        """Occupy the first server, after the batch that it is handling."""
+        """Occupy the first server, once it has finished its current batch."""
         yield self.env.timeout(outage.start)
         with self.servers[0].request(priority=0) as turn:
             yield turn
@@ -155,13 +155,13 @@ def simulate(
         seconds: simulated time in which batches arrive.
         batch: flows of a batch.
         surge: cards that shunt more for a time.
-        outages: servers that stand still.
-        seed: of the arrivals.
-        progress: called with the share of the arrivals that is done.
+        outages: servers that stop for a while.
+        seed: seed of the arrivals.
+        progress: called with the share of the arrivals simulated so far.
 
     Raises:
-        UsageError: no stage has a room, an outage names none of them, or the time holds more than
-            two million batches.
+        UsageError: No stage has a room, an outage names a stage without one, or there are no
+            batches or more than two million.
         MissingDependencyError: SimPy is not installed.
     """
     try:
@@ -179,7 +179,7 @@ def simulate(
         if s.room is not None
     ]
     if not queues:
-        raise UsageError("expected one stage with a room or more; none has one")
+        raise UsageError("expected at least one stage with a room; none has one")
     named = {q.stage.name: q for q in queues}
     for outage in outages:
         if outage.stage not in named:
@@ -219,7 +219,7 @@ def simulate(
 def _arrivals(
     site: Site, seconds: float, batch: int, surge: Surge, random: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Times of the batches in order, and their cards."""
+    """Draw the times of the batches, in order, and their cards."""
     cards = site.traffic.cards
     rate = site.traffic.rate("shunted") / batch
     surging = round(cards * surge.cards)

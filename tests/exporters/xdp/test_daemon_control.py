@@ -226,7 +226,7 @@ def test_updates_that_cannot_be(running, veth, daemon_model, tmp_path):
         n3ic("update", veth[0], other)
     one.end(signal.SIGKILL)
     second = saved(again(daemon_model), tmp_path / "second.n3ic")
-    with pytest.raises(UsageError, match="its n3icd does not run"):
+    with pytest.raises(UsageError, match="n3icd is not running"):
         n3ic("update", veth[0], second)
     (tmp_path / "updates").write_text("no folder")
     one.start()
@@ -268,7 +268,7 @@ def test_load_and_watch_say_whose_the_program_is(running, veth, built, tmp_path)
     with pytest.raises(UsageError, match="has loaded program"):
         n3ic("load", veth[0], built)
     one.end(signal.SIGKILL)
-    with pytest.raises(UsageError, match="n3icd does not run"):
+    with pytest.raises(UsageError, match="n3icd is not running"):
         n3ic("watch", veth[0], "--seconds", 1)
     shutil.rmtree(tmp_path / "xdp")
     with pytest.raises(UsageError, match="there is no record of it"):

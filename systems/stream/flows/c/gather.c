@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A pcap_handler that copies packets to arrays, so that they can be handed from one thread to
- * another. The caller asks libpcap for no more packets than surely fit.
+ * A pcap_handler that copies packets to arrays, so that one thread can hand them to another. The
+ * caller never asks libpcap for more packets than are sure to fit.
  */
 #include <stdint.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct gather {
     uint64_t packets; /* entries of the other arrays */
 };
 
-/* What is earlier than 1970 is 0; what does not fit 63 bits (the year 2262), the last that does. */
+/* Times before 1970 become 0; times that exceed 63 bits (from the year 2262 on) become the last. */
 static uint64_t nanoseconds_of(int64_t seconds, int64_t nanoseconds) {
     const int64_t second = 1000000000, far = INT64_MAX / 2;
     uint64_t ns;

@@ -11,22 +11,22 @@ from n3ic.systems.stream.flows.sink import StreamSink
 
 
 class TakesFlows(Protocol):
-    """What takes decided flows."""
+    """An object that takes decided flows."""
 
     def write(self, batch: FlowBatch) -> object:
-        """Take flows; an exception ends the stream, which may go on from its state."""
+        """Take flows; an exception ends the stream, which can resume from its state."""
         ...
 
 
 class CallbackSink(StreamSink):
-    """Flows for an object of yours.
+    """Passes flows to an object of yours.
 
-    With a state, flows come when a state that holds them is written. After a kill, the flows of the
-    last state come once more (at least once); :attr:`first` tells which they are.
+    With a state, flows come after a state that holds them is written. After a kill, the flows of
+    the last state come again (at-least-once delivery); :attr:`first` tells which they are.
 
     Args:
         taker: takes the flows.
-        name: what to call it in the state; the same when the stream goes on.
+        name: its name in the state; must be the same when the stream resumes.
 
     Attributes:
         first: number of the first flow of the batch that is being written, since the stream began.
@@ -41,7 +41,7 @@ class CallbackSink(StreamSink):
         """See :meth:`StreamSink.write`.
 
         Raises:
-            N3icError: the object raised an exception.
+            N3icError: The object raised an exception.
         """
         self.first = first
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``ipfix://HOST:PORT`` and ``FILE.ipfix``: flows as IPFIX (RFC 7011; in files RFC 5655).
 
-Templates and elements are those of n3icd (``exporters/xdp/daemon/ipfix.h``), so one collector reads
-both. ``?domain=N&enterprise=N`` set the observation domain and the private enterprise number.
+Templates and elements are those of n3icd (``exporters/xdp/daemon/ipfix.h``), so one collector can
+read both. ``?domain=N&enterprise=N`` sets the observation domain and the private enterprise number.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.sink import CutFile, Offset, StreamSink
 
-ENTERPRISE = 32473  # that of examples (RFC 5612), as n3icd's
+ENTERPRISE = 32473  # reserved for examples (RFC 5612); n3icd uses it too
 TEMPLATE_4, TEMPLATE_6, TEMPLATE_NAMES = 256, 257, 258
-TEMPLATES_S = 60.0  # over UDP, a collector may have missed them
-MTU = 1432  # bytes of a message of several records
+TEMPLATES_S = 60.0  # over UDP, templates are repeated: a collector may have missed them
+MTU = 1432  # bytes of a message with several records
 FEATURES_FROM = 256
 _HEADER = struct.Struct(">HHIII")
 _VARIABLE = 65535
-_NAME = 254  # bytes of a name at most: its length takes one byte
+_NAME = 254  # most bytes of a name, so that its length takes one byte
 # Ports, protocol, interface, VLAN; first, last, packets, reason, packets; when it was decided.
 _COMMON = (
     *((7, 2), (11, 2), (4, 1), (10, 4), (58, 2)),
@@ -41,7 +41,7 @@ _FORCED = 4
 
 
 class IpfixMessages:
-    """Messages of IPFIX about the flows of a model.
+    """Writes IPFIX messages about the flows of a model.
 
     Args:
         model: the model.
@@ -49,14 +49,14 @@ class IpfixMessages:
         enterprise: private enterprise number of the model's elements.
 
     Attributes:
-        sequence: data records so far, as the next message's header has it.
+        sequence: number of data records so far, which goes into the next message's header.
     """
 
     def __init__(self, model: StreamModel, domain: int, enterprise: int) -> None:
         self.sequence = 0
         self._model, self._domain, self._enterprise = model, domain, enterprise
         classes = len(model.model.classes)
-        # A feature's element is that of n3icd: its place among the meter's.
+        # As in n3icd, a feature's element number follows from its place among the meter's.
         among = model.spec.feature_names if model.metered else list(model.features)
         self._features = {name: FEATURES_FROM + among.index(name) for name in model.features}
         # Class, verdict, margin, the model's digest, scores.
@@ -64,7 +64,7 @@ class IpfixMessages:
         self._tail = struct.Struct(f">iI8s{classes}i{len(self._features)}I")
 
     def templates(self) -> list[bytes]:
-        """Messages of the templates and of the elements' names (RFC 5610)."""
+        """The messages that carry the templates and the names of the elements (RFC 5610)."""
         sets = [_set(2, self._template(number)) for number in (TEMPLATE_4, TEMPLATE_6)]
         names = ((346, 4), (303, 2), (339, 1), (344, 1), (341, _VARIABLE))
         options = struct.pack(">HHH", TEMPLATE_NAMES, len(names), 2)
@@ -83,7 +83,7 @@ class IpfixMessages:
         ]
 
     def flows(self, batch: FlowBatch) -> Iterator[tuple[bytes, int]]:
-        """Messages of flows, each with how many flows it has."""
+        """Yield messages about flows, each with the number of flows in it."""
         waiting: dict[int, list[bytes]] = {TEMPLATE_4: [], TEMPLATE_6: []}
         for size, record in self._records(batch):
             waiting[TEMPLATE_4 if size == 4 else TEMPLATE_6].append(record)
@@ -148,7 +148,7 @@ def _text(name: str) -> bytes:
 
 
 def _fitting(records: list[bytes]) -> Iterator[list[bytes]]:
-    """Records in groups that fit a message of :data:`MTU`, or a record alone."""
+    """Group records to fit messages of :data:`MTU` bytes; a larger record is a group by itself."""
     group: list[bytes] = []
     size = room = MTU - _HEADER.size - 4
     for record in records:
@@ -162,7 +162,7 @@ def _fitting(records: list[bytes]) -> Iterator[list[bytes]]:
 
 
 class IpfixFile(StreamSink):
-    """Messages of IPFIX in a file."""
+    """IPFIX messages in a file."""
 
     cuts: ClassVar[bool] = True
 
@@ -194,7 +194,7 @@ class IpfixFile(StreamSink):
 
 
 class IpfixCollector(StreamSink):
-    """Messages of IPFIX to a collector over UDP, which does not say what it took."""
+    """IPFIX messages to a collector over UDP, which does not acknowledge them."""
 
     name = "ipfix collector"
 
@@ -209,7 +209,7 @@ class IpfixCollector(StreamSink):
             raise N3icError(f"ipfix://{address[0]}: {error.strerror or error}") from error
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
-        """A transport session begins; its sequence begins at the flow's number."""
+        """Begin a transport session; its sequence begins at the number of the next flow."""
         self._messages.sequence = first
 
     def write(self, batch: FlowBatch, first: int) -> None:
@@ -229,16 +229,16 @@ class IpfixCollector(StreamSink):
         try:
             self._socket.send(message)
         except OSError:
-            # The answer to an earlier message, or no room: UDP tells no more, so it is counted.
+            # The error may answer an earlier message, or mean a full buffer; UDP does not tell.
             self.lost += flows
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:
-    """A collector by its URL, or a file.
+    """Open a collector by its URL, or a file.
 
     Raises:
-        UsageError: the URL names no host and port, or has another option.
-        N3icError: the host is not known.
+        UsageError: The URL names no host and port, or has an unknown option.
+        N3icError: The host is unknown.
     """
     url = urlsplit(text if "://" in text else "")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``FILE.jsonl`` or ``-``: a line of JSON for each flow."""
+"""``FILE.jsonl`` or ``-``: one line of JSON per flow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, CutFile, Offset, Str
 
 
 def json_rows(model: StreamModel, batch: FlowBatch, first: int) -> list[bytes]:
-    """A JSON object for each flow, without a line feed; keys as in ``n3ic predict``'s header."""
+    """One JSON object per flow, without a line feed; keys are the columns of ``n3ic predict``."""
     return [
         json.dumps(row, separators=(",", ":")).encode()
         for row in model.table(batch, first).to_pylist()
@@ -22,7 +22,7 @@ def json_rows(model: StreamModel, batch: FlowBatch, first: int) -> list[bytes]:
 
 
 class JsonLinesFile(StreamSink):
-    """Lines of JSON in a file, which is cut at the state's offset when the stream goes on."""
+    """Lines of JSON in a file, which is cut at the state's offset when the stream resumes."""
 
     cuts: ClassVar[bool] = True
 
@@ -73,7 +73,7 @@ class JsonLinesOutput(StreamSink):
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:
-    """A file, or standard output."""
+    """Open a file, or standard output."""
     if text == STANDARD_OUTPUT:
         return JsonLinesOutput(model)
     return JsonLinesFile(Path(text), model)

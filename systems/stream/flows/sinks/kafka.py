@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``kafka://HOST:PORT[,HOST:PORT]/TOPIC``: flows as JSON in a topic of Kafka.
+"""``kafka://HOST:PORT[,HOST:PORT]/TOPIC``: flows as JSON in a Kafka topic.
 
 ``?NAME=VALUE&...`` are settings of librdkafka, such as ``?security.protocol=SSL``. A message's key
-is the stream's identifier and the flow's number in it.
+is the stream's identifier and the flow's number in the stream.
 
-With a state, the flows of a state are one transaction, so a consumer that reads committed messages
-sees all of them or none. A stream that goes on first ends the transaction of the killed process,
-then reads the topic behind the last offsets that the state knows: flows that are there are not
-sent again.
+With a state, the flows between two states are one transaction, so a consumer that reads committed
+messages sees all of them or none. A stream that resumes first aborts the transaction of the killed
+process. It then reads the topic after the last offsets in the state, and does not send again the
+flows that it finds there.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from n3ic.systems.stream.flows.sinks.json_lines import json_rows
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-SECONDS = 60.0  # without an answer of a broker, then the stream ends
+SECONDS = 60.0  # the stream ends if a broker does not answer within this time
 _AGAIN = "with --state, the same command goes on when the broker is back"
 
 
 class KafkaTopic(StreamSink):
-    """A topic of Kafka.
+    """A Kafka topic.
 
     Args:
         topic: the topic.
@@ -44,17 +44,17 @@ class KafkaTopic(StreamSink):
         self._topic, self._model = topic, model
         self._settings: dict[str, Any] = {"log_level": 0, **settings}
         self._stream = ""
-        self._behind: dict[str, int] = {}  # offset behind the last flow, by partition
-        self._there: frozenset[int] = frozenset()  # flows behind that, which a killed process sent
-        self._sending = False  # within a transaction
+        self._behind: dict[str, int] = {}  # offset after the last flow, by partition
+        self._there: frozenset[int] = frozenset()  # flows after it, which a killed process sent
+        self._sending = False  # whether a transaction is open
         self._refused: list[str] = []
         self._producer: Producer | None = None
 
     def begin(self, replace: bool) -> Offset:
-        """The ends of the topic's partitions.
+        """Return the ends of the topic's partitions.
 
         Raises:
-            N3icError: no broker answers.
+            N3icError: No broker answers.
             MissingDependencyError: confluent-kafka is not installed.
         """
         with self._consumer() as reader:
@@ -64,10 +64,10 @@ class KafkaTopic(StreamSink):
         return dict(self._behind)
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
-        """Connect, and find what the topic has behind the offset.
+        """Connect, and find this stream's flows after the offset.
 
         Raises:
-            N3icError: no broker answers.
+            N3icError: No broker answers.
             MissingDependencyError: confluent-kafka is not installed.
         """
         from confluent_kafka import Producer
@@ -82,12 +82,12 @@ class KafkaTopic(StreamSink):
             self._producer = Producer({**self._settings, **own}, error_cb=_quiet)
             if not stream:
                 return
-            self._producer.init_transactions(SECONDS)  # the killed process can send no more
+            self._producer.init_transactions(SECONDS)  # fences off the killed process
         with self._consumer() as reader:
             self._there = frozenset(self._rows(reader))
 
     def write(self, batch: FlowBatch, first: int) -> None:
-        """See :meth:`StreamSink.write`; flows that the topic has already are left out."""
+        """See :meth:`StreamSink.write`; skips flows that the topic already has."""
         assert self._producer is not None  # noqa: S101 - it is open
         with self._errors():
             for number, row in enumerate(json_rows(self._model, batch, first), first):
@@ -112,7 +112,7 @@ class KafkaTopic(StreamSink):
         return dict(self._behind)
 
     def close(self) -> None:
-        """Drop what waits; a transaction that is open does not count."""
+        """Drop waiting messages; an open transaction is never committed."""
         if self._producer is not None:
             self._producer.purge()
 
@@ -135,14 +135,14 @@ class KafkaTopic(StreamSink):
                 reader.close()
 
     def _partitions(self, reader: Consumer) -> list[TopicPartition]:
-        """The topic's partitions, at the offsets that are known; none where it is still to come."""
+        """The topic's partitions, at the known offsets; empty if the topic does not exist yet."""
         from confluent_kafka import TopicPartition
 
         found = reader.list_topics(self._topic, SECONDS).topics[self._topic].partitions
         return [TopicPartition(self._topic, n, self._behind.get(str(n), 0)) for n in found]
 
     def _rows(self, reader: Consumer) -> Iterator[int]:
-        """Numbers of this stream's flows behind the known offsets."""
+        """The numbers of this stream's flows after the known offsets."""
         where = self._partitions(reader)
         reader.assign(where)
         ended: set[int] = set()
@@ -172,7 +172,7 @@ class KafkaTopic(StreamSink):
                 self._producer.produce(self._topic, row, key, on_delivery=self._delivered)
                 self._producer.poll(0)
                 return
-            except BufferError:  # as many flows wait as the producer holds
+            except BufferError:  # the producer's queue is full
                 self._producer.poll(0.1)
 
     def _delivered(self, error: object, message: Message) -> None:
@@ -198,14 +198,14 @@ class KafkaTopic(StreamSink):
 
 
 def _quiet(error: object) -> None:
-    """An error of a connection, which librdkafka makes again until the time is over."""
+    """Ignore an error of a connection: librdkafka reconnects until the time is over."""
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:
-    """A topic by its URL.
+    """Open a topic by its URL.
 
     Raises:
-        UsageError: the URL names no broker or no topic.
+        UsageError: The URL names no broker or no topic.
     """
     url = urlsplit(text)
     topic = url.path.strip("/")

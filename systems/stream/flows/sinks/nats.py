@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nats://HOST:PORT/SUBJECT``: flows as JSON in a stream of NATS JetStream that takes the subject.
+"""``nats://HOST:PORT/SUBJECT``: flows as JSON in the NATS JetStream stream of the subject.
 
 A message's id (``Nats-Msg-Id``) is the identifier of this n3ic stream and the flow's number in it.
-With a state, a stream that goes on reads the subject behind the last message that the state knows:
-flows that are there are not sent again. What a killed process sent and the server takes only then
-has an id that the server drops, as long as its stream's duplicate window lasts.
+With a state, a stream that resumes reads the subject after the last message in the state, and does
+not send again the flows that it finds there. A message of a killed process may reach the server
+even later; within the duplicate window of its stream, the server recognises the id and keeps one
+copy.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js import JetStreamContext
 
-SECONDS = 30.0  # without an answer of the server, then the stream ends
-AT_ONCE = 256  # messages without an answer
+SECONDS = 30.0  # the stream ends if the server does not answer within this time
+AT_ONCE = 256  # messages that may wait for an answer
 T = TypeVar("T")
 
 
 class NatsSubject(StreamSink):
-    """A subject of NATS JetStream.
+    """A NATS JetStream subject.
 
     Args:
         server: URL of the server.
@@ -43,27 +44,27 @@ class NatsSubject(StreamSink):
         self.name = f"nats subject {subject}"
         self._server, self._subject, self._model = server, subject, model
         self._stream = ""
-        self._sequence = 0  # of the last flow in the server's stream
-        self._there: frozenset[int] = frozenset()  # flows behind that, which a killed process sent
+        self._sequence = 0  # sequence number of the last flow in the server's stream
+        self._there: frozenset[int] = frozenset()  # flows after it, which a killed process sent
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._jetstream: JetStreamContext | None = None
 
     def begin(self, replace: bool) -> Offset:
-        """The end of the server's stream.
+        """Return the end of the server's stream.
 
         Raises:
-            N3icError: no server answers, or no stream takes the subject.
+            N3icError: No server answers, or no stream takes the subject.
             MissingDependencyError: nats-py is not installed.
         """
         self._connect()
         return {"sequence": self._done(self._end())}
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
-        """Connect, and find what the subject has behind the offset.
+        """Connect, and find this stream's flows after the offset.
 
         Raises:
-            N3icError: no server answers, or no stream takes the subject.
+            N3icError: No server answers, or no stream takes the subject.
             MissingDependencyError: nats-py is not installed.
         """
         self._connect()
@@ -72,14 +73,14 @@ class NatsSubject(StreamSink):
             self._there = frozenset(self._done(self._rows()))
 
     def write(self, batch: FlowBatch, first: int) -> None:
-        """See :meth:`StreamSink.write`; flows that the subject has already are left out."""
+        """See :meth:`StreamSink.write`; skips flows that the subject already has."""
         rows = enumerate(json_rows(self._model, batch, first), first)
         left = [(number, row) for number, row in rows if number not in self._there]
         for start in range(0, len(left), AT_ONCE):
             self._done(self._publish(left[start : start + AT_ONCE]))
 
     def flush(self) -> Offset:
-        """See :meth:`StreamSink.flush`; the server has answered for each flow."""
+        """See :meth:`StreamSink.flush`; the server has already acknowledged every flow."""
         return {"sequence": self._sequence}
 
     def close(self) -> None:
@@ -96,13 +97,13 @@ class NatsSubject(StreamSink):
             import nats
 
         self._loop = asyncio.new_event_loop()
-        # The client answers the server's pings from there.
+        # A thread of its own, so that the client can answer the server's pings at any time.
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._client = self._done(
             nats.connect(
                 self._server,
                 allow_reconnect=False,
-                max_reconnect_attempts=1,  # of the first connection
+                max_reconnect_attempts=1,  # counts for the first connection too
                 reconnect_time_wait=0,
                 connect_timeout=SECONDS,
                 error_cb=_quiet,
@@ -129,7 +130,7 @@ class NatsSubject(StreamSink):
         return (await self._jetstream.stream_info(name)).state.last_seq
 
     async def _rows(self) -> list[int]:
-        """Numbers of this stream's flows behind the known sequence number."""
+        """The numbers of this stream's flows after the known sequence number."""
         from nats.js.errors import NotFoundError
 
         assert self._jetstream is not None  # noqa: S101 - it is open
@@ -149,7 +150,7 @@ class NatsSubject(StreamSink):
                 found.append(int(number))
 
     def _done(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine of the client gives."""
+        """Run a coroutine of the client, and return its result."""
         from nats.errors import Error
         from nats.js.errors import NotFoundError
 
@@ -170,14 +171,14 @@ class NatsSubject(StreamSink):
 
 
 async def _quiet(error: Exception) -> None:
-    """Errors of the connection, which the call in progress tells, too."""
+    """Ignore an error of the connection: the call in progress raises it too."""
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:
-    """A subject by its URL.
+    """Open a subject by its URL.
 
     Raises:
-        UsageError: the URL names no server or no subject.
+        UsageError: The URL names no server or no subject.
     """
     url = urlsplit(text)
     subject = url.path.strip("/")

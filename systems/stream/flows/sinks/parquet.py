@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``FILE.parquet``: a Parquet file, made whole when the stream stops.
+"""``FILE.parquet``: a Parquet file, written when the stream stops.
 
 Until then the rows are an Arrow IPC stream in ``.FILE.parquet.rows`` beside it, which can be cut.
-If the stream can go on later, that stays, and the next stop replaces the Parquet file by a longer
-one.
+If the stream can resume later, that file stays, and the next stop replaces the Parquet file by a
+longer one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class ParquetFile(StreamSink):
         self.rows = path.with_name(f".{path.name}.rows")
         self._model = model
         self._file = CutFile(self.rows)
-        self._made = False  # the file is whole, and there are no rows beside it
+        self._made = False  # whether the Parquet file is complete, and the rows were removed
 
     def begin(self, replace: bool) -> Offset:
-        """See :meth:`StreamSink.begin`; rows that a killed stream without a state left go."""
+        """See :meth:`StreamSink.begin`; drops rows that a killed stream without a state left."""
         free_path(self.path, replace)
         return {"bytes": 0}
 
@@ -61,10 +61,10 @@ class ParquetFile(StreamSink):
         return self._file.flush()
 
     def finish(self, more: bool) -> None:
-        """Make the Parquet file.
+        """Write the Parquet file.
 
         Raises:
-            N3icError: it cannot be written, or the rows are damaged.
+            N3icError: It cannot be written, or the rows are damaged.
         """
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
@@ -89,7 +89,7 @@ class ParquetFile(StreamSink):
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables of equal size, so that the file does not depend on batches."""
+    """Regroup rows into tables of equal size, so that the file does not depend on the batches."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -108,5 +108,5 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:
-    """A Parquet file by its path."""
+    """Open a Parquet file by its path."""
     return ParquetFile(Path(text), model)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of a stream, a module each; see :class:`n3ic.systems.stream.flows.source.Source`."""
+"""The sources of a stream, one per module: :class:`n3ic.systems.stream.flows.source.Source`."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``af_xdp:INTERFACE``: packets of a network interface by AF_XDP, through DPDK's ``net_af_xdp``.
 
-The kernel hands the interface's packets to this process in place of its own stack.
+The kernel hands the interface's packets to this process instead of its own network stack.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _QUEUES = "/sys/class/net/{}/queues"
 
 
 def open_source(rest: str, model: Classifier) -> DpdkSource:
-    """Open an interface by its name, with further arguments of ``net_af_xdp`` behind commas.
+    """Open an interface by its name; commas may add arguments of ``net_af_xdp``.
 
     Raises:
-        UsageError: there is no such interface.
+        UsageError: There is no such interface.
         MissingDependencyError: DPDK or a C compiler is missing.
-        DataError: DPDK does not open it.
+        DataError: DPDK cannot open it.
     """
     interface, _, _ = rest.partition(",")
     if interface not in {name for _, name in socket.if_nameindex()}:

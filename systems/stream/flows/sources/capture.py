@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``capture:PATH``: a capture file or standard input. It waits for the stream; nothing is lost."""
+"""``capture:PATH``: a capture file or standard input. It waits for the stream and loses nothing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from n3ic.systems.stream.flows.source import FrameBatch, Position
 
 
 class StoppableInput(io.RawIOBase):
-    """Standard input that ends when it is told to, though its writer has more to say.
+    """Standard input that can be ended while its writer still writes.
 
     Args:
         handle: file descriptor of standard input.
 
     Attributes:
-        waits: whether its writer has nothing to say at the moment.
+        waits: whether a read is waiting for the writer.
     """
 
     def __init__(self, handle: int) -> None:
@@ -38,7 +38,7 @@ class StoppableInput(io.RawIOBase):
         self._wakes, self._waker = os.pipe()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True; see :class:`io.RawIOBase`."""
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
@@ -57,12 +57,12 @@ class StoppableInput(io.RawIOBase):
         return len(data)
 
     def stop(self) -> None:
-        """End it, from another thread."""
+        """End the input, from another thread."""
         os.write(self._waker, b".")
 
 
 class CaptureFrames:
-    """A capture; its position is a number of packets and their checksums.
+    """A capture; its position is the number of packets read and their checksums.
 
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
@@ -79,10 +79,10 @@ class CaptureFrames:
         self.link: int | None = self._capture.link
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches behind a position, up to which the packets are read again and compared.
+        """Yield batches after a position; the packets before it are read again and compared.
 
         Raises:
-            DataError: the packets before the position are not those that were read before.
+            DataError: The packets before the position differ from those of the first reading.
         """
         gatherer = PacketGatherer()
         target, packets, ended = int(position.get("packets", 0)), 0, False
@@ -108,22 +108,22 @@ class CaptureFrames:
             raise DataError(f"{self.name}: {packets:,} packets, the state has {target:,}; {_OTHER}")
 
     def stop(self) -> None:
-        """End :meth:`batches` after its batch, also where it waits for standard input."""
+        """End :meth:`batches` after its current batch, even if it waits for standard input."""
         self._stopped = True
         if self._given:
             self._given.stop()
 
     def lost(self) -> Mapping[str, int]:
-        """Nothing is lost of a capture."""
+        """Empty: a capture loses no packets."""
         return {}
 
     def close(self) -> None:
-        """Close the file, but not below a thread that still waits for a disk."""
+        """Close the file, unless a thread is still reading it."""
         if not self._reading:
             self._capture.__exit__()
 
     def _damaged(self, line: str) -> None:
-        if not self._stopped:  # it ends where it was stopped
+        if not self._stopped:  # a stopped input looks cut off
             warnings.warn(line, N3icWarning, stacklevel=2)
 
 
@@ -131,7 +131,7 @@ _OTHER = "this is not the capture that the state is of; give that one, or anothe
 
 
 def _added(frames: Frames, checksums: list[int]) -> list[int]:
-    """Checksums of all bytes, lengths and times, which do not depend on batches."""
+    """Update the checksums of all bytes, lengths and times, which do not depend on the batches."""
     data = frames.data[: int(frames.captured.sum())].tobytes()
     parts = data, frames.length.tobytes(), frames.time.tobytes()
     return [zlib.crc32(part, checksum) for part, checksum in zip(parts, checksums, strict=True)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``udp:ADDRESS:PORT``: rows of features or of input bits, in the messages that a card takes.
+"""``udp:ADDRESS:PORT``: rows of features or of input bits, in the same messages that a card takes.
 
-A datagram is a request of ``docs/reference/formats.md`` (inference messages): rows of the model's
-features, 32 bits each, or of its input bits, by their size. A flow's key is the sender and this
-socket; its times are the arrival; its number of packets is 1.
+A datagram is a request as in ``docs/reference/formats.md`` (inference messages). Its rows hold the
+model's features, 32 bits each, or its input bits; their size tells which. A flow's key is the
+sender and this socket, its times are the time of arrival, and its number of packets is 1.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from n3ic.systems.stream.flows.decide import row_records, rows_type
 from n3ic.systems.stream.flows.source import FrameBatch, Position
 
 BUFFER = 1 << 25  # bytes of the kernel's buffer
-ROWS = 1 << 14  # of a batch, about
+ROWS = 1 << 14  # rows of a batch, roughly
 _LARGEST = 1 << 16
 _WAIT_S = 0.1
-_OVERFLOW = 40  # SO_RXQ_OVFL: the kernel tells how many datagrams it found no room for
+_OVERFLOW = 40  # SO_RXQ_OVFL: the kernel reports how many datagrams it had no room for
 
 
 class DatagramSource:
@@ -45,7 +45,7 @@ class DatagramSource:
         place: address and port that it listens on.
 
     Raises:
-        UsageError: the address is not one of this machine, or the port is in use.
+        UsageError: The address is not one of this machine, or the port is in use.
     """
 
     live = True
@@ -54,7 +54,7 @@ class DatagramSource:
     def __init__(self, address: str, port: int, model: Classifier) -> None:
         self._model = model
         self._refused: Counter[str] = Counter()
-        self._numbers: dict[tuple[str, int], int] = {}  # of the message expected next, by sender
+        self._numbers: dict[tuple[str, int], int] = {}  # the next expected number, by sender
         self._overflow = self._rows = 0
         self._stopped = False
         self._tick_ns = (model.meter or standard_spec()).tick_ns
@@ -72,7 +72,7 @@ class DatagramSource:
         self.name = f"udp:{address}:{port}"
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches of rows as they come."""
+        """Yield batches of rows as they come."""
         while not self._stopped:
             rows: list[Records] = []
             count = 0
@@ -88,7 +88,7 @@ class DatagramSource:
         self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
-        """Datagrams lost or refused, by reason; gaps in the numbers of a sender's messages."""
+        """Datagrams lost or refused, by reason, including gaps in the numbers of messages."""
         return {
             f"{self.name}: buffer full": self._overflow,
             **{f"{self.name}: {reason}": n for reason, n in self._refused.items()},
@@ -99,7 +99,7 @@ class DatagramSource:
         self._socket.close()
 
     def _next(self, wait: bool) -> Records | None:
-        """The rows of the next datagram, none of a refused one; None if there is none yet."""
+        """The rows of the next datagram, empty if it is refused; None if no datagram has come."""
         flags = 0 if wait else socket.MSG_DONTWAIT
         try:
             data, about, _, sender = self._socket.recvmsg(_LARGEST, socket.CMSG_SPACE(4), flags)
@@ -127,12 +127,12 @@ class DatagramSource:
         return np.empty(0, dtype=rows_type(self._model))
 
     def _count_gap(self, sender: tuple[str, int], number: int) -> None:
-        """Messages of a sender that did not come; an older number is a late or repeated one."""
+        """Count the messages of a sender that are missing; a lower number is late or repeated."""
         gap = (number - self._numbers.get(sender, number)) & 0xFFFFFFFF
         if gap < 1 << 31:
             self._refused["missing by their numbers"] += gap
             self._numbers[sender] = (number + 1) & 0xFFFFFFFF
-        if len(self._numbers) > 1 << 12:  # senders are not trusted to be few
+        if len(self._numbers) > 1 << 12:  # forged senders must not fill the memory
             del self._numbers[next(iter(self._numbers))]
 
     def _rows_of(self, message: Message, sender: tuple[str, int]) -> Records:
@@ -164,7 +164,7 @@ def open_source(rest: str, model: Classifier) -> DatagramSource:
     """Listen at ``ADDRESS:PORT``.
 
     Raises:
-        UsageError: the text is no address and port, or it cannot be listened on.
+        UsageError: ``rest`` is not an address and a port, or listening there fails.
     """
     address, _, port = rest.rpartition(":")
     try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``dpdk:DEVICE``: packets of a port of DPDK, metered where they lie.
+"""``dpdk:DEVICE``: packets of a DPDK port, metered in place.
 
-A device is a virtual one as EAL's ``--vdev`` names it, such as ``net_af_packet0,iface=eth0``, or
-the PCI address of a NIC. The manager of :mod:`n3ic.systems.stream.functions` owns the port as a
-process of its own, and this process is the one function to which it hands packets. A packet's
-buffer goes back when the meter has counted it; while the stream is behind, buffers run out, and
-what the port still receives is counted as lost.
+A device is a virtual one, named as in EAL's ``--vdev``, such as ``net_af_packet0,iface=eth0``, or
+the PCI address of a NIC. The manager of :mod:`n3ic.systems.stream.functions`, a separate process,
+owns the port, and this process is the only function to which it hands packets. A packet's buffer is
+returned once the meter has counted it. While the stream lags behind, buffers run out, and further
+packets count as lost.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from n3ic.systems.stream.functions.chain import ChainFunction, FunctionChain, is
 from n3ic.systems.stream.functions.manager import FunctionManager
 from n3ic.systems.stream.functions.packets import PASS, PacketView, SharedPackets
 
-TICKETS = 1 << 14  # packets that wait for the meter, at most
+TICKETS = 1 << 14  # most packets that wait for the meter
 BATCH = 1 << 10
-MEMORY: Literal["file", "dpdk"] = "file"  # of virtual devices; a NIC needs DPDK's
-GRACE_NS = 10**9  # net_pcap's stamps are those of the kernel, some time before
+MEMORY: Literal["file", "dpdk"] = "file"  # for virtual devices; a NIC needs DPDK's memory
+GRACE_NS = 10**9  # the kernel stamps packets some time before net_pcap delivers them
 _NAME = "stream"
 _WAIT_US = 100_000
 _END_S = 5.0
-_SENT = ("transmit_errors",)  # nothing is sent
+_SENT = ("transmit_errors",)  # left out: this source sends nothing
 
 
 class DpdkSource:
-    """A port of DPDK.
+    """A DPDK port.
 
-    Its position is empty: what comes while nobody reads is lost and not counted. A capture
-    (``net_pcap0,rx_pcap=FILE``) waits for the stream and ends it, but cannot be gone on with.
+    Its position is empty: packets that come while nobody reads are lost and not counted. A capture
+    (``net_pcap0,rx_pcap=FILE``) waits for the stream and ends it, but a stream cannot resume it.
 
     Args:
         device: the device.
-        name: of the source.
+        name: name of the source; empty derives it from the device.
 
     Attributes:
-        status: what the manager counted when it was asked last, see
+        status: the manager's counters when last read, see
             :func:`n3ic.systems.stream.functions.manager.with_balance`.
 
     Raises:
-        UsageError: the text names no device.
+        UsageError: The text names no device.
         MissingDependencyError: DPDK or a C compiler is missing.
-        DataError: DPDK does not open the device.
+        DataError: DPDK cannot open the device.
     """
 
     link: int | None = LINK_ETHERNET
@@ -89,18 +89,18 @@ class DpdkSource:
             except MissingDependencyError:
                 raise
             except N3icError as error:
-                raise DataError(f"{self.name}: {error}; DPDK's own words stand above") from error
+                raise DataError(f"{self.name}: {error}; see DPDK's own messages above") from error
             self._stack = stack.pop_all()
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches of packets as they come, in the manager's memory; those that wait come first.
+        """Yield batches of packets, in the manager's memory; those already waiting come first.
 
         Raises:
-            DataError: the manager is gone, or the capture was read before.
+            DataError: The manager has ended, or the capture was already begun.
         """
         if position:
             raise DataError(
-                f"{self.name}: DPDK reads a capture from its start alone; give n3ic stream the file"
+                f"{self.name}: DPDK reads a capture only from its start; give n3ic stream the file"
             )
         after = {} if self.live else {"begun": True}
         told = False
@@ -110,7 +110,7 @@ class DpdkSource:
                 if self._stopped and not told:
                     self._say("end")
                     told = True
-                ending = self._shared.stopping  # whatever is given is in the ring by then
+                ending = self._shared.stopping  # read first: once set, the ring holds all packets
                 with self._reading:
                     if self._closed:
                         return
@@ -126,12 +126,12 @@ class DpdkSource:
             raise DataError(f"{self.name}: {error}; what came before it counts") from error
 
     def stop(self) -> None:
-        """End :meth:`batches` behind what waits, which it does within a tenth of a second."""
+        """End :meth:`batches` after the waiting packets; it notices within a tenth of a second."""
         self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
-        """Packets lost: by the port, the driver and the interface; by full rings; at the end."""
-        with self._asking, suppress(N3icError):  # of a manager that is gone, the last ones
+        """Packets lost by the port, the driver, the interface and full rings, and at the end."""
+        with self._asking, suppress(N3icError):  # if the manager has ended, keep its last counts
             self.status = self._manager.status()
         (port,), (function,) = self.status["ports"], self.status["functions"]
         unread = max(0, function["given"] - self._counted) if self._stopped else 0
@@ -142,7 +142,7 @@ class DpdkSource:
         return {f"{self.name}: {what}": n for what, n in {**found, "not read": unread}.items()}
 
     def close(self) -> None:
-        """End the manager, which gives the device back."""
+        """End the manager, which releases the device."""
         with self._reading, self._returning:
             if self._closed:
                 return

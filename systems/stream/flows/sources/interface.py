@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``interface:NAME``: packets of a network interface, by AF_PACKET through libpcap.
 
-What comes while the buffer is full is lost. libpcap counts what the kernel found no room for; the
-interface's own counters tell, beside it, what was lost before, and what passed while nobody read.
+Packets that come while the buffer is full are lost, and libpcap counts them. The interface's own
+counters show in addition which packets were lost earlier, and which passed while nobody read.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ERROR_BYTES = 256
 _NANOSECONDS = 1
 _NO_SUCH_DEVICE, _NOT_PERMITTED = -5, -8
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_COUNTERS = Path("/proc/thread-self/net/dev")  # of the thread's network namespace
-# Columns there: packets received and sent, and what the interface or its driver dropped.
+_COUNTERS = Path("/proc/thread-self/net/dev")  # those of the thread's network namespace
+# The columns of that file: packets received, sent, and dropped by the interface or its driver.
 _COLUMNS = {"received": 1, "sent": 9, "dropped": 3, "errors in its buffers": 4}
 _DROPPED = ("dropped", "errors in its buffers")
 
@@ -45,14 +45,14 @@ class _Statistics(ctypes.Structure):
 class InterfaceSource:
     """A network interface.
 
-    Its position is how many of the interface's packets the stream has dealt with. After a restart
-    (but not of the machine) the packets between are counted as lost.
+    Its position is the number of the interface's packets that the stream has handled. If the
+    stream restarts, but not the machine, the packets in between count as lost.
 
     Args:
         interface: name of the interface.
 
     Raises:
-        UsageError: there is no such interface, or no right to read it.
+        UsageError: There is no such interface, or reading it is not permitted.
         DataError: libpcap cannot read it.
         MissingDependencyError: libpcap is not installed.
     """
@@ -63,14 +63,14 @@ class InterfaceSource:
         self.interface, self.name = interface, f"interface:{interface}"
         self._stopped = False
         self._given = 0
-        self._missed = 0  # while nobody read
+        self._missed = 0  # packets that passed while nobody read
         self._before = self._counters()
         self._c = _declared()
         self._pcap = self._activated()
         self.link: int | None = int(self._c.pcap_datalink(self._pcap))
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches of packets as they come; an empty one where none came for a while."""
+        """Yield batches of packets as they come, and an empty batch if none came for a while."""
         begun = self._seen(self._before)
         if position.get("boot") == _boot() and begun >= int(position["seen"]):
             self._missed = begun - int(position["seen"])
@@ -83,7 +83,7 @@ class InterfaceSource:
             self._given += len(frames.time)
             done = begun + self._given + self._statistics().dropped
             at = {"boot": _boot(), "seen": done}
-            # Only with an empty buffer: a packet in it is older than the clock.
+            # Only if the buffer is empty: a packet that waits there is older than the clock.
             until = time.time_ns() - GRACE_NS if quiet else 0
             yield FrameBatch(at, frames if len(frames.time) else None, quiet_ns=until)
             if quiet:
@@ -131,7 +131,7 @@ class InterfaceSource:
         raise UsageError(f"{self.name}: no such network interface")
 
     def _seen(self, counters: Mapping[str, int]) -> int:
-        """Packets that a socket sees: those of the loopback once, though it counts them twice."""
+        """The packets that a socket sees: the loopback counts each twice, a socket sees it once."""
         loops = self.interface == "lo"
         return counters["received"] + (0 if loops else counters["sent"])
 
@@ -168,7 +168,7 @@ class InterfaceSource:
 
 
 def _declared() -> Any:
-    """Libpcap with the types of the functions of live interfaces."""
+    """Libpcap, with the types of its functions for live interfaces."""
     library = libpcap()
     pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     setters = ("snaplen", "promisc", "timeout", "buffer_size", "tstamp_precision")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``kafka://HOST:PORT[,HOST:PORT]/TOPIC``: flows that other streams wrote, of several hosts.
+"""``kafka://HOST:PORT[,HOST:PORT]/TOPIC``: flows that other streams wrote, possibly on many hosts.
 
 They are messages of the sink ``kafka://`` with ``--features``, or any JSON objects with an integer
-``feature_NAME`` for each feature of the model; addresses, ports, protocol, times and packets are
-read where they are given. Settings after ``?`` are librdkafka's, and two of this source:
-``partitions=0,3`` reads only these, so that several consumers share a topic, and ``until=now`` ends
-at what the topic holds when the source opens.
+``feature_NAME`` for each feature of the model. Addresses, ports, protocol, times and packets are
+optional. Settings after ``?`` are those of librdkafka and two of this source: ``partitions=0,3``
+reads only these partitions, so that several consumers can share a topic, and ``until=now`` ends
+after the messages that the topic holds when the source opens.
 
-The position is an offset a partition and is kept in the stream's state, not in a consumer group.
+The position is one offset per partition. It is kept in the stream's state, not in a consumer group.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from n3ic.systems.stream.flows.source import FrameBatch, Position
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
-MESSAGES = 4096  # of a batch, at most
-_SECONDS = 60.0  # to wait for an answer about the topic
+MESSAGES = 4096  # most messages of a batch
+_SECONDS = 60.0  # longest wait for an answer about the topic
 _WAIT_S = 0.1
 _LARGEST = 1 << 20  # bytes of a message
 _MOST = {"source_port": 0xFFFF, "destination_port": 0xFFFF, "protocol": 0xFF} | dict.fromkeys(
     ("packets", "first_us", "last_us"), 1 << 53
-)  # of what is read beside the features
+)  # largest values of the fields that are read beside the features
 
 
 class TopicSource:
-    """Flows of a topic.
+    """The flows of a topic.
 
     Args:
         name: the URL without its settings.
         topic: the topic.
         settings: settings of librdkafka.
-        partitions: the partitions to read; all where empty.
-        ends: whether the source ends at what the topic holds now.
-        model: the model whose features they are.
+        partitions: the partitions to read; empty for all.
+        ends: whether the source ends after the messages that the topic holds now.
+        model: the model whose features the flows have.
 
     Raises:
         MissingDependencyError: confluent-kafka is not installed.
-        DataError: no broker answers, or the topic lacks a partition.
+        DataError: No broker answers, or the topic lacks a partition.
     """
 
     live = False
@@ -79,11 +79,11 @@ class TopicSource:
         self.name = f"{name}?partitions={which}" if partitions else name
         self._topic, self._model = topic, model
         self._features = [f"feature_{feature}" for feature in model.input.features]
-        self._ticks = 1000 / (model.meter or standard_spec()).tick_ns  # of a microsecond
+        self._ticks = 1000 / (model.meter or standard_spec()).tick_ns  # ticks per microsecond
         self._refused: Counter[str] = Counter()
         self._stopped = False
         own = {
-            "group.id": "n3ic",  # named because librdkafka asks for it; offsets are not kept there
+            "group.id": "n3ic",  # librdkafka requires one, but no offsets are kept in it
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
@@ -103,10 +103,10 @@ class TopicSource:
         self._until_now = ends
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches of flows behind a position.
+        """Yield batches of flows after a position.
 
         Raises:
-            DataError: the topic no longer holds that position, or a broker refuses.
+            DataError: The topic no longer holds that position, or a broker refuses.
         """
         from confluent_kafka import TopicPartition
 
@@ -136,18 +136,18 @@ class TopicSource:
         self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
-        """Messages that are no flows of the model, by reason."""
+        """The number of messages that are not flows of the model, by reason."""
         return {f"{self.name}: {reason}": n for reason, n in self._refused.items()}
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Disconnect from the brokers."""
         self._reader.close()
 
     def _is_at_end(self, at: Mapping[str, int]) -> bool:
         return all(at[str(number)] >= end for number, (_, end) in self._ends.items())
 
     def _pass_marks(self, at: dict[str, int]) -> None:
-        """Move behind what is no message: marks of transactions."""
+        """Advance past transaction markers, which take offsets but are not messages."""
         for where in self._reader.position(self._reader.assignment()):
             if where.offset >= 0:
                 at[str(where.partition)] = max(at[str(where.partition)], where.offset)
@@ -176,7 +176,7 @@ class TopicSource:
             raise DataError(f"{self.name}: {text}") from error
 
     def _records(self, messages: list[Message]) -> Records:
-        """Records of the messages that are flows of the model; the others are counted."""
+        """Convert the messages that are flows of the model to records; count the others."""
         flows = []
         for message in messages:
             if (error := message.error()) is not None:
@@ -193,7 +193,7 @@ class TopicSource:
         return records
 
     def _flow(self, text: bytes) -> tuple[list[int], dict[str, Any]]:
-        """Features of a flow, and the fields of its record."""
+        """Parse a flow into its features and the other fields of its record."""
         if len(text) > _LARGEST:
             raise _NotAFlowError("message too long")
         try:
@@ -221,7 +221,7 @@ class TopicSource:
 
 
 class _NotAFlowError(Exception):
-    """A message is no flow of the model; says why."""
+    """Why a message is not a flow of the model."""
 
 
 def _number(value: object, most: int) -> int:
@@ -242,14 +242,14 @@ def _packed(text: object) -> bytes:
 
 
 def _quiet(error: object) -> None:
-    """An error of a connection, which librdkafka makes again."""
+    """Ignore an error of a connection: librdkafka reconnects."""
 
 
 def open_source(rest: str, model: Classifier) -> TopicSource:
     """Open a topic by its URL without ``kafka:``.
 
     Raises:
-        UsageError: the URL names no broker or no topic, or a setting is wrong.
+        UsageError: The URL names no broker or no topic, or a setting is wrong.
     """
     url = urlsplit(f"kafka:{rest}")
     topic = url.path.strip("/")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``shunted:SOCKET``: packets of flows that an XDP program shunts.
 
-The program's policy hands them to AF_XDP sockets (``--policy shunt=socket:0``). ``shunted`` of the
-export takes them and gives them to whoever connects to its UNIX socket: a message is the sizes of
-the record and of the frame (32 bits), nanoseconds since 1970 (64), what the kernel knows of the
-flow (80 bytes), and the frame. The meter sees a flow from the packet that decided it on.
+The program's policy hands them to AF_XDP sockets (``--policy shunt=socket:0``). The export's
+program ``shunted`` takes them and sends them to whoever connects to its UNIX socket. A message
+holds the sizes of the message and of the frame (32 bits each), the time in nanoseconds since 1970
+(64 bits), what the kernel knows about the flow (80 bytes), and the frame. The meter sees a flow
+only from the packet that decided it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _GRACE_NS = 10**9
 
 
 class ShuntedSource:
-    """Packets of shunted flows.
+    """The packets of shunted flows.
 
     Args:
         path: the UNIX socket of ``shunted``.
 
     Raises:
-        DataError: nobody listens there.
+        DataError: Nobody listens there.
     """
 
     live = True
@@ -57,16 +58,16 @@ class ShuntedSource:
         self._socket.setblocking(False)
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches of packets as they come.
+        """Yield batches of packets as they come.
 
         Raises:
-            DataError: the other side has ended.
+            DataError: The other side has ended.
         """
         waits = select.poll()
         waits.register(self._socket, select.POLLIN)
         while not self._stopped:
             frames, more = self._read()
-            # The stamps are of this machine's clock.
+            # The packets are stamped with this machine's clock, so it tells which are still due.
             quiet = 0 if more else time.time_ns() - _GRACE_NS
             yield FrameBatch({}, Frames.of(frames) if frames else None, quiet_ns=quiet)
             if not more:
@@ -77,7 +78,7 @@ class ShuntedSource:
         self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
-        """Messages that are none; what was dropped before, ``shunted`` and ``status`` count."""
+        """The number of malformed messages; ``shunted`` and ``status`` count earlier losses."""
         return {f"{self.name}: damaged messages": self._damaged}
 
     def close(self) -> None:
@@ -85,7 +86,7 @@ class ShuntedSource:
         self._socket.close()
 
     def _read(self) -> tuple[list[tuple[bytes, int, int]], bool]:
-        """Frames with their lengths and times, and whether there may be more at once."""
+        """Read frames with their lengths and times, and tell whether more may be waiting."""
         frames: list[tuple[bytes, int, int]] = []
         while len(frames) < PACKETS:
             try:

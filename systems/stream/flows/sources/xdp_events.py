@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``xdp:INTERFACE``: flows that an interface's XDP program shunts, as it metered them.
+"""``xdp:INTERFACE``: flows that an interface's XDP program has metered and shunted.
 
-They come from the program's ring buffer with all features of its meter, so the model may be another
-than the one in the kernel; the features that it reads must be among them.
+They come from the program's ring buffer with all features of its meter. The model may therefore
+differ from the one in the kernel, as long as that meter computes the features that it reads.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SWEEP_S = 1.0
 
 
 class XdpEventSource:
-    """Shunted flows of an interface's XDP program.
+    """The shunted flows of an interface's XDP program.
 
     Args:
         interface: name of the interface.
-        model: the model that is to decide them.
+        model: the model that decides them.
 
     Raises:
-        UsageError: no program is loaded there, another process reads its flows, or it does not
+        UsageError: No program is loaded there, another process reads its flows, or it does not
             compute a feature of the model.
     """
 
@@ -72,10 +72,10 @@ class XdpEventSource:
             self._stack = stack.pop_all()
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
-        """Batches of shunted flows as they come; idle flows are ended meanwhile.
+        """Yield batches of shunted flows as they come; also end idle flows.
 
         Raises:
-            UsageError: the program was removed or replaced.
+            UsageError: The program was removed or replaced.
         """
         swept = 0.0
         while not self._stopped:
@@ -95,11 +95,11 @@ class XdpEventSource:
         self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
-        """Decided flows that the ring buffer had no room for."""
+        """The number of decided flows for which the ring buffer had no room."""
         return {f"{self.name}: ring buffer full": self._lost}
 
     def close(self) -> None:
-        """Leave the program as it is."""
+        """Close the maps; the program stays loaded."""
         self._stack.close()
 
     def _records(self, events: Records) -> Records:
@@ -109,7 +109,7 @@ class XdpEventSource:
             records[name] = events[name]
         for name in ("address_bytes", "why", "number", "packets"):
             records[name] = events[name]
-        # The kernel's clock counts from the start of the machine, in the units of its meter.
+        # The kernel's clock counts from the boot of the machine, in ticks of the program's meter.
         booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         tick_ns = (self._model.meter or standard_spec()).tick_ns
         for name in ("first", "last"):

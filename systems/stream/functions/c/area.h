@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the manager shares with one function: two rings of descriptors and a table of the packets
- * that are handed over. Packets lie in memory of their own, which functions only read.
+ * What the manager shares with one function: two rings of descriptors, and a table of the packets
+ * handed over. The packets lie in separate memory, which functions can only read.
  *
- * A descriptor names a ticket. The manager alone knows which packet a ticket stands for, so that
- * nothing that a function writes here reaches another function's packets.
+ * A descriptor names a ticket. Only the manager knows which packet a ticket stands for, so nothing
+ * that a function writes here can affect another function's packets.
  */
 #ifndef N3IC_AREA_H
 #define N3IC_AREA_H
@@ -15,11 +15,11 @@
 
 enum { AREA_MAGIC = 0x3346336e, MOST_TICKETS = 1 << 16 };
 
-/* A descriptor: number of its use, what to do with the packet, ticket. */
+/* A descriptor: generation of the ticket, action for the packet, number of the ticket. */
 enum { GENERATION_SHIFT = 32, ACTION_SHIFT = 24, ACTION_MASK = 0xff, TICKET_MASK = 0xffffff };
 enum { PASS, DROP, FIRST_ROUTE };
 
-/* A packet that a ticket stands for; its bytes are at the base of the packets' memory + offset. */
+/* The packet that a ticket stands for; offset counts from the base of the packets' memory. */
 struct ticket_packet {
     uint64_t offset, time; /* nanoseconds since 1970 */
     uint32_t captured, length, port, pad;
@@ -28,8 +28,8 @@ struct ticket_packet {
 struct area {
     uint32_t magic, tickets, ring_slots;
     uint32_t given_at, returned_at, table_at; /* bytes from the start of this struct */
-    uint32_t stopping;                        /* by the manager: end when the ring is empty */
-    uint64_t heartbeat __rte_cache_aligned;   /* by the function: it is alive */
+    uint32_t stopping;                        /* the manager asks to end once the ring is empty */
+    uint64_t heartbeat __rte_cache_aligned;   /* the function counts it up while it is alive */
 };
 
 static inline struct rte_ring *area_given(struct area *a) {

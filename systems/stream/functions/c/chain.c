@@ -29,7 +29,7 @@ void chain_send(struct manager *m, struct rte_mbuf *packet, struct hop to) {
             return;
         }
         f->tally.bypassed++;
-        to = f->settings->next; /* the chain has no circle */
+        to = f->settings->next; /* this ends, as a chain has no cycles */
     }
     if (to.kind == TO_END) {
         m->ended++;
@@ -43,7 +43,7 @@ void chain_send(struct manager *m, struct rte_mbuf *packet, struct hop to) {
     }
 }
 
-/* Tickets that are left in every one of these functions that runs. */
+/* The fewest free tickets of the running ones of these functions; a burst if losses are allowed. */
 static unsigned room(const struct manager *m, uint32_t functions) {
     unsigned least = BURST;
     for (unsigned i = 0; m->settings.until_end && i < m->settings.n_functions; i++) {
@@ -87,7 +87,7 @@ static unsigned collect(struct manager *m, struct function *f, unsigned most) {
     return n;
 }
 
-/* Takes what a process gave back before it went, as far as there is room, then frees the rest. */
+/* Takes what a process gave back before it ended, as far as there is room, then frees the rest. */
 static unsigned finish(struct manager *m, struct function *f) {
     unsigned n = 0;
     while (function_pending(f)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Processes that come, ask and go; see manager.h. Each message is one of a SOCK_SEQPACKET. */
+/* Processes that connect, send requests and leave; see manager.h. Each message is a packet. */
 #define _GNU_SOURCE /* struct ucred */
 
 #include "manager.h"
@@ -53,7 +53,7 @@ void control_close(struct manager *m) {
 }
 
 static void say(const struct peer *p, const char *text, size_t bytes) {
-    /* a peer that does not read its answer has only itself to blame */
+    /* never wait for a peer that does not read its answer: it loses the answer */
     (void)!send(p->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -194,11 +194,11 @@ static void hear(struct manager *m, struct peer *p) {
         answer(m, p, word);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         if (p->function) {
-            chain_gone(m, p->function); /* it closes the socket */
+            chain_gone(m, p->function); /* closes the socket too */
         } else {
             close(p->fd);
         }
-        if (p->controls) { /* nobody is left who could end the manager */
+        if (p->controls) { /* nobody else could end the manager */
             drain(m);
         }
         p->fd = -1;

@@ -33,7 +33,7 @@ static uint64_t clock_us(void) {
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* Waits until the ring holds something, the time is over, or the function is to end. */
+/* Waits until the ring holds something, the time is over, or the function must end. */
 static void wait_for(struct area *a, const struct rte_ring *ring, uint32_t wait_us) {
     const struct timespec rest = {.tv_nsec = REST_NS};
     for (unsigned i = 0; i < SPINS; i++) {

@@ -6,24 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether a mapping of so many bytes holds an area that this code knows. */
+/* Whether a mapping of `bytes` bytes holds an area that this code knows. */
 int function_check(const void *area, size_t bytes);
 
 /*
- * Waits at most so long for packets and gives how many came, `most` at most. Descriptors and the
- * columns of their packets go to arrays of the caller.
+ * Waits up to wait_us microseconds for packets, and returns how many came, at most `most`. Writes
+ * the descriptors and the columns of their packets to the caller's arrays.
  */
 size_t function_receive(void *area, size_t most, uint32_t wait_us, uint64_t *descriptors,
                         uint64_t *offset, uint32_t *captured, uint32_t *length, uint64_t *time,
                         uint32_t *port);
 
-/* Gives packets back, each with what is to be done with it; gives how many the ring took. */
+/* Gives packets back, each with an action for the manager; returns how many the ring took. */
 size_t function_return(void *area, size_t n, const uint64_t *descriptors, const uint8_t *actions);
 
-/* Tells the manager that the function works on. */
+/* Tells the manager that the function is still working. */
 void function_alive(void *area);
 
-/* Whether the function is to end; packets may still lie in its ring. */
+/* Whether the function must end; its ring may still hold packets. */
 int function_stopping(const void *area);
 
 #endif

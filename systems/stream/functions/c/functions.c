@@ -29,7 +29,7 @@ static size_t area_bytes(const struct function *f) {
            f->settings->tickets * sizeof(struct ticket_packet);
 }
 
-/* Where things lie; never read back from memory that a function can write. */
+/* Where things lie: computed, and never read from memory that a function can write. */
 static struct rte_ring *given(const struct function *f) {
     return (struct rte_ring *)((char *)f->area + align(sizeof(struct area)));
 }
@@ -42,7 +42,7 @@ static struct ticket_packet *table(const struct function *f) {
     return (struct ticket_packet *)((char *)returned(f) + ring_bytes(f));
 }
 
-/* Both rings hold all tickets, so that neither side ever finds one full. */
+/* Each ring has room for all tickets, so neither side ever finds one full. */
 static void layout(struct function *f) {
     struct area *a = f->area;
     memset(a, 0, area_bytes(f));
@@ -74,7 +74,7 @@ void function_open(struct function *f, const struct function_settings *s, enum m
     for (; f->n_free < s->tickets; f->n_free++) {
         f->free[f->n_free] = f->n_free;
     }
-    if (kind == MEMORY_DPDK) { /* nothing is allocated while secondary processes run */
+    if (kind == MEMORY_DPDK) { /* now, as nothing is allocated while secondary processes run */
         make_memory(f, kind);
     }
 }
@@ -86,7 +86,7 @@ void function_close(struct function *f) {
 }
 
 void function_attach(struct function *f, enum memory kind, int connection, int process, int pid) {
-    if (kind != MEMORY_DPDK) { /* of its own, which no earlier process can still write */
+    if (kind != MEMORY_DPDK) { /* fresh memory, which no earlier process can still write */
         memory_free(&f->memory);
         make_memory(f, kind);
     }
@@ -180,7 +180,7 @@ unsigned function_take(struct function *f, unsigned most, struct rte_mbuf **pack
 void function_gone(struct function *f) {
     f->why = f->state == KILLED ? f->why : f->state == STOPPING ? ENDED_STOPPED : ENDED_DIED;
     f->state = GONE;
-    f->left = f->ring_slots; /* whatever its ring says */
+    f->left = f->ring_slots; /* bounds what is taken, whatever its ring says */
     f->n_waiting = 0;
     close(f->connection);
     close(f->process);

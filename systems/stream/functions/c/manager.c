@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * n3ic-manager: owns DPDK's ports and the packet buffers, and hands packets to functions, which
- * are processes of their own. It alone allocates and frees; see docs/how-to/stream-functions.md.
+ * are separate processes. Only it allocates and frees; see docs/how-to/stream-functions.md.
  */
 #define _GNU_SOURCE
 
@@ -33,7 +33,7 @@ static void check(const char *name, const char *what, int status) {
     }
 }
 
-/* Whether an interface of the kernel gets all packets; drivers switch it on, and leave it so. */
+/* Whether a kernel interface is promiscuous; drivers switch this on, and do not switch it off. */
 static int is_promiscuous(const char *interface) {
     struct ifreq found = {0};
     const int fd = interface[0] ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
@@ -59,11 +59,11 @@ static void open_device(struct manager *m, struct device *d, const char *name) {
     check(name, "its queue for sending",
           rte_eth_tx_queue_setup(d->number, 0, tx, SOCKET_ID_ANY, NULL));
     check(name, "its description", losses_begin(&d->losses, d->number));
-    d->promiscuous = is_promiscuous(d->losses.interface); /* its start changes it */
+    d->promiscuous = is_promiscuous(d->losses.interface); /* before starting, which changes it */
     check(name, "its start", rte_eth_dev_start(d->number));
     const int promiscuous = rte_eth_promiscuous_enable(d->number);
     check(name, "promiscuous mode", promiscuous == -ENOTSUP ? 0 : promiscuous);
-    /* net_pcap stamps packets with microseconds since 1970; units of other drivers are theirs. */
+    /* net_pcap stamps packets in microseconds since 1970; other drivers use units of their own. */
     d->stamped = strcmp(d->losses.driver, "net_pcap") == 0;
 }
 
@@ -73,7 +73,7 @@ static void close_devices(struct manager *m) {
         losses_read(&d->losses, d->lost);
         d->closed = 1;
         if (!d->promiscuous) {
-            rte_eth_promiscuous_disable(d->number); /* one that cannot never was */
+            rte_eth_promiscuous_disable(d->number); /* may fail: such a device never was */
         }
         check(m->settings.ports[i], "its end", rte_eth_dev_stop(d->number));
         rte_eth_dev_close(d->number);
@@ -120,7 +120,7 @@ static void enter(struct manager *m, const struct device *d, struct rte_mbuf *pa
     }
 }
 
-/* Receives from all ports; gives how many packets came. */
+/* Receives from all ports; returns how many packets came. */
 static unsigned receive(struct manager *m) {
     const struct settings *s = &m->settings;
     unsigned n = 0, polled = 0;
@@ -144,7 +144,7 @@ static unsigned receive(struct manager *m) {
             enter(m, d, packets[j], now);
         }
     }
-    /* net_pcap also gives nothing where it gets no buffer */
+    /* net_pcap also returns nothing if it gets no buffer, so this is the end only with free ones */
     const int at_end = !n && polled == s->n_ports && rte_mempool_avail_count(m->pool) > 2 * BURST;
     m->empty_polls = at_end ? m->empty_polls + 1 : 0;
     if ((s->until_end && m->empty_polls >= POLLS_AT_END) ||
@@ -184,7 +184,7 @@ static void look_after(struct function *f) {
     }
 }
 
-/* Stops functions to which no other can send any more; gives whether all are gone. */
+/* Stops functions to which no other can still send; returns whether all have ended. */
 static int drained(struct manager *m) {
     uint32_t fed = 0, present = 0;
     for (unsigned i = 0; i < m->settings.n_functions; i++) {
@@ -252,7 +252,7 @@ int main(int argc, char **argv) {
     if (eal < 0) {
         fail(EXIT_FAILED, "DPDK does not start: %s", rte_strerror(rte_errno));
     }
-    signal(SIGINT, SIG_IGN); /* of a terminal: the process that started this one ends it */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the parent too, which then ends this process */
     settings_read(&m->settings, argc - eal, argv + eal);
     m->pool = memory_pool(&m->settings, &m->packets);
     for (unsigned i = 0; i < m->settings.n_functions; i++) {

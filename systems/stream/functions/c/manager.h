@@ -13,20 +13,20 @@ enum phase { WAITING, RECEIVING, DRAINING, DONE };
 
 struct device { /* a port of DPDK */
     uint16_t number;
-    int stamped; /* packets bring their times */
+    int stamped; /* whether its packets carry times */
     struct loss_counter losses;
     int closed;
-    int promiscuous;       /* its interface was before, and stays so */
-    uint64_t lost[LOSSES]; /* when it was read last */
+    int promiscuous;       /* its interface already was, and must stay so */
+    uint64_t lost[LOSSES]; /* losses at the last reading */
     uint64_t received, sent, full;
     uint16_t n_out;
     struct rte_mbuf *out[BURST];
 };
 
-struct peer { /* a process that is connected */
+struct peer { /* a connected process */
     int fd;
     int controls;
-    struct function *function; /* that it is; NULL for none */
+    struct function *function; /* the function that it runs; NULL for none */
 };
 
 struct manager {
@@ -36,39 +36,39 @@ struct manager {
     struct shared_memory packets;
     struct device devices[MOST_PORTS];
     struct function functions[MOST_FUNCTIONS];
-    int time_at;  /* of a packet's time in its buffer */
-    int stamp_at; /* of the time that net_pcap gave it, or below 0 */
+    int time_at;  /* offset of a packet's time in its buffer */
+    int stamp_at; /* offset of net_pcap's timestamp there; negative if unknown */
     uint64_t stamp_flag;
     uint64_t received, too_long, copies, ended;
     unsigned empty_polls;
-    int ending; /* asked to: what waits in the ports is the last to be received */
+    int ending; /* asked to end: only what waits in the ports is still received */
     unsigned received_last;
-    int listening, polling; /* descriptors of files */
+    int listening, polling; /* file descriptors */
     struct peer peers[MOST_FUNCTIONS + 8];
 };
 
-/* --- control.c: processes that come, ask and go ------------------------------------------ */
+/* --- control.c: processes that connect, send requests and leave -------------------------- */
 
 void control_open(struct manager *m);
 void control_close(struct manager *m);
 
-/* Handles what processes said since the last call; never waits. */
+/* Handles what processes have sent since the last call; never waits. */
 void control_poll(struct manager *m);
 
 /* --- chain.c: where packets go ----------------------------------------------------------- */
 
-/* Does what is next with a packet: one reference of it is the call's. */
+/* Sends a packet to its next place; takes over one reference to it. */
 void chain_send(struct manager *m, struct rte_mbuf *packet, struct hop to);
 
-/* Takes back what functions have done; gives how many packets. */
+/* Takes back the packets that functions have finished; returns how many. */
 unsigned chain_collect(struct manager *m);
 
-/* How many packets can be received without a loss here. */
+/* How many packets can be received without losing any. */
 unsigned chain_room(const struct manager *m);
 
 void chain_flush(struct manager *m);
 
-/* The process of a function is gone. */
+/* The process of a function has ended. */
 void chain_gone(struct manager *m, struct function *f);
 
 /* --- statistics.c ------------------------------------------------------------------------ */

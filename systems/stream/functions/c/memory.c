@@ -74,7 +74,7 @@ struct rte_mempool *memory_pool(const struct settings *s, struct shared_memory *
     const unsigned object = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + s->buffer_bytes;
     struct rte_pktmbuf_pool_private rooms = {
         .mbuf_data_room_size = (uint16_t)(RTE_PKTMBUF_HEADROOM + s->buffer_bytes)};
-    /* No device reaches a memory file by itself, so that objects may cross pages. */
+    /* No device accesses a memory file by DMA, so objects may cross pages. */
     const unsigned flags = s->memory == MEMORY_DPDK ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
     struct rte_mempool *pool = rte_mempool_create_empty("packets", s->buffers, object, CACHE,
                                                         sizeof rooms, SOCKET_ID_ANY, flags);
@@ -83,7 +83,7 @@ struct rte_mempool *memory_pool(const struct settings *s, struct shared_memory *
         fail(EXIT_FAILED, "no pool of packet buffers: %s", rte_strerror(rte_errno));
     }
     rte_pktmbuf_pool_init(pool, &rooms);
-    const unsigned shift = 21; /* an object that may not cross a page wastes the rest of it */
+    const unsigned shift = 21; /* 2 MiB pages, whose ends are wasted, as no object may cross one */
     const ssize_t bytes = rte_mempool_op_calc_mem_size_default(
         pool, s->buffers, s->memory == MEMORY_DPDK ? shift : 0, &least, &alignment);
     if (bytes < 0) {

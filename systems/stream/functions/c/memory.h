@@ -11,16 +11,16 @@
 struct shared_memory {
     char *base;
     size_t bytes;
-    int file;      /* that functions map, or -1 */
+    int file;      /* the file that functions map, or -1 */
     int readable;  /* the same file, for reading only, or -1 */
     char zone[32]; /* name of DPDK's memory zone, or "" */
 };
 
-/* Zeroed memory; what cannot be had ends the manager. */
+/* Allocates zeroed memory; exits if there is not enough. */
 struct shared_memory memory_new(enum memory kind, const char *name, size_t bytes);
 void memory_free(struct shared_memory *m);
 
-/* A pool whose packet buffers all lie in memory of that kind; the memory is put into *m. */
+/* Makes a pool whose packet buffers lie in memory of the kind that *s names, and sets *m to it. */
 struct rte_mempool *memory_pool(const struct settings *s, struct shared_memory *m);
 
 #endif

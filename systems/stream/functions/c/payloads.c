@@ -16,7 +16,7 @@ struct payload {
     uint64_t sender;
 };
 
-/* Whether the sum of a datagram and its pseudo-header is right; 0 stands for no sum. */
+/* Whether the checksum of a datagram and its pseudo-header is right; 0 means that there is none. */
 static int sum_holds(const struct rte_ipv4_hdr *ip, const struct rte_udp_hdr *udp, uint32_t bytes) {
     const uint32_t sum = (uint32_t)rte_raw_cksum(&ip->src_addr, 2 * sizeof ip->src_addr) +
                          rte_cpu_to_be_16(IPPROTO_UDP) + udp->dgram_len + rte_raw_cksum(udp, bytes);

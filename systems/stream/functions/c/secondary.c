@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Maps what a manager with huge pages shares, as a secondary process of DPDK. */
+/* Maps what a manager with huge pages shares, as a secondary DPDK process. */
 #include "secondary.h"
 
 #include <rte_eal.h>

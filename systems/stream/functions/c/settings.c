@@ -32,7 +32,7 @@ static uint64_t number(const char *what, const char *text, uint64_t least, uint6
     return n;
 }
 
-/* "-" for nowhere, "f2" for a function, "p1" for a port; their numbers are checked at the end. */
+/* "-" for nowhere, "f2" for a function, "p1" for a port; settings_read checks the numbers last. */
 static struct hop hop(const char *text) {
     struct hop h = {TO_END, 0};
     if (strcmp(text, "-") != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the command line says, and how the manager ends where it cannot go on. */
+/* Settings from the command line, and how the manager exits if it cannot go on. */
 #ifndef N3IC_SETTINGS_H
 #define N3IC_SETTINGS_H
 
@@ -18,13 +18,13 @@ struct hop {
 struct function_settings {
     char name[NAME_BYTES];
     uint32_t tickets;
-    uint32_t hang_ms; /* without a sign of life, after which it is killed; 0 for never */
-    int bypassed;     /* while it is absent, packets go on to `next`; else they are dropped */
+    uint32_t hang_ms; /* killed after this time without a heartbeat; 0 for never */
+    int bypassed;     /* while it is absent, packets go on to `next`, or else are dropped */
     unsigned n_routes;
     struct hop next, routes[MOST_ROUTES];
 };
 
-/* Whose memory functions map. */
+/* The memory that functions map. */
 enum memory {
     MEMORY_FILE,      /* a memory file, without huge pages */
     MEMORY_HUGE_FILE, /* a memory file of huge pages */
@@ -35,18 +35,18 @@ struct settings {
     const char *socket;
     enum memory memory;
     uint32_t buffers, buffer_bytes;
-    uint64_t packets; /* after which it ends; 0 for never */
-    int until_end;    /* the ports are captures: wait in place of losing, and end with them */
+    uint64_t packets; /* end after this many; 0 for never */
+    int until_end;    /* the ports are captures: wait instead of losing packets, end with them */
     unsigned n_functions, n_ports, n_entries;
     struct function_settings functions[MOST_FUNCTIONS];
     const char *ports[MOST_PORTS]; /* names of DPDK's devices */
     struct hop entries[MOST_FUNCTIONS];
 };
 
-/* Fills settings from the words behind EAL's "--". */
+/* Reads settings from the arguments after EAL's "--". */
 void settings_read(struct settings *s, int argc, char **argv);
 
-/* Says why on standard error, and exits. */
+/* Prints the reason on standard error, and exits. */
 _Noreturn void fail(int status, const char *form, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

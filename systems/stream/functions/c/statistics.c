@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Statistics as JSON; see manager.h. Names of functions and devices were checked by the caller. */
+/* Statistics as JSON; see manager.h. The caller has checked the names of functions and devices. */
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 
 #include "manager.h"

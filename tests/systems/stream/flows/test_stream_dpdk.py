@@ -87,7 +87,7 @@ def test_without_dpdk_what_to_install_is_said(n3ic, tmp_path, monkeypatch):
 
 
 def test_a_device_that_dpdk_does_not_open_is_an_error(installed, capfd):
-    with pytest.raises(DataError, match=r"dpdk:net_nothing0: .*DPDK's own words stand above"):
+    with pytest.raises(DataError, match=r"dpdk:net_nothing0: .*see DPDK's own messages above"):
         open_source("dpdk:net_nothing0", MODEL)
     assert "net_nothing0" in capfd.readouterr().err
 
@@ -106,7 +106,7 @@ def test_a_capture_through_dpdk_is_not_gone_on_with(tmp_path, installed):
     source = DpdkSource(f"net_pcap0,rx_pcap={tmp_path / 'c.pcap'}")
     try:
         position = next(source.batches({})).position
-        with pytest.raises(DataError, match="from its start alone; give n3ic stream the file"):
+        with pytest.raises(DataError, match="only from its start; give n3ic stream the file"):
             next(source.batches(position))
     finally:
         source.close()
@@ -143,7 +143,7 @@ def test_a_manager_that_is_killed_ends_the_stream_with_an_error(installed):
         if figures.packets and not killed:
             killed.append(os.kill(source._manager._process.pid, signal.SIGKILL))
 
-    with pytest.raises(DataError, match="dpdk:net_null0,size=60: the manager is gone; what came"):
+    with pytest.raises(DataError, match="dpdk:net_null0,size=60: the manager has ended; what came"):
         FlowStream(source, StreamModel(MODEL), [SlowSink()], StreamSettings()).run(kill)
     assert killed
 
