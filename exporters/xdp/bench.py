@@ -26,7 +26,7 @@ from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.xdp import veth_bench
 from n3ic.exporters.xdp.layout import FOR_EVER, SUBJECT, USES, VERDICT
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram
-from n3ic.exporters.xdp.network.kernel import INPUTS, BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import INPUTS, BpfNetwork
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
@@ -44,7 +44,7 @@ from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
-from n3ic.model.metering import Decision, MeterSpec
+from n3ic.model.meter_spec import Decision, MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model

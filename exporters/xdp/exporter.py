@@ -20,8 +20,8 @@ from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
 from n3ic.exporters.xdp.layout import KEY, TAGS, WAYS, bucket_type, flow_type, table_entries
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, VerifierError
 from n3ic.exporters.xdp.network.host import HostNetwork, HostVerdicts
-from n3ic.exporters.xdp.network.kernel import PROGRAM as HARNESS
-from n3ic.exporters.xdp.network.kernel import BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import PROGRAM as HARNESS
+from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
 from n3ic.exporters.xdp.network.source import FOLDER as NETWORK
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
@@ -33,7 +33,7 @@ from n3ic.meter.compiled import SECRET_BYTES
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words, pack
 from n3ic.model.classifier import Classifier, Inference
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.artefacts import files_of

@@ -19,7 +19,7 @@ from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.rows import address_text
 from n3ic.model.bits import Words, unpack
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec, Tunnel
+from n3ic.model.meter_spec import MeterSpec, Tunnel
 
 _LEAST = 4096  # flows: LRU maps evict per CPU, and small ones long before they are full
 _SPARE = {"lru": 4, "buckets": 16}  # spare entries per flow, so that no bucket ever overflows

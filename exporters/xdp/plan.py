@@ -15,7 +15,7 @@ from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.source import Table
 from n3ic.exporters.xdp.verdicts import NEW_FLOWS, PREFIX_BITS, SECOND_NS, VERDICTS, Limits
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 CPU_QUEUE = 2048  # maximum packets queued for another CPU
 _HASH_LINKS = 48  # bytes that the kernel's hash map keeps beside key and value

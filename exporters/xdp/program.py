@@ -21,7 +21,7 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.exporters.xdp.verdicts import ACTIONS, SCOPES, Action, Limits, Scope
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES
 from n3ic.meter.reference import End
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 Clock = Literal["kernel", "coarse", "trailer"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")

@@ -12,7 +12,7 @@ from n3ic.exporters.xdp.network.source import network_source
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.meter.source import FOLDER as METER_FOLDER
 from n3ic.meter.source import meter_source
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.targets.packets import PacketLayout
 from n3ic.util.templates import render
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import layout
 from n3ic.exporters.xdp.libbpf import BpfError, BpfMap
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 Action = Literal[
     "pass", "drop", "interface", "socket", "cpu", "mark", "rate-limit", "allow", "mirror"

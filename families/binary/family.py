@@ -120,7 +120,7 @@ class BinaryFamily(Family):
 
     def predict(self, model: BinaryModel, flows: Any, **how: Any) -> Any:
         """Classify flows, wherever they are."""
-        from n3ic.memory import predict_flows
+        from n3ic.dataframes import predict_flows
 
         return predict_flows(model, flows, **how)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.errors import DataError, nearest
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.display import Displayed, TextTable, View
 
 __all__ = ["Feature", "FlowTable", "SourceFile", "Tap", "to_integer"]

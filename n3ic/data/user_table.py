@@ -26,13 +26,13 @@ from n3ic.data.catalogue_dataset import (
     canonical,
     changed_cells_lines,
 )
+from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
+from n3ic.data.column_roles import is_label_name
 from n3ic.data.delimited import Sheet, TextColumn
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, printable
-from n3ic.data.inference import infer
-from n3ic.data.naming import is_label_name
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, ModelError, UsageError, nearest
 from n3ic.model.columns import TableRules

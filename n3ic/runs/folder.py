@@ -49,7 +49,7 @@ class Run(Displayed):
         Raises:
             UsageError: the run holds several networks.
         """
-        from n3ic.memory import predict_flows
+        from n3ic.dataframes import predict_flows
 
         if len(self.models) != 1:
             raise UsageError(f"{self.path} holds {len(self.models)} networks: name one model file")

@@ -28,7 +28,7 @@ from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.integrity import regenerate
 from n3ic.targets.manifest import exported_network, read_manifest
-from n3ic.targets.metering import check_metering
+from n3ic.targets.meter_verification import check_metering
 from n3ic.targets.verification_record import state_of, write_record
 from n3ic.util.display import Displayed, View, facts
 

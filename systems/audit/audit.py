@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.column_roles import PROTOCOLS, Row, first_row
 from n3ic.data.dataset import DataSet
-from n3ic.data.naming import PROTOCOLS, Row, first_row
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.systems.audit.loss import Loss

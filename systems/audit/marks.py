@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.catalogue_dataset import CatalogueDataSet
+from n3ic.data.column_roles import WHY, Row, first_row, role_of
 from n3ic.data.dataset import DataSet
 from n3ic.data.delimited import parse_sheet
 from n3ic.data.file_tables import open_sheets
-from n3ic.data.naming import WHY, Row, first_row, role_of
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError, nearest
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from n3ic.data.split import split
 from n3ic.errors import UsageError
-from n3ic.evaluation.further import FurtherEvaluation
 from n3ic.evaluation.held_out import HeldOut, known_split, labels_of
 from n3ic.evaluation.interval import LEVEL, share_interval
+from n3ic.evaluation.plugin import EvaluationPlugin
 from n3ic.families.binary.rare import step_for, with_false_alarms
 from n3ic.families.tables.network import TablesModel
 from n3ic.kernel.prediction import predict
@@ -174,7 +174,7 @@ def at_false_alarms(held: HeldOut, share: float) -> BinaryModel | TablesModel:
     return model.favouring(held.positive or 0, step, said)
 
 
-class BaseRates(FurtherEvaluation):
+class BaseRates(EvaluationPlugin):
     """Precision and false alarms a day at the share of attacks that the user names."""
 
     name: ClassVar[str] = "base_rates"

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.data.flows import Columns
-from n3ic.evaluation.further import WARNING, FurtherEvaluation, Watch
+from n3ic.evaluation.plugin import WARNING, EvaluationPlugin, TrafficMonitor
 from n3ic.exporters.host.domain import OUTSIDE, Axis, alarm_of, axes, spans
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
@@ -278,13 +278,13 @@ class DomainWatch:
         return self.domain().to_dict()
 
 
-class DomainEvaluation(FurtherEvaluation):
+class DomainEvaluation(EvaluationPlugin):
     """Says while a model predicts whether the traffic is that of its training."""
 
     name: ClassVar[str] = "domain"
     summary: ClassVar[str] = "whether the traffic is like the training rows"
 
-    def watch(self, model: Classifier) -> Watch | None:
+    def watch(self, model: Classifier) -> TrafficMonitor | None:
         """A watch; None if the model does not know its training rows."""
         spec = model.input
         return DomainWatch(spec) if next(axes(spec), None) else None

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
-from n3ic.evaluation.further import FurtherEvaluation
 from n3ic.evaluation.held_out import HeldOut
+from n3ic.evaluation.plugin import EvaluationPlugin
 from n3ic.kernel.prediction import predict
 from n3ic.model.bits import Bits, pack, unpack
 from n3ic.options import Option, Options
@@ -101,7 +101,7 @@ def _within_classes(label: NDArray[np.int64], rng: np.random.Generator) -> NDArr
     return order
 
 
-class Shifts(FurtherEvaluation):
+class Shifts(EvaluationPlugin):
     """Robustness rows: scaled times, permuted columns, other rows, lost packets."""
 
     name: ClassVar[str] = "shifts"

@@ -25,10 +25,10 @@ from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
 from n3ic.meter.pcapng import BlockError, with_links
 from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS
-from n3ic.meter.specification import read_spec, write_spec
+from n3ic.meter.spec_file import read_spec, write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import load_flows, read_table
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.model.meter_spec import MeteredFeature, MeterSpec, Register
 
 try:
     libpcap()

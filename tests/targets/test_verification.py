@@ -17,7 +17,7 @@ from n3ic.targets import verification
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded, DecodedLayer
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.metering import Metering
+from n3ic.targets.meter_verification import Metering
 from n3ic.targets.verification import (
     Verification,
     _beside_threshold,

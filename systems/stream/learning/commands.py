@@ -289,8 +289,8 @@ def drift(
 
     from n3ic.cli.console import print_json, print_result, show_table
     from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.drift_detector import DriftDetector
     from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
-    from n3ic.systems.stream.learning.drift_test import DriftTest
     from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
 
     if not 0 < alpha < 1:
@@ -308,7 +308,7 @@ def drift(
         else:
             show_table(delay_table(delays, len(flows), len(whole)))
         return
-    test = DriftTest(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
+    test = DriftDetector(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
     found = test.add(flows.features)
     if json:
         alarm = None if found is None else {"flow": found.flow, "statistic": found.statistic}

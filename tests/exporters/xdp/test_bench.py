@@ -12,7 +12,7 @@ import pytest
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp import bench, libbpf, veth_bench
 from n3ic.exporters.xdp import links as links_of_xdp
-from n3ic.exporters.xdp.network import kernel as kernel_network
+from n3ic.exporters.xdp.network import kernel_run as kernel_network
 from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
 from n3ic.model.random_models import random_model
 

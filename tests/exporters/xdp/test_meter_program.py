@@ -33,7 +33,7 @@ from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.sequences import sequence_spec, with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
-from n3ic.model.metering import Decision
+from n3ic.model.meter_spec import Decision
 from n3ic.targets.base import exporter as target
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4

@@ -20,7 +20,7 @@ from n3ic.exporters.xdp.network import (
 )
 from n3ic.exporters.xdp.network.groups import input_groups
 from n3ic.exporters.xdp.network.host import HostNetwork
-from n3ic.exporters.xdp.network.kernel import BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.structure import as_bits, hidden_sums, layer_groups
 from n3ic.model.bits import pack
 from n3ic.model.boundary import boundary_features, verification_vectors

@@ -19,7 +19,7 @@ from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import difference, replay
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Decision, Window
+from n3ic.model.meter_spec import Decision, Window
 
 pytestmark = pytest.mark.usefixtures("clang", "kernel")
 

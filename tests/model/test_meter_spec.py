@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from n3ic.errors import ModelError
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     Decision,
     Guard,
     MeteredFeature,

@@ -16,10 +16,10 @@ from n3ic.util.display import TextTable
 
 Figures = Mapping[str, Any]
 WARNING = "warning: "
-"""How a watch's line begins that should be heeded before a verdict is; others are notes."""
+"""How a monitor's line begins that should be heeded before a verdict is; others are notes."""
 
 
-class Watch(Protocol):
+class TrafficMonitor(Protocol):
     """Looks at the flows that a model classifies, and has lines about them for a person."""
 
     def add(self, columns: Columns) -> object: ...  # noqa: D102 - some flows
@@ -27,7 +27,7 @@ class Watch(Protocol):
     def to_dict(self) -> Figures: ...  # noqa: D102 - plain data for JSON
 
 
-class FurtherEvaluation(plugins.Plugin):
+class EvaluationPlugin(plugins.Plugin):
     """An evaluation: an entry point of ``n3ic.evaluations`` names an instance."""
 
     options: ClassVar[tuple[Option, ...]] = ()  # of ``n3ic evaluate``, by which it is asked
@@ -44,15 +44,15 @@ class FurtherEvaluation(plugins.Plugin):
         """Tables of the figures of a file; raises ValueError if they are none."""
         return ()
 
-    def watch(self, model: Classifier) -> Watch | None:
+    def watch(self, model: Classifier) -> TrafficMonitor | None:
         """What looks on while a model predicts; None if this evaluation does not."""
         return None
 
 
-def evaluations() -> dict[str, FurtherEvaluation]:
+def evaluations() -> dict[str, EvaluationPlugin]:
     """All that are installed, by name."""
     group = "n3ic.evaluations"
-    return {n: plugins.find(group, n, FurtherEvaluation) for n in plugins.names(group)}
+    return {n: plugins.find(group, n, EvaluationPlugin) for n in plugins.names(group)}
 
 
 def tables_of(metrics: Figures) -> list[TextTable]:

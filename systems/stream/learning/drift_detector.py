@@ -91,7 +91,7 @@ class FlowStatistics:
         return [*own, strange, found.margins.astype(np.float64), verdicts.astype(np.float64)]
 
 
-class DriftTest:
+class DriftDetector:
     """The test of one stream.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT
 from n3ic.data.column_profile import ColumnProfile
-from n3ic.data.naming import (
+from n3ic.data.column_roles import (
     CICFLOWMETER_TIMES,
     ENDS,
     PROTOCOLS,

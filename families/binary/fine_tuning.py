@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a binary network further by gradient, from its integers on.
+"""Fine-tunes a binary network by gradient, from its integers on.
 
 An integer network has no latent weights and no batch norm any more. Here each latent weight starts
 near zero with the sign of its bit, so that few steps can flip it, and each batch norm such that it
-fires from its neuron's threshold on: before the first step the opened network decides as the
+fires from its neuron's threshold on: before the first step the unfolded network decides as the
 integer one does.
 """
 
@@ -28,7 +28,7 @@ _BATCH = 64
 _LEAST_DEVIATION = 0.5  # of a neuron's dot products: one that hardly moves has no scale
 
 
-def trained_further(
+def fine_tune(
     model: BinaryModel,
     bits: Bits,
     weights: NDArray[np.float64],
@@ -37,7 +37,7 @@ def trained_further(
     learning_rate: float = 1e-2,
     seed: int = 0,
 ) -> BinaryModel:
-    """Train a network further; the same arguments give the same bytes.
+    """Fine-tune a network; the same arguments give the same bytes.
 
     Args:
         model: the network; input, shape and masks stay. Its output layer has no mask.
@@ -49,7 +49,7 @@ def trained_further(
     """
     with deterministic(seed):
         x = signs(bits)
-        network = opened(model, x)
+        network = unfold(model, x)
         target = torch.from_numpy(weights.astype(np.float32))
 
         def loss(index: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def trained_further(
         )
 
 
-def opened(model: BinaryModel, x: Tensor) -> BinaryMLP:
+def unfold(model: BinaryModel, x: Tensor) -> BinaryMLP:
     """The network with latent weights and batch norms, which decides as the integers do.
 
     Args:

@@ -45,13 +45,13 @@ from n3ic.data.table import FlowTable, SourceFile
 from n3ic.data.table_meter import METER_KEY
 from n3ic.data.user_table import load_own, with_positive
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.evaluation.further import WARNING, evaluations
+from n3ic.evaluation.plugin import WARNING, evaluations
 from n3ic.kernel.prediction import predict
 from n3ic.meter.capture import is_capture
 from n3ic.meter.table import LABEL, flow_table, read_table
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 T = TypeVar("T")
 # Types whose cells have no text that is a number, a category or a time.
@@ -415,7 +415,7 @@ def _meter(table: Any) -> MeterSpec | None:
     return None if said is None else MeterSpec.from_json(said, "the table's meter")
 
 
-def read_memory(
+def read_dataframe(
     table: Any,
     label: Any = None,
     *,
@@ -481,7 +481,7 @@ def predict_flows(
 
 
 def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike]) -> None:
-    """Warn where the flows are not like the rows of the training; see :mod:`.further`."""
+    """Warn where the flows are not like the rows of the training; see :mod:`.plugin`."""
     columns = {name: np.asarray(features[name]) for name in model.input.features}
     watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
     for watch in watches if len(next(iter(columns.values()))) else ():

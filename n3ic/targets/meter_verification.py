@@ -15,7 +15,7 @@ import numpy as np
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.model.bits import unpack
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.passes import Simplified
 from n3ic.options import Options
 from n3ic.targets.base import Exporter, MeteredCapture

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from n3ic.errors import ModelError
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 
