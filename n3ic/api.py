@@ -13,7 +13,7 @@ from n3ic import plugins
 from n3ic.data.user_table import OWN
 from n3ic.errors import UsageError, needed
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:

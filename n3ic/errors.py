@@ -69,7 +69,7 @@ class N3icWarning(UserWarning):
     """Something that the user should know, though the work goes on."""
 
 
-def nearest(wrong: str, known: Iterable[str]) -> str:
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """A question that names what is spelt most like it, for an error; empty where nothing is."""
     by_text = {name.lower().replace("_", "-"): name for name in known}
     near = difflib.get_close_matches(wrong.lower().replace("_", "-"), by_text, n=1)

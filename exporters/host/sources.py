@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.host.domain import domain_values
+from n3ic.exporters.host.training_distribution import domain_values
 from n3ic.kernel import build
 from n3ic.meter.source import meter_source
 from n3ic.model.classifier import Classifier

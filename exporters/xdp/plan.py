@@ -13,7 +13,7 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.program import Clock, policy_index, policy_value
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.source import Table
-from n3ic.exporters.xdp.verdicts import NEW_FLOWS, PREFIX_BITS, SECOND_NS, VERDICTS, Limits
+from n3ic.exporters.xdp.verdict_lists import NEW_FLOWS, PREFIX_BITS, SECOND_NS, VERDICTS, Limits
 from n3ic.model.classifier import Classifier
 from n3ic.model.meter_spec import MeterSpec
 

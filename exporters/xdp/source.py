@@ -75,7 +75,7 @@ def test_program(name: str) -> dict[str, str]:
     return _plain(name, "test_frames.h") | {PACKET.name: PACKET.read_text(encoding="utf-8")}
 
 
-def compiled(files: dict[str, str], program: str) -> bytes:
+def compile_program(files: dict[str, str], program: str) -> bytes:
     """Compile a program to an object file; see :func:`~n3ic.exporters.xdp.clang.compile_bpf`."""
     return compile_bpf(files, program, OPTIONS)
 

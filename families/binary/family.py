@@ -38,7 +38,7 @@ class BinaryFamily(Family):
 
         from n3ic.families.binary.coverage import deciding_vectors
         from n3ic.model.bits import pack, unpack
-        from n3ic.model.boundary import verification_vectors
+        from n3ic.model.verification_vectors import verification_vectors
 
         deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
         source = network.source.input

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import Feature
 from n3ic.errors import UsageError, needed
-from n3ic.families.binary.packed_trees import Cut, Split, split_tree
+from n3ic.families.binary.packed_trees import Cut, TreeSplit, split_tree
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
@@ -156,10 +156,10 @@ def tree_network(
 
 
 def _ways(
-    node: Split | int, way: tuple[tuple[Cut, bool], ...] = ()
+    node: TreeSplit | int, way: tuple[tuple[Cut, bool], ...] = ()
 ) -> list[tuple[int, tuple[tuple[Cut, bool], ...]]]:
     """List the leaves of a tree: their answers, and the cuts on the way with their values."""
-    if not isinstance(node, Split):
+    if not isinstance(node, TreeSplit):
         return [(node, way)]
     sides = zip((False, True), (node.left, node.right), strict=True)
     return [leaf for value, side in sides for leaf in _ways(side, (*way, (node.cut, value)))]

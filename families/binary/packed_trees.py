@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from n3ic.model.inputs import UINT32_MAX
 
 if TYPE_CHECKING:
-    from n3ic.runs.prepared import Prepared
+    from n3ic.runs.training_rows import Prepared
     from n3ic.training.baselines import Prediction
 
 CUT_BYTES = 4
@@ -38,12 +38,12 @@ Cut = tuple[int, int]  # a column, and the least integer that goes to the right
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class TreeSplit:
     """A comparison and its two sides; a side is a split or a vote."""
 
     cut: Cut
-    left: Split | int
-    right: Split | int
+    left: TreeSplit | int
+    right: TreeSplit | int
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class PackedTrees:
         return out
 
 
-def packed(trees: Sequence[Split | int], classes: int, weights: int = 1) -> PackedTrees:
+def packed(trees: Sequence[TreeSplit | int], classes: int, weights: int = 1) -> PackedTrees:
     """Pack trees.
 
     Args:
@@ -117,12 +117,12 @@ def packed(trees: Sequence[Split | int], classes: int, weights: int = 1) -> Pack
     number = {id(split): i for i, split in enumerate(splits)}
     leaves = classes * weights
 
-    def far(side: Split | int) -> int:
-        return leaves + number[id(side)] if isinstance(side, Split) else side
+    def far(side: TreeSplit | int) -> int:
+        return leaves + number[id(side)] if isinstance(side, TreeSplit) else side
 
     fields = (
         [place[split.cut] for split in splits],
-        [0 if isinstance(split.left, Split) else split.left + 1 for split in splits],
+        [0 if isinstance(split.left, TreeSplit) else split.left + 1 for split in splits],
         [far(split.right) for split in splits],
     )
     widths = _widths(len(cuts), len(splits), leaves)
@@ -134,7 +134,7 @@ def packed(trees: Sequence[Split | int], classes: int, weights: int = 1) -> Pack
     return PackedTrees(data, tuple(c for c, _ in cuts), len(trees), len(splits), classes, weights)
 
 
-def packed_bytes(trees: Iterable[Split | int], votes: int) -> int:
+def packed_bytes(trees: Iterable[TreeSplit | int], votes: int) -> int:
     """Bytes of :func:`packed` for that number of different votes."""
     each = [_splits(tree) for tree in trees]
     splits = [split for tree in each for split in tree]
@@ -157,12 +157,12 @@ def _numbers(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
     return digits.astype(np.int64) @ (1 << np.arange(digits.shape[1], dtype=np.int64)[::-1])
 
 
-def _splits(tree: Split | int) -> list[Split]:
+def _splits(tree: TreeSplit | int) -> list[TreeSplit]:
     """The splits of a tree; a split whose left side is one is followed by it."""
     found, left = [], [tree]
     while left:
         node = left.pop()
-        if isinstance(node, Split):
+        if isinstance(node, TreeSplit):
             found.append(node)
             left += [node.right, node.left]
     return found
@@ -183,7 +183,7 @@ def split_tree(
     vote: _Vote,
     leaves: int = 0,
     cuts: Sequence[Sequence[Cut]] = (),
-) -> Split | int:
+) -> TreeSplit | int:
     """A tree of scikit-learn, without splits whose sides vote alike.
 
     Args:
@@ -199,14 +199,14 @@ def split_tree(
     # scikit-learn appends both children when it makes a split, so their number tells its turn.
     turns = sorted(child for child in below if child >= 0)
     last = max(turns[: leaves - 1] if leaves else turns, default=-1)
-    made: list[Split | int] = votes
+    made: list[TreeSplit | int] = votes
     for i in reversed(range(len(below))):
         if 0 <= below[i] <= last:
             a, b = made[below[i]], made[int(tree.children_right[i])]
-            same = not isinstance(a, Split) and a == b
+            same = not isinstance(a, TreeSplit) and a == b
             column, least = columns[i], right[i]
             cut = cuts[column][least - 1] if cuts else (column, least)
-            made[i] = a if same else Split(cut, a, b)
+            made[i] = a if same else TreeSplit(cut, a, b)
     return made[0]
 
 
@@ -228,7 +228,7 @@ def tree_within(
     grown = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
     known = grown.classes_
 
-    def first(leaves: int) -> list[Split | int]:
+    def first(leaves: int) -> list[TreeSplit | int]:
         return [split_tree(grown.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
 
     leaves = most_leaves(int(grown.get_n_leaves()), partial(_fit, first, classes, budget))
@@ -284,13 +284,15 @@ def forests_within(
                 yield packed(first(leaves), classes, _WEIGHTS)
 
 
-def _fit(first: Callable[[int], list[Split | int]], votes: int, budget: int, leaves: int) -> bool:
+def _fit(
+    first: Callable[[int], list[TreeSplit | int]], votes: int, budget: int, leaves: int
+) -> bool:
     return packed_bytes(first(leaves), votes) <= budget
 
 
 def _beginnings(
     forest: Sequence[Any], vote: _Vote, cuts: Sequence[Sequence[Cut]], leaves: int
-) -> list[Split | int]:
+) -> list[TreeSplit | int]:
     """The beginnings of best-first trees, of so many leaves each."""
     return [split_tree(t.tree_, vote, min(leaves, t.tree_.n_leaves), cuts) for t in forest]
 

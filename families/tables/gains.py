@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.tables.loss import Floats, Rows
+from n3ic.families.tables.loss import Floats, MergedRows
 
 _AT_ONCE = 48  # most columns of sums of cells that one product of matrices takes
 
@@ -18,7 +18,7 @@ class CellGains:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: MergedRows,
         columns: NDArray[np.float32],
         slopes: Floats,
         curves: Floats,
@@ -95,7 +95,7 @@ class CellGains:
         return gain(ones) + gain(both[:, :, None] - ones)
 
 
-def cells_of(rows: Rows, bits: Sequence[int]) -> NDArray[np.int64]:
+def cells_of(rows: MergedRows, bits: Sequence[int]) -> NDArray[np.int64]:
     """Index of each row in a table that some bits address; bit 0 is the first of them."""
     out = np.zeros(len(rows.bits), dtype=np.int64)
     for j, bit in enumerate(bits):

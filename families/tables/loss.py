@@ -21,7 +21,7 @@ _LARGEST = 60.0  # of a score: its exponential and the sum of many stay finite
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class MergedRows:
     """Rows of equal bits as one, with the weight of each class among them.
 
     Attributes:
@@ -113,7 +113,7 @@ def _logits(sums: Floats) -> Floats:
     return sums if sums.shape[1] > 1 else np.concatenate([np.zeros_like(sums), sums], axis=1)
 
 
-def merged(bits: Bits, weights: Floats, q: float = 0.0) -> Rows:
+def merged(bits: Bits, weights: Floats, q: float = 0.0) -> MergedRows:
     """Merge rows of equal bits.
 
     Args:
@@ -125,4 +125,4 @@ def merged(bits: Bits, weights: Floats, q: float = 0.0) -> Rows:
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, of = np.unique(keys, return_index=True, return_inverse=True)
     summed = [np.bincount(of, column, len(first)) for column in weights.T]
-    return Rows(bits[first], np.stack(summed, axis=1), q)
+    return MergedRows(bits[first], np.stack(summed, axis=1), q)

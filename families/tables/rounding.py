@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.tables.grow import Grown
-from n3ic.families.tables.loss import Floats, Rows
+from n3ic.families.tables.boosting import RealTable
+from n3ic.families.tables.loss import Floats, MergedRows
 
 _QUANTILE = 0.97  # of the entries' sizes: the largest integer; the few above are clipped
 _LEAST_GAIN = 0.3  # of the loss, for which an entry leaves its integer: less is chance
@@ -42,8 +42,8 @@ class Rounded:
 
 
 def rounded(
-    rows: Rows,
-    tables: Sequence[Grown],
+    rows: MergedRows,
+    tables: Sequence[RealTable],
     bias: Floats,
     widths: Sequence[int],
     sweeps: int = SWEEPS,
@@ -97,12 +97,12 @@ def rounded(
     return Rounded(tuple(e.astype(np.int8) for e in entries), whole.astype(np.int64), step, loss)
 
 
-def _sum(entries: Sequence[Floats], tables: Sequence[Grown]) -> Floats:
+def _sum(entries: Sequence[Floats], tables: Sequence[RealTable]) -> Floats:
     return np.asarray(sum(e[t.cells] for e, t in zip(entries, tables, strict=True)))
 
 
 def _fitted(
-    rows: Rows, integers: Floats, step: float, offset: Floats
+    rows: MergedRows, integers: Floats, step: float, offset: Floats
 ) -> tuple[float, Floats, Floats]:
     """Fit the biases by Newton steps, then the step by trial."""
     total = offset + step * integers

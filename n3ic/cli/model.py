@@ -52,7 +52,7 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Print a model's layers, bits and bytes."""
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
     from n3ic.runs.report import memory_of
 
@@ -257,7 +257,7 @@ def evaluate(
     """Evaluate a network on labelled flows: accuracy, recall, precision, ROC and PR AUC."""
     from n3ic.cli.train import show_classes
     from n3ic.evaluation.plugin import tables_of
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.usecases.evaluation import evaluate_beside_majority, further_figures
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.util.display import Displayed, TextTable, View, facts, listed
 from n3ic.util.markdown import percent
 

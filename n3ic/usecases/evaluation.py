@@ -27,7 +27,7 @@ from n3ic.evaluation.plugin import evaluations
 from n3ic.kernel.prediction import predict
 from n3ic.meter.table import LABEL, flow_table, read_table
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.options import OptionValue, parse_options
 from n3ic.runs.folder import OPTIONS, load_metrics, models_of
 from n3ic.usecases.base import UseCase, use_case

@@ -16,7 +16,7 @@ from n3ic.data.dataset import DataSet
 from n3ic.data.delimited import parse_sheet
 from n3ic.data.file_tables import open_sheets
 from n3ic.data.table import FlowTable
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 
 MOST_VALUES = 8
 LEAST_SHARE = 0.005
@@ -98,7 +98,7 @@ def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tu
                 found.append(_of_numbers(f"{name} /24", "network", table.features[name] >> 8, 8))
         else:
             known = [*table.features, *texts]
-            raise UsageError(f"{table.name} has no column {name!r}; {nearest(name, known)}")
+            raise UsageError(f"{table.name} has no column {name!r}; {did_you_mean(name, known)}")
     return tuple(mark for mark in found if len(mark.values) > 1)
 
 

@@ -131,7 +131,7 @@ class Shifts(EvaluationPlugin):
             UsageError: the model has no meter for a capture, the flows have no categories or no
                 order in time, or the run does not say its recipe.
         """
-        from n3ic.systems.robustness.exchange import exchanged_rows
+        from n3ic.systems.robustness.column_permutation import exchanged_rows
         from n3ic.systems.robustness.lost_packets import capture_rows
         from n3ic.systems.robustness.other_rows import rows_of
         from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category

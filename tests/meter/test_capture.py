@@ -19,7 +19,7 @@ from n3ic.data.files import Content
 from n3ic.errors import DataError, MissingDependencyError, ModelError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, libpcap, plain_capture
 from n3ic.meter.extract import extract
-from n3ic.meter.info import SYNTHETIC_MARK
+from n3ic.meter.info_labels import SYNTHETIC_MARK
 from n3ic.meter.labels import Labelled, read_labels
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
 from n3ic.meter.pcapng import BlockError, with_links

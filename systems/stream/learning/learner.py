@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.learning.betting_tests import PairedBet, spent
 from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
-from n3ic.systems.stream.learning.sequential import PairedBet, spent
 
 _FEWEST = 20  # anchors of a class that say something about its recall
 
@@ -40,7 +40,7 @@ class LearnSettings:
         watch: held-out flows during which the former model may prove better and come back.
         guard: by how much the recall of a class may fall on the anchors; 1 for no guard.
         rounds: most passes of polishing.
-        teacher: whether a float network is trained further on the same flows, and teaches.
+        teacher: whether a float network is fine-tuned on the same flows, and teaches.
         seed: of the reservoir and of the training.
     """
 

@@ -33,12 +33,12 @@ def refreshed(
     rounds: int = 2,
     seed: int = 0,
 ) -> Classifier:
-    """Train a model further on flows; the same arguments give the same bytes.
+    """Refresh a model on flows; the same arguments give the same bytes.
 
-    A binary network is trained further by gradient and polished
-    (:mod:`n3ic.families.binary.fine_tuning`, :mod:`n3ic.families.binary.polish`); look-up tables get
-    new entries. Input, shape, masks and indices stay, so that a card takes the new numbers in place
-    of the old. The threshold of shunting moves such that no more of these flows are shunted.
+    A binary network is fine-tuned by gradient and polished
+    (:mod:`n3ic.families.binary.fine_tuning`, :mod:`n3ic.families.binary.polish`); look-up tables
+    get new entries. Input, shape, masks and indices stay, so that a card takes the new numbers in
+    place of the old. The threshold of shunting moves such that no more of these flows are shunted.
 
     Args:
         model: a binary network or look-up tables.

@@ -26,7 +26,7 @@ from n3ic.systems.stream.messages.assembly import (
 from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark
 from n3ic.systems.stream.messages.rows import BatchRows
-from n3ic.systems.stream.messages.ways import TransferWay
+from n3ic.systems.stream.messages.transfers import TransferMethod
 
 BatchWork = Callable[[Tensor, list[PartialMessage]], Any]
 """What is computed of a batch: of uint8 rows on the device, and of their messages."""
@@ -145,7 +145,7 @@ class MessageBatches:
         self,
         buffers: PacketBuffers,
         device: TransferDevice,
-        way: type[TransferWay],
+        way: type[TransferMethod],
         work: BatchWork,
         limits: AssemblyLimits,
         *,

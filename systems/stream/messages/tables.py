@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the three ways as tables, with the text's own beside them."""
+"""Figures of the three ways as tables, with the NetML paper's beside them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from n3ic.systems.stream.messages.bench import (
     MEDIAN,
     ForwardFigures,
-    WayFigures,
+    TransferFigures,
     processor_mhz,
 )
-from n3ic.systems.stream.messages.paper import paper_table
+from n3ic.systems.stream.messages.netml_paper import paper_table
 from n3ic.systems.stream.messages.training import TrainedStream
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 
@@ -30,8 +30,8 @@ def _times(microseconds: Sequence[float]) -> str:
     return " / ".join(f"{t / 1e3:.2f}" for t in microseconds)
 
 
-def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
-    """Figures 5 and 9 of the text."""
+def transfer_tables(figures: Iterable[TransferFigures]) -> list[TextTable]:
+    """Figures 5 and 9 of the NetML paper."""
     clock = processor_mhz()
     head = ("message", "packets of", "way", "first byte", "last byte", "to device", "after last",
             "early", "CPU", "device's CPU", "Mcycles", "lost", "as sent")  # fmt: skip
@@ -39,7 +39,7 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
         (
             f"{f.size:,}",
             f"{f.part:,}",
-            f"{WAYS[f.way].paper} {f.way}",
+            f"{TRANSFERS[f.way].paper} {f.way}",
             *(f"{times[MEDIAN] / 1e3:.2f}" for times in (f.first, f.last)),
             _times(f.transfer),
             f"{f.tail[MEDIAN] / 1e3:.2f}",
@@ -59,15 +59,15 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
     return [TextTable(title, head, rows, 3), paper_table("transfer")]
 
 
-def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list[TextTable]:
-    """Table I and figures 10 to 12 of the text."""
+def model_tables(figures: Sequence[TransferFigures], alone: dict[str, float]) -> list[TextTable]:
+    """Table I and figures 10 to 12 of the NetML paper."""
     head = ("model", "packets of", "way", "total", "to device", "after last", "inference",
             "device alone", "pipelined", "overlap", "lost")  # fmt: skip
     rows = tuple(
         (
             f.model,
             f"{f.part:,}",
-            f"{WAYS[f.way].paper} {f.way}",
+            f"{TRANSFERS[f.way].paper} {f.way}",
             _times(f.total),
             *(f"{t[MEDIAN] / 1e3:.2f}" for t in (f.transfer, f.tail, f.inference)),
             f"{alone[f.model]:.2f}",
@@ -82,7 +82,7 @@ def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list
 
 
 def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[TextTable]:
-    """Table II of the text."""
+    """Table II of the NetML paper."""
     names = {
         "huge": "huge pages",
         "ordinary": "ordinary pages",
@@ -101,7 +101,7 @@ def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[T
 
 
 def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list[TextTable]:
-    """Table III of the text: of each size of batch and way all repeats."""
+    """Table III of the NetML paper: of each size of batch and way all repeats."""
     head = ("batch", "way", "messages/s", "least", "most", "accuracy", "CPU µs a message", "lost",
             "weights")  # fmt: skip
     rows = []
@@ -111,7 +111,7 @@ def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list
         rows.append(
             (
                 f"{runs[0].batch}",
-                f"{WAYS[runs[0].way].paper} {runs[0].way}",
+                f"{TRANSFERS[runs[0].way].paper} {runs[0].way}",
                 *(f"{rate:,.0f}" for rate in (median(rates), min(rates), max(rates))),
                 percent(median(run.accuracy for run in runs)),
                 f"{median(run.host_cpu_us for run in runs):.1f}",

@@ -92,7 +92,7 @@ class DigitsTask(StreamTask):
         self.what = "scikit-learn's digits; two convolutions, dropout, two dense layers"
 
     def network(self) -> nn.Module:
-        """Two convolutions, dropout and two dense layers, as the text's for MNIST."""
+        """Two convolutions, dropout and two dense layers, as the NetML paper's for MNIST."""
         return nn.Sequential(
             *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU()),
             *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),

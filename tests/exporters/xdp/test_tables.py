@@ -31,9 +31,9 @@ from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
-from n3ic.model.boundary import boundary_features
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.program_record import Interface

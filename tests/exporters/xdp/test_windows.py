@@ -62,7 +62,7 @@ def image(clang):
     def build(table="buckets", per_cpu=False):
         structure = structure_of([network(SPEC)])
         files = source.meter_program(SPEC, structure, per_cpu=per_cpu, table=table)
-        return source.compiled(files, source.METER)
+        return source.compile_program(files, source.METER)
 
     return build
 

@@ -8,7 +8,7 @@ import pytest
 
 from n3ic.families.binary.packed_trees import (
     PackedTrees,
-    Split,
+    TreeSplit,
     forests_within,
     least_right,
     packed,
@@ -60,10 +60,10 @@ def test_a_forest_is_read_from_its_bytes_alone_with_the_weights_of_its_votes():
         if depth == 0 or rng.random() < 0.2:
             return int(rng.integers(0, 9))
         cut = (int(rng.integers(0, 3)), int(rng.choice([1, 7, 2**31, UINT32_MAX])))
-        return Split(cut, grown(depth - 1), grown(depth - 1))
+        return TreeSplit(cut, grown(depth - 1), grown(depth - 1))
 
     def vote(node, row):
-        while isinstance(node, Split):
+        while isinstance(node, TreeSplit):
             column, least = node.cut
             node = node.right if row[column] >= least else node.left
         return node

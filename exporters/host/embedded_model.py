@@ -30,7 +30,7 @@ from n3ic.targets.figures import Figure
 ALONE = 16  # rows that run one by one, too
 
 
-class CompiledInExporter(Exporter[ModelT]):
+class EmbeddedModelExporter(Exporter[ModelT]):
     """Self-contained C11 that has a network compiled in, with ``bnn-exec``."""
 
     name: ClassVar[str] = "host"
@@ -86,7 +86,7 @@ class CompiledInExporter(Exporter[ModelT]):
 
     def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
         """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row."""
-        library, compiler = runner.compiled(directory)
+        library, compiler = runner.compile_library(directory)
         net = runner.load(library, None, directory)
         if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
             raise VerifyError(f"bnn.c: the network's shape is not {model.shape_text}")

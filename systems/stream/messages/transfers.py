@@ -17,7 +17,7 @@ from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark, g
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 
 
-class TransferWay(ABC):
+class TransferMethod(ABC):
     """A way to the device.
 
     Args:
@@ -28,7 +28,7 @@ class TransferWay(ABC):
 
     Attributes:
         name: name of the way.
-        paper: its name in the text.
+        paper: its name in the NetML paper.
         summary: what it does.
     """
 
@@ -63,7 +63,7 @@ class TransferWay(ABC):
         return self._device.mark()
 
 
-class CopyWay(TransferWay):
+class CopyTransfer(TransferMethod):
     """A copy to the device for each packet, as it comes."""
 
     name = "copy"
@@ -87,7 +87,7 @@ class CopyWay(TransferWay):
         return self._device.mark()
 
 
-class GatherWay(TransferWay):
+class GatherTransfer(TransferMethod):
     """A gather of the packets by the CPU as they come, and one copy of each batch."""
 
     name = "gather"
@@ -118,7 +118,7 @@ class GatherWay(TransferWay):
         return self._device.submit(copy)
 
 
-class PullWay(TransferWay):
+class PullTransfer(TransferMethod):
     """A pull by the device, which reads the packets where they lie, as they come."""
 
     name = "pull"
@@ -135,15 +135,17 @@ class PullWay(TransferWay):
         return self._device.pull(self._buffers, self._ring, first, count, self._tensor)
 
 
-WAYS: dict[str, type[TransferWay]] = {way.name: way for way in (CopyWay, GatherWay, PullWay)}
+TRANSFERS: dict[str, type[TransferMethod]] = {
+    way.name: way for way in (CopyTransfer, GatherTransfer, PullTransfer)
+}
 
 
-def way_named(name: str) -> type[TransferWay]:
+def transfer_named(name: str) -> type[TransferMethod]:
     """A way by its name.
 
     Raises:
         UsageError: no way has that name.
     """
-    if name not in WAYS:
-        raise UsageError(f"expected a way of {', '.join(WAYS)}, got {name!r}")
-    return WAYS[name]
+    if name not in TRANSFERS:
+        raise UsageError(f"expected a way of {', '.join(TRANSFERS)}, got {name!r}")
+    return TRANSFERS[name]

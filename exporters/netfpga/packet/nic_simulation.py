@@ -24,19 +24,21 @@ from n3ic.exporters.netfpga.packet.wrapper import (
     input_width,
     packet_format,
 )
-from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, writes
+from n3ic.exporters.netfpga.sequential.layout import SequentialLayout
+from n3ic.exporters.netfpga.sequential.memory_contents import writes
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.exporters.netfpga.tables import sequential
 from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.families.tables.network import TablesModel
 from n3ic.model import passes
 from n3ic.model.bits import Words, unpack
-from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import margin_vectors, verification_vectors
 from n3ic.options import Options
 
 MOST_ASKS = 96

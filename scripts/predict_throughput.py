@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows a second of `n3ic predict` from Parquet and CSV, beside the parts that it is made of.
 
-    python scripts/stream.py MODEL.n3ic [ROWS]
+    python scripts/predict_throughput.py MODEL.n3ic [ROWS]
 
 Prints, for one random table in several forms, rows a second of the whole way to CSV and the peak
 memory, and what reading alone and the kernel alone take.

@@ -7,7 +7,7 @@ import pytest
 
 from n3ic.errors import DataError, N3icWarning
 from n3ic.meter.flow_keys import flow_key
-from n3ic.meter.info import MAX_LINE, InfoFlow, info_lines, parse_info
+from n3ic.meter.info_labels import MAX_LINE, InfoFlow, info_lines, parse_info
 from n3ic.meter.labels import SLACK_US, Labelled, Labels, read_labels
 
 T = 1_361_750_400_000_000

@@ -28,7 +28,7 @@ LEAST = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class CodedRows:
     """The rows of one stratum.
 
     Attributes:
@@ -45,13 +45,13 @@ class Rows:
     group: Codes
     fold: Codes
 
-    def permuted(self, rng: np.random.Generator) -> Rows:
+    def permuted(self, rng: np.random.Generator) -> CodedRows:
         """The rows with the mark permuted within each group."""
         order = np.argsort(self.group, kind="stable")
         shuffled = np.lexsort((rng.random(len(order)), self.group))
         mark = np.empty_like(self.mark)
         mark[order] = self.mark[shuffled]
-        return Rows(mark, self.values, self.label, self.group, self.fold)
+        return CodedRows(mark, self.values, self.label, self.group, self.fold)
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
@@ -71,12 +71,12 @@ class Rows:
 
     @cached_property
     def place(self) -> Codes:
-        """Number of the group and the fold of each row, for :func:`told_by`."""
+        """Number of the group and the fold of each row, for :func:`separability_by`."""
         return self._numbers[self.group] * FOLDS + self.fold
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Separability:
     """How well the values of a mark are told.
 
     Attributes:
@@ -113,7 +113,7 @@ def bins(values: NDArray[np.int64] | NDArray[np.float64], most: int = MOST_BINS)
     return (np.cumsum(starts) - 1)[places]
 
 
-def told_by(codes: Codes, rows: Rows) -> tuple[Told, Told]:
+def separability_by(codes: Codes, rows: CodedRows) -> tuple[Separability, Separability]:
     """How well a column tells each value: by one threshold, and by a table of bins.
 
     Args:
@@ -135,7 +135,7 @@ def told_by(codes: Codes, rows: Rows) -> tuple[Told, Told]:
         parts = [weight * j[way] for weight, j in zip(weights, of_groups, strict=True)]
         within = np.full(rows.values, np.nan)
         np.divide(sum(parts, np.zeros(rows.values)), total, where=total > 0, out=within)
-        out.append(Told(overall[way], within))
+        out.append(Separability(overall[way], within))
     return out[0], out[1]
 
 

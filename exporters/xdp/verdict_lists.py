@@ -79,7 +79,7 @@ def rate(per_second: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Target:
+class VerdictSubject:
     """What a verdict is on: a flow, or the sources of a prefix.
 
     Attributes:
@@ -95,7 +95,7 @@ class Target:
     bits: int
 
 
-def target(text: str, spec: MeterSpec) -> Target:
+def verdict_subject(text: str, spec: MeterSpec) -> VerdictSubject:
     """Parse an address, a prefix or a flow as typed.
 
     Raises:
@@ -108,7 +108,7 @@ def target(text: str, spec: MeterSpec) -> Target:
             network = ipaddress.ip_network(text)
             if not network.prefixlen:
                 raise UsageError(f"{text}: that is every address; give a longer prefix")
-            return Target(_short(network), _prefix_key(network), False, network.prefixlen)
+            return VerdictSubject(_short(network), _prefix_key(network), False, network.prefixlen)
         ends = [ipaddress.ip_address(match[i].strip("[]")) for i in (1, 3)]
         protocol = _PROTOCOLS.get(match[5].lower()) or int(match[5])
     except ValueError as error:
@@ -130,11 +130,11 @@ def target(text: str, spec: MeterSpec) -> Target:
         key[name][0, : len(address)] = list(address)
         key[f"{name}_port"] = port
     key["protocol"], key["address_bytes"] = protocol, len(ends[0].packed)
-    return Target(flow_text(key[0]), key.tobytes(), True, 0)
+    return VerdictSubject(flow_text(key[0]), key.tobytes(), True, 0)
 
 
 def flow_text(key: np.void) -> str:
-    """A flow's key as :func:`target` reads it."""
+    """A flow's key as :func:`verdict_subject` reads it."""
     size, out = int(key["address_bytes"]), []
     for name in ("source", "destination"):
         address = ipaddress.ip_address(key[name][:size].tobytes())
@@ -160,7 +160,7 @@ def _prefix_key(network: _Network) -> bytes:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedVerdict:
     """A verdict in the maps.
 
     Attributes:
@@ -180,9 +180,9 @@ class Entry:
     packets: int
 
 
-def put(
+def set_verdict(
     maps: Mapping[str, BpfMap],
-    where: Target,
+    where: VerdictSubject,
     action: Action,
     argument: int,
     now: int,
@@ -217,10 +217,10 @@ def put(
             raise UsageError(
                 f"{where.text}: the list of {place.entries:,} prefixes is full: unblock some"
             ) from again
-    settle(maps)
+    set_expiry(maps)
 
 
-def remove(maps: Mapping[str, BpfMap], where: Target, *, allowed: bool) -> bool:
+def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed: bool) -> bool:
     """Take verdicts on a target out of the maps; False if there were none.
 
     Args:
@@ -242,13 +242,13 @@ def remove(maps: Mapping[str, BpfMap], where: Target, *, allowed: bool) -> bool:
             subject["address"], subject["bits"] = prefix["address"], where.bits
             subject["address_bytes"] = prefix["family"]
             gone = maps["hosts"].delete(subject.tobytes()) or gone
-    settle(maps)
+    set_expiry(maps)
     return gone
 
 
-def entries(
+def list_verdicts(
     maps: Mapping[str, BpfMap], now: int, tick_ns: int, verdicts: Mapping[int, str]
-) -> dict[str, list[Entry]]:
+) -> dict[str, list[ListedVerdict]]:
     """The verdicts that hold, by list: ``allowed``, ``listed`` and ``decided``.
 
     Args:
@@ -257,7 +257,7 @@ def entries(
         tick_ns: nanoseconds of that unit.
         verdicts: names of classes and of the other verdicts, by number.
     """
-    out: dict[str, list[Entry]] = {"allowed": [], "listed": [], "decided": []}
+    out: dict[str, list[ListedVerdict]] = {"allowed": [], "listed": [], "decided": []}
     names = {**verdicts, layout.BY_OPERATOR: "operator"}
     for name in ("allowed", "listed", "tuples", "hosts"):
         keys, values = _rows(maps[name])
@@ -272,7 +272,7 @@ def entries(
 
 def _entry(
     name: str, key: np.void, value: np.void, now: int, tick_ns: int, names: Mapping[int, str]
-) -> Entry:
+) -> ListedVerdict:
     if name == "tuples":
         text = flow_text(key)
     else:
@@ -281,7 +281,7 @@ def _entry(
         text = _short(network)
     until, action = int(value["until"]), ACTIONS[int(value["action"])]
     argument = int(value["argument"])
-    return Entry(
+    return ListedVerdict(
         text,
         action,
         SECOND_NS // argument if action == "rate-limit" and argument else argument,
@@ -291,7 +291,7 @@ def _entry(
     )
 
 
-def settle(maps: Mapping[str, BpfMap]) -> None:
+def set_expiry(maps: Mapping[str, BpfMap]) -> None:
     """Set until when each map may hold a verdict, from what is there.
 
     The program raises these after it has put a verdict there. What is written here may overwrite

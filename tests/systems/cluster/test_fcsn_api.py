@@ -12,11 +12,11 @@ import pytest
 from n3ic.errors import ClusterError, ModelError
 from n3ic.model.bits import unpack
 from n3ic.model.random_models import random_model
+from n3ic.systems.cluster.fcsn_api import initialise
 from n3ic.systems.cluster.kernels import GemmKernel, SparseKernel
 from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.measurement import rows_to_compare
-from n3ic.systems.cluster.overlay import initialise
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.udp import FaultInjection
 
@@ -104,7 +104,7 @@ def test_one_call_takes_a_model_there_and_a_killed_node_is_named():
 
 def test_a_ring_needs_no_pytorch():
     code = (
-        "import sys; import n3ic.systems.cluster.overlay, n3ic.systems.cluster.commands; "
+        "import sys; import n3ic.systems.cluster.fcsn_api, n3ic.systems.cluster.commands; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

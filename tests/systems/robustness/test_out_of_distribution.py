@@ -15,13 +15,13 @@ from small import flows
 
 import n3ic
 from n3ic.errors import N3icWarning
-from n3ic.exporters.host.domain import FALSE_ALARMS
+from n3ic.exporters.host.training_distribution import FALSE_ALARMS
 from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, Field, InputSpec
 from n3ic.model.passes import simplify
-from n3ic.systems.robustness.domain import (
+from n3ic.systems.robustness.out_of_distribution import (
     EVALUATION,
     FEWEST,
-    domain,
+    ood_report,
     outside_of,
     share_bound,
 )
@@ -31,7 +31,7 @@ from n3ic.systems.xdp import status, terminal
 def look(model, table):
     watch = EVALUATION.watch(model)
     watch.add(table.features)
-    return watch.domain()
+    return watch.report()
 
 
 def picked(table, rng, rows, share):
@@ -85,7 +85,7 @@ def test_flows_outside_of_the_range_are_counted(model, table):
     assert outside_of(model.input, far).tolist() == [False] * 30 + [True] * 10
     watch = EVALUATION.watch(model)
     watch.add({**far, "rtt": np.full(40, high + 1)})
-    assert watch.domain().traffic == "another" and "100.0% of 40 flows" in watch.lines()[0]
+    assert watch.report().traffic == "another" and "100.0% of 40 flows" in watch.lines()[0]
 
 
 @pytest.mark.parametrize(("share", "rows"), [(0.0, 50), (0.01, 300), (0.2, 40), (0.01, 100_000)])
@@ -102,7 +102,7 @@ def test_so_few_rows_that_all_of_them_say_nothing_tell_nothing(model):
     watch = EVALUATION.watch(model)
     watch.add(one)
     (line,) = watch.lines()
-    assert watch.domain().traffic == "unknown" and "too few flows (1)" in line
+    assert watch.report().traffic == "unknown" and "too few flows (1)" in line
 
 
 def test_few_flows_of_another_site_are_told(model):
@@ -113,7 +113,7 @@ def test_few_flows_of_another_site_are_told(model):
     )
     watch = EVALUATION.watch(model)
     watch.add({n: v[:15] for n, v in far.features.items()})
-    found = watch.domain()
+    found = watch.report()
     assert found.traffic == "another" and found.rows == 15 < FEWEST and "rtt" in found.unlike
     assert any("unlike those of any class" in line for line in found.lines())
 
@@ -128,12 +128,12 @@ def test_facts_of_the_training_survive_file_and_passes(model, tmp_path):
         assert np.all(mixed.min(axis=0) - 1e-4 <= np.array(one.rates) / RATE_UNIT)
     small = simplify(model).model.input
     assert all(len(r) == f.width for f in small.fields for r in f.class_rates)
-    assert domain(small, np.zeros(small.n_bits, int), 0).traffic == "unknown"
+    assert ood_report(small, np.zeros(small.n_bits, int), 0).traffic == "unknown"
 
 
 def test_a_model_that_knows_no_rows_says_nothing(model):
     bare = InputSpec((Field.thermometer("rtt", [1, 2]),))
-    assert domain(bare, [0, 0], 5) is None
+    assert ood_report(bare, [0, 0], 5) is None
     assert EVALUATION.watch(model.changed(input=InputSpec.raw(32))) is None
 
 

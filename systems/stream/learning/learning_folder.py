@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.systems.stream.learning.host_models import HostMlp, fit_host_mlp, load_host_model
 from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
 from n3ic.systems.stream.learning.log import ChainedLog

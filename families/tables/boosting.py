@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.families.tables.gains import CellGains, cells_of
-from n3ic.families.tables.loss import Floats, Rows
+from n3ic.families.tables.loss import Floats, MergedRows
 
 PRIOR = 3.0
 """Curvature that is added to each cell where none is given: few rows move an entry little."""
@@ -31,7 +31,7 @@ _Choice = tuple[tuple[int, ...], Floats]
 
 
 @dataclass(eq=False)
-class Grown:
+class RealTable:
     """A table of real entries.
 
     Attributes:
@@ -97,7 +97,7 @@ class Size:
         return (self.bytes - self.of(tables, cuts, columns)) // _CUT_BYTES
 
 
-class Grower:
+class TableBooster:
     """Tables of real entries that grow on some rows.
 
     Attributes:
@@ -110,7 +110,7 @@ class Grower:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: MergedRows,
         size: Size,
         done: Callable[[], object] = lambda: None,
         prior: float = PRIOR,
@@ -124,7 +124,7 @@ class Grower:
             prior: curvature that is added to each cell.
         """
         self.rows, self.size, self._done, self._prior = rows, size, done, prior
-        self.tables: list[Grown] = []
+        self.tables: list[RealTable] = []
         self.bias = np.zeros(rows.sums)
         self.total = np.zeros((len(rows.bits), rows.sums))
         self._gain_of_byte = 0.0
@@ -185,14 +185,14 @@ class Grower:
         self, at: int, bits: tuple[int, ...], held: NDArray[np.bool_], step: float, steps: int
     ) -> None:
         entries = np.zeros((1 << len(bits), self.rows.sums))
-        table = Grown(bits, cells_of(self.rows, bits), entries, held)
+        table = RealTable(bits, cells_of(self.rows, bits), entries, held)
         for _ in range(steps):
             moved = table.entries + self._newton(table, self.total + table.sums, step)
             table.entries = np.clip(moved, -_LARGEST, _LARGEST)
         self.tables.insert(at, table)
         self.total += table.sums
 
-    def _newton(self, table: Grown, total: Floats, step: float) -> Floats:
+    def _newton(self, table: RealTable, total: Floats, step: float) -> Floats:
         """Compute damped Newton steps of a table's entries."""
         slopes, curves = (
             _by_cell(values, table.cells, len(table.entries))

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from n3ic.families.binary.popcount_table import PopcountTable
 from n3ic.families.binary.scores import Scores
-from n3ic.families.binary.signal import Signal
 from n3ic.model.bits import Bits, pack
 
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel
 
 
-def facts(scores: Signal, found: Scores, origin: str) -> dict[str, str]:
+def facts(scores: PopcountTable, found: Scores, origin: str) -> dict[str, str]:
     """What a model's provenance says of the network that it was made of.
 
     Args:
@@ -47,7 +47,7 @@ def facts(scores: Signal, found: Scores, origin: str) -> dict[str, str]:
     return said
 
 
-def in_doubt(model: BinaryModel, scores: Signal, found: Scores, bits: Bits) -> Bits:
+def in_doubt(model: BinaryModel, scores: PopcountTable, found: Scores, bits: Bits) -> Bits:
     """Whether rounding may change the class of some inputs.
 
     Args:

@@ -13,14 +13,15 @@ from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier, family_text
+from n3ic.runs.experiment_spec import Experiment
 from n3ic.runs.learner import Candidate, Learned, learner
 from n3ic.runs.preparation import prepare, with_baselines
-from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.training_rows import Prepared
 from n3ic.util.markdown import percent
 
 
-def best_within(
+def select_within_budget(
     this: Experiment, progress: TrainingProgress
 ) -> tuple[Learned, tuple[Candidate, ...], tuple[str, ...]]:
     """Train every family that fits a budget of bytes, and keep the best on validation rows.

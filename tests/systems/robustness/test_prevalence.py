@@ -14,7 +14,7 @@ from n3ic.evaluation.held_out import held_out
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.bits import pack
 from n3ic.options import parse_options
-from n3ic.systems.robustness.base_rates import (
+from n3ic.systems.robustness.prevalence import (
     EVALUATION,
     OWN,
     SHARES,

@@ -9,11 +9,11 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.packet import card as card_traffic
-from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, CardTrafficCounts, check_card
+from n3ic.exporters.netfpga.packet import nic_simulation as card_traffic
+from n3ic.exporters.netfpga.packet.nic_simulation import LEAST_ASKS, CardTrafficCounts, check_card
 from n3ic.exporters.netfpga.packet.traffic import Frame, is_request, traffic
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
-from n3ic.exporters.netfpga.sequential import plan_with
+from n3ic.exporters.netfpga.sequential.layout import plan_with
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model

@@ -42,7 +42,7 @@ class ConstantInputError(ModelError):
 
 
 @dataclass(frozen=True, eq=False)
-class Signal:
+class PopcountTable:
     """A tensor of a network as a table over popcounts.
 
     Attributes:
@@ -78,7 +78,7 @@ class Signal:
 
 
 @dataclass(frozen=True, eq=False)
-class Binary:
+class BitTensor:
     """A tensor as bits: each of its channels is a sum of bits that have two values each.
 
     Attributes:
@@ -87,7 +87,7 @@ class Binary:
         owner: the channel that each bit belongs to; a sign's channel has one, an activation of
             several levels one a step.
         layers: hidden layers up to and including the one that computes the bits.
-        doubts: their popcounts in doubt, as in :class:`Signal`.
+        doubts: their popcounts in doubt, as in :class:`PopcountTable`.
     """
 
     low: NDArray[np.float64]
@@ -96,7 +96,7 @@ class Binary:
     layers: tuple[HiddenLayer, ...]
     doubts: tuple[Bits, ...]
 
-    def picked(self, bits: NDArray[np.int64]) -> Binary:
+    def picked(self, bits: NDArray[np.int64]) -> BitTensor:
         """Some of its bits, each as often as it is named.
 
         Raises:
@@ -110,7 +110,7 @@ class Binary:
             mask=None if last.mask is None else last.mask[bits],
             thresholds=last.thresholds[bits],
         )
-        return Binary(
+        return BitTensor(
             self.low[bits],
             self.high[bits],
             self.owner[bits],
@@ -119,22 +119,22 @@ class Binary:
         )
 
 
-def network_input(width: int, low: float, high: float) -> Signal:
+def network_input(width: int, low: float, high: float) -> PopcountTable:
     """The input of a network: one bit per channel, as ``low`` or ``high``."""
     table = np.tile(np.array([low, high], np.float32), (width, 1))
-    return Signal((table,), np.ones(width, np.int64), None, None, (), (), "the input")
+    return PopcountTable((table,), np.ones(width, np.int64), None, None, (), (), "the input")
 
 
 def elementwise(
-    function: Callable[..., Array], values: Sequence[Signal | Array], by: str
-) -> Signal | Array:
+    function: Callable[..., Array], values: Sequence[PopcountTable | Array], by: str
+) -> PopcountTable | Array:
     """Apply an operator to constants, or to tables row by row.
 
     Raises:
         ModelError: a result would be too large, a constant has not one value per channel, or
             tensors belong to different layers.
     """
-    signals = [v for v in values if isinstance(v, Signal)]
+    signals = [v for v in values if isinstance(v, PopcountTable)]
     if not signals:
         arrays = [np.asarray(v) for v in values]
         deepest = max((a.ndim for a in arrays), default=0)
@@ -153,7 +153,7 @@ def elementwise(
     for way in range(max(len(s.tables) for s in signals)):
         rows = [
             v.tables[min(way, len(v.tables) - 1)].T
-            if isinstance(v, Signal)
+            if isinstance(v, PopcountTable)
             else channel_row(v, first.channels, by)
             for v in values
         ]
@@ -169,7 +169,9 @@ def channel_row(constant: Array, channels: int, by: str) -> Array:
     return constant.reshape(() if constant.size == 1 else -1)
 
 
-def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 1.0)) -> Binary:
+def binary(
+    signal: PopcountTable, wanted_by: str, values: tuple[float, float] = (-1.0, 1.0)
+) -> BitTensor:
     """Convert a tensor that feeds a binary layer to bits.
 
     Args:
@@ -200,7 +202,7 @@ def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 
                 f"{signal.by}: it is {low[0]:g} whatever the input bits are; they may have other "
                 "values, 0 and 1 or -1 and 1, than the network expects"
             )
-        return Binary(low, high, np.arange(signal.channels), (), ())
+        return BitTensor(low, high, np.arange(signal.channels), (), ())
     doubt = _doubt(signal, table, steps)
     # One bit a step, one for a channel without; the first has the channel's first value as well.
     bits = np.maximum(steps, 1)
@@ -219,7 +221,7 @@ def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 
 
 
 def _oriented(
-    signal: Signal,
+    signal: PopcountTable,
     weights: Bits,
     low: Array,
     high: Array,
@@ -227,7 +229,7 @@ def _oriented(
     threshold: Array,
     doubt: Bits,
     values: tuple[float, float],
-) -> Binary:
+) -> BitTensor:
     """Orient every bit such that its higher value is 1, and build the layer that computes it.
 
     A value falls with the popcount where a batch norm's gain is negative. Such a neuron counts
@@ -251,10 +253,10 @@ def _oriented(
         mask=None if signal.mask is None else signal.mask[owner],
         thresholds=threshold.astype(np.int32),
     )
-    return Binary(low, high, owner, (*signal.before, layer), (*signal.doubts, doubt))
+    return BitTensor(low, high, owner, (*signal.before, layer), (*signal.doubts, doubt))
 
 
-def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
+def _doubt(signal: PopcountTable, table: Array, steps: Array) -> Bits:
     """Popcounts of each channel at which another way of rounding gives another value.
 
     Values of one side of a step differ in their last digits from way to way, and that is no doubt:
@@ -273,8 +275,8 @@ def _doubt(signal: Signal, table: Array, steps: Array) -> Bits:
 
 
 def product(
-    source: Binary, weights: Array, by: str, *, bias: Array | None = None, precise: bool = False
-) -> Signal:
+    source: BitTensor, weights: Array, by: str, *, bias: Array | None = None, precise: bool = False
+) -> PopcountTable:
     """The tensor after a matrix product with constant weights of shape ``(inputs, neurons)``.
 
     If float sums are not exact (a batch norm was folded into the weights, a bias is real), the
@@ -312,7 +314,7 @@ def product(
     ways = _ways(sums, added, reach, dtype)
     mask = None if connected.all() else connected
     tables = ways if precise else ways[:-1]
-    return Signal(tables, fan_in, (counts >= 0).T, mask, bits.layers, bits.doubts, by)
+    return PopcountTable(tables, fan_in, (counts >= 0).T, mask, bits.layers, bits.doubts, by)
 
 
 def _ways(sums: Array, bias: Array, reach: Array, dtype: np.dtype[Any]) -> tuple[Array, ...]:
@@ -324,7 +326,9 @@ def _ways(sums: Array, bias: Array, reach: Array, dtype: np.dtype[Any]) -> tuple
         return (rounded, *(way.astype(dtype) for way in extremes), precise)
 
 
-def _reach(source: Binary, weights: Array, bias: Array, dtype: np.dtype[Any], sums: Array) -> Array:
+def _reach(
+    source: BitTensor, weights: Array, bias: Array, dtype: np.dtype[Any], sums: Array
+) -> Array:
     """How far a float sum may lie from the exact one, for each neuron and popcount.
 
     Each addition rounds by at most half an ulp of a partial sum. A partial sum is at most half of
@@ -355,7 +359,7 @@ def _lowest_bits(values: Array) -> Array:
     return np.where(finite == 0, np.inf, lowest)
 
 
-def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Array, Array]:
+def _counted(source: BitTensor, weights: Array, by: str) -> tuple[BitTensor, Array, Array, Array]:
     """What a layer counts: its bits, -1, 0 or 1 for each of them, and what one is worth.
 
     Bits are copied where a weight is a multiple of a neuron's smallest one.
@@ -390,7 +394,7 @@ def _counted(source: Binary, weights: Array, by: str) -> tuple[Binary, Array, Ar
     return source.picked(bits) if source.layers else source, signs, unit, slack
 
 
-def _copies(source: Binary, weights: Array, counts: Array, by: str) -> NDArray[np.int64]:
+def _copies(source: BitTensor, weights: Array, counts: Array, by: str) -> NDArray[np.int64]:
     """How often each bit is needed: as often as the neuron that counts it most counts it."""
     copies: NDArray[np.int64] = counts.max(axis=1)
     if not source.layers:
@@ -416,7 +420,7 @@ def _multiples(sizes: Array) -> NDArray[np.int64] | None:
     return None
 
 
-def xnor_popcount(source: Binary, weights: Array, by: str) -> Signal:
+def xnor_popcount(source: BitTensor, weights: Array, by: str) -> PopcountTable:
     """The tensor after ``XnorPopcountMatMul`` with 0/1 weights ``(inputs, neurons)``."""
     inputs, neurons = weights.shape
     _guard(neurons, inputs + 1, by)
@@ -426,7 +430,7 @@ def xnor_popcount(source: Binary, weights: Array, by: str) -> Signal:
         raise ModelError(f"{by}: inputs of XnorPopcountMatMul are 0 or 1")
     table = np.tile(np.arange(inputs + 1, dtype=np.float32), (neurons, 1))
     fan_in = np.full(neurons, inputs, np.int64)
-    return Signal((table,), fan_in, weights.T > 0, None, source.layers, source.doubts, by)
+    return PopcountTable((table,), fan_in, weights.T > 0, None, source.layers, source.doubts, by)
 
 
 def _guard(rows: int, columns: int, by: str) -> None:

@@ -13,8 +13,8 @@ from n3ic.datasets.iscx_tor2016 import DATASET
 from n3ic.errors import UsageError
 from n3ic.families.binary.learner import BinaryLearner
 from n3ic.runs.checkpoints import experiment_digest, training_checkpoints
-from n3ic.runs.contest import best_within
 from n3ic.runs.experiment import train
+from n3ic.runs.model_selection import select_within_budget
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import metrics_of, summary_markdown
@@ -111,7 +111,9 @@ def test_classes_that_are_weighed_are_compared_by_their_mean_share(stairs, toy):
     other = toy.within(replace(this.recipe, family="toy"), set(), 120, 2)
     weighed = this.recipe.with_options({"class_weight": "balanced"})
     for recipe, figure in ((this.recipe, "accuracy"), (weighed, "balanced")):
-        _, tried, _ = best_within(replace(this, recipe=recipe, rivals=(other,)), TrainingProgress())
+        _, tried, _ = select_within_budget(
+            replace(this, recipe=recipe, rivals=(other,)), TrainingProgress()
+        )
         exported = [c for c in tried if c.exported]
         assert getattr(tried[0], figure) == max(getattr(c, figure) for c in exported)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training's specification and its rows."""
+"""A training's rows: split and encoded, with what networks of every shape share."""
 
 from __future__ import annotations
 
@@ -10,61 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import Split, SplitProtocol
-from n3ic.data.table import FlowTable
+from n3ic.data.split import Split
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.model.bits import Bits
-from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
-from n3ic.training.recipe import Recipe
+from n3ic.runs.experiment_spec import Experiment
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     from n3ic.training.baselines import BaselineRows
-
-
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """Everything that decides a network and its figures.
-
-    Attributes:
-        table: labelled flows.
-        recipe: how bits are chosen and how the network is trained.
-        protocol: how the rows are split.
-        seed: seed of the split, the choice of bits, and the training.
-        name: the model's name.
-        positive: index of the class whose detection is counted (false positive rate, ROC); None
-            for the second of two classes, and for the mean over more than two.
-        with_baselines: whether the baselines are trained, too.
-        keeps: a model whose input bits are kept; None to choose the bits.
-        budget: most bytes of the model, everything counted; 0 without a bound.
-        rivals: recipes of other families within the budget; validation rows choose.
-    """
-
-    table: FlowTable = field(repr=False)
-    recipe: Recipe
-    protocol: SplitProtocol = "random"
-    seed: int = 0
-    name: str = "model"
-    positive: int | None = None
-    with_baselines: bool = True
-    keeps: Classifier | None = field(default=None, repr=False)
-    budget: int = 0
-    rivals: tuple[Recipe, ...] = field(default=(), repr=False)
-
-    @property
-    def provenance(self) -> dict[str, str]:
-        """The origin of its models, for their files."""
-        kept = self.keeps
-        return {
-            "data": self.table.name,
-            "data_sha256": self.table.sha256,
-            "synthetic": str(self.table.synthetic).lower(),
-            "recipe": self.recipe.name,
-            "protocol": self.protocol,
-            "seed": str(self.seed),
-        } | ({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"})
 
 
 @dataclass(frozen=True, eq=False)

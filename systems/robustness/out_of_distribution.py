@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.data.flows import Columns
 from n3ic.evaluation.plugin import WARNING, EvaluationPlugin, TrafficMonitor
-from n3ic.exporters.host.domain import OUTSIDE, Axis, alarm_of, axes, spans
+from n3ic.exporters.host.training_distribution import OUTSIDE, Axis, alarm_of, axes, spans
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.systems.xdp.drift import LARGE, Drift, drift
@@ -46,7 +46,7 @@ Traffic = Literal["same", "another", "unknown"]
 
 
 @dataclass(frozen=True)
-class Domain:
+class OodReport:
     """How the looked at flows stand to the training rows.
 
     Attributes:
@@ -112,9 +112,9 @@ class Domain:
         return asdict(self)
 
 
-def domain(
+def ood_report(
     spec: InputSpec, counts: ArrayLike, rows: int, outside: int | None = None
-) -> Domain | None:
+) -> OodReport | None:
     """Say whether flows are like the training rows.
 
     Args:
@@ -137,7 +137,7 @@ def domain(
     weights = mixture(known, live)
     moved = drift(_mixed(spec, weights), counts, rows, NormalDist().inv_cdf(1 - alarm))
     share = None if outside is None or not ranges else outside / max(rows, 1)
-    found = Domain("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
+    found = OodReport("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
     if 0 < rows < FEWEST:
         found = replace(found, unlike=_unlike(spec, known, live, rows, alarm))
     if found.moved or found.unlike or (rows and share is not None and share >= bound):
@@ -241,7 +241,7 @@ def outside_of(spec: InputSpec, columns: Columns) -> NDArray[np.bool_]:
     return out
 
 
-class DomainWatch:
+class OodMonitor:
     """Looks at flows that a model classifies: at all of few, at every n-th of many.
 
     Args:
@@ -263,31 +263,31 @@ class DomainWatch:
         self._outside += int(outside_of(self._spec, some).sum())
         self._rows += len(bits)
 
-    def domain(self) -> Domain:
+    def report(self) -> OodReport:
         """What is known so far."""
-        found = domain(self._spec, self._counts, self._rows, self._outside)
-        assert found is not None  # noqa: S101 - there is no watch without training rows
+        found = ood_report(self._spec, self._counts, self._rows, self._outside)
+        assert found is not None  # noqa: S101 - there is no monitor without training rows
         return found
 
     def lines(self) -> Sequence[str]:
         """A line where the traffic is another."""
-        return self.domain().lines()
+        return self.report().lines()
 
     def to_dict(self) -> Mapping[str, Any]:
         """The figures as plain data for JSON."""
-        return self.domain().to_dict()
+        return self.report().to_dict()
 
 
-class DomainEvaluation(EvaluationPlugin):
+class OodEvaluation(EvaluationPlugin):
     """Says while a model predicts whether the traffic is that of its training."""
 
     name: ClassVar[str] = "domain"
     summary: ClassVar[str] = "whether the traffic is like the training rows"
 
     def watch(self, model: Classifier) -> TrafficMonitor | None:
-        """A watch; None if the model does not know its training rows."""
+        """A monitor; None if the model does not know its training rows."""
         spec = model.input
-        return DomainWatch(spec) if next(axes(spec), None) else None
+        return OodMonitor(spec) if next(axes(spec), None) else None
 
 
-EVALUATION = DomainEvaluation()
+EVALUATION = OodEvaluation()

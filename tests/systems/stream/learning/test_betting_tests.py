@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from n3ic.systems.stream.learning.sequential import PairedBet, spent
+from n3ic.systems.stream.learning.betting_tests import PairedBet, spent
 
 RUNS, ROWS, ALPHA = 400, 2000, 0.1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that the text states in words and tables.
+"""The figures that the NetML paper states in words and tables.
 
 Source: A. Dhakal and K. K. Ramakrishnan, "NetML: An NFV Platform with Efficient Support for Machine
 Learning Applications", figures 5 to 12 and tables I to III. Curves without stated numbers are left
@@ -11,12 +11,12 @@ from __future__ import annotations
 from n3ic.util.display import TextTable
 
 PAPER_MACHINE = "Xeon E5-2698 v4 2.2 GHz, Tesla P100, DPDK, 10 Gb/s"
-_HEAD = ("figure of the text", "A#1 copy", "A#2 gather", "NetML pull", "other")
+_HEAD = ("figure of the NetML paper", "A#1 copy", "A#2 gather", "NetML pull", "other")
 
 
 def paper_table(what: str) -> TextTable:
-    """The text's figures of an experiment: ``transfer``, ``models``, ``memory`` or ``training``."""
-    return TextTable(f"the text: {PAPER_MACHINE}", _HEAD, _ROWS[what])
+    """Its figures of an experiment: ``transfer``, ``models``, ``memory`` or ``training``."""
+    return TextTable(f"the NetML paper: {PAPER_MACHINE}", _HEAD, _ROWS[what])
 
 
 _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from n3ic.meter.packet import LINK_ETHERNET
-from n3ic.systems.stream.functions.options import only, opened, path_of
+from n3ic.systems.stream.functions.options import only, open_output, path_of
 from n3ic.systems.stream.functions.packets import PacketFunction, PacketView
 
 _HEAD = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, LINK_ETHERNET)  # nanoseconds
@@ -42,7 +42,7 @@ class RecorderFunction(PacketFunction):
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         only(self.options, "out")
-        self.file = opened(path_of(self.options, "out"))
+        self.file = open_output(path_of(self.options, "out"))
         if not self.file.tell():
             self.file.write(_HEAD)
             self.file.flush()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goodput, latency and size of the front end: the table and the picture of the docs.
 
-    python scripts/front_end_rate.py OUT [--synth]
+    python scripts/front_end_table.py OUT [--synth]
 
 writes OUT/front-end-rate.json, .md and .png. It builds four simulations, which takes minutes;
 with ``--synth``, it synthesises the front end alone, with Yosys.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from front_end_rates import measure, tcp_latency
+from front_end_measurement import measure, tcp_latency
 from matplotlib.figure import Figure
 
 from n3ic.exporters.netfpga.exporter import EXPORTER

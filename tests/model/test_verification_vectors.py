@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from n3ic.model.bits import pack
-from n3ic.model.boundary import (
+from n3ic.model.classifier import margins_of
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import (
     at_threshold,
     boundary_features,
     boundary_vectors,
     margin_vectors,
     verification_vectors,
 )
-from n3ic.model.classifier import margins_of
-from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.layers import HiddenLayer, OutputLayer
-from n3ic.model.network import BinaryModel
-from n3ic.model.random_models import random_model
 
 
 def test_each_edge_of_each_field_is_there():

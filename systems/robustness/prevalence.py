@@ -24,13 +24,13 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import HeldOut, known_split, labels_of
 from n3ic.evaluation.interval import LEVEL, share_interval
 from n3ic.evaluation.plugin import EvaluationPlugin
-from n3ic.families.binary.rare import step_for, with_false_alarms
+from n3ic.families.binary.class_imbalance import step_for, with_false_alarms
 from n3ic.families.tables.network import TablesModel
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
-from n3ic.systems.robustness.times import flows_a_day
+from n3ic.systems.robustness.flow_rate import flows_a_day
 from n3ic.util.display import TextTable
 from n3ic.util.files import free_path
 from n3ic.util.markdown import percent
