@@ -13,7 +13,7 @@ from n3ic import plugins
 from n3ic.data.user_table import OWN
 from n3ic.errors import UsageError, needed
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from n3ic.data.table import FlowTable
     from n3ic.evaluation.metrics import Evaluation
     from n3ic.meter.labels import Labels
-    from n3ic.model.metering import MeterSpec
+    from n3ic.model.meter_spec import MeterSpec
     from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
     from n3ic.targets.directory import Exported
@@ -89,7 +89,7 @@ def train(
         UsageError: a name or an option is unknown, or the folder exists.
         DataError: the data cannot be read or split.
     """
-    from n3ic.memory import column_of, is_table, read_memory
+    from n3ic.dataframes import column_of, is_table, read_dataframe
     from n3ic.runs.progress import TrainingProgress
     from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
@@ -98,7 +98,7 @@ def train(
     if is_table(request.get("data")):
         raise UsageError("data: expected a path; a table comes first: n3ic.train(table, label=...)")
     if is_table(use_case):
-        request["table"] = read_memory(
+        request["table"] = read_dataframe(
             use_case,
             label,
             positive=positive,
@@ -165,7 +165,7 @@ def predict(
     Warns:
         N3icWarning: the flows are not like the rows of the training.
     """
-    from n3ic.memory import predict_flows
+    from n3ic.dataframes import predict_flows
 
     return predict_flows(_model(model), flows, dataset, units, feature_names)
 
@@ -197,7 +197,7 @@ def evaluate(
         UsageError: no data set reads the flows.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
-    from n3ic.memory import column_of, is_table, table_sheet
+    from n3ic.dataframes import column_of, is_table, table_sheet
     from n3ic.usecases.evaluation import evaluate_flows
 
     if is_table(flows):
@@ -231,7 +231,7 @@ def extract(
     from n3ic.data.table_meter import METER_KEY
     from n3ic.meter.extract import extract as write_table
     from n3ic.meter.labels import read_labels
-    from n3ic.meter.specification import read_spec
+    from n3ic.meter.spec_file import read_spec
     from n3ic.meter.standard import standard_spec
     from n3ic.meter.table import read_table
 
@@ -311,7 +311,7 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
         ExportError: the directory is not an export directory.
         DataError: the flows cannot be read.
     """
-    from n3ic.memory import table_features
+    from n3ic.dataframes import table_features
     from n3ic.targets.manifest import MODEL
     from n3ic.targets.verification import verify_directory
 

@@ -69,7 +69,7 @@ class N3icWarning(UserWarning):
     """Something that the user should know, though the work goes on."""
 
 
-def nearest(wrong: str, known: Iterable[str]) -> str:
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """The question that suggests the closest known name in an error; empty if none is close."""
     by_text = {name.lower().replace("_", "-"): name for name in known}
     near = difflib.get_close_matches(wrong.lower().replace("_", "-"), by_text, n=1)

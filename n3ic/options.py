@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 
 OptionValue = str | int | float | bool
 Options = Mapping[str, OptionValue]
@@ -85,7 +85,7 @@ def parse_options(
         if name not in names:
             listed = ", ".join(f"--{n}" for n in names) or "none of its own"
             raise UsageError(
-                f"{owner} has no option --{name}; {nearest(name, names)}it has {listed}"
+                f"{owner} has no option --{name}; {did_you_mean(name, names)}it has {listed}"
             )
     values = {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
     for option in known:

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.errors import MissingDependencyError, UsageError, missing_library, nearest
+from n3ic.errors import MissingDependencyError, UsageError, did_you_mean, missing_library
 
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
@@ -69,7 +69,7 @@ def load(group: str, name: str) -> Any:
     points = _entry_points(group)
     if name not in points:
         known = ", ".join(points) or "none installed"
-        hint = nearest(name, points)
+        hint = did_you_mean(name, points)
         raise UsageError(f"unknown {_noun(group)} {name!r}: {hint}known: {known}")
     try:
         return points[name].load()

@@ -23,7 +23,7 @@ from n3ic.data.split import split
 from n3ic.meter.extract import extract
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.usecases.base import use_case

@@ -20,12 +20,13 @@ from tempfile import TemporaryDirectory
 from n3ic.cli.recipe_options import recipe_overrides
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_text
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tables import network as tables
 from n3ic.exporters.netfpga.tools import synth
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.size import count
 from n3ic.families.tables.network import TablesModel
 from n3ic.model.network import BinaryModel, binary_network
@@ -179,10 +180,10 @@ def _of_bits(recipe: Recipe) -> Recipe:
     return replace(recipe, name="", summary="", training=shared)
 
 
-def _design(model: UnrolledModel, pipeline: int) -> unrolled.Design:
+def _design(model: UnrolledModel, pipeline: int) -> unrolled_design.Design:
     if isinstance(model, TablesModel):
         return tables.design(model, "class", pipeline)
-    return unrolled.design(model, pipeline=pipeline)
+    return unrolled_design.design(model, pipeline=pipeline)
 
 
 def measure(model: UnrolledModel, pipeline: int = 1) -> Resources:
@@ -196,8 +197,8 @@ def measure(model: UnrolledModel, pipeline: int = 1) -> Resources:
         if isinstance(model, TablesModel):
             ports = tables.write(model, Path(name), pipeline=pipeline, outputs="class")
         else:
-            ports = unrolled.write(model, Path(name), pipeline=pipeline)
-        sources = (f"rtl/{unrolled.CELLS}", f"rtl/{unrolled.FILE}")
+            ports = unrolled_write.write(model, Path(name), pipeline=pipeline)
+        sources = (f"rtl/{unrolled_write.CELLS}", f"rtl/{unrolled_write.FILE}")
         _core(model, sources, **ports).save(Path(name))
         return synth.synthesise(Path(name))
 

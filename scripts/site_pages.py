@@ -43,7 +43,7 @@ WORDS |= dict.fromkeys(("train", "sweep", "decide"), ("--help-recipe",))
 # The interfaces for writing plug-ins, in addition to what `import n3ic` offers.
 FURTHER = (
     *("n3ic.options", "n3ic.targets.device", "n3ic.targets.figures", "n3ic.evaluation.metrics"),
-    *("n3ic.evaluation.held_out", "n3ic.runs.pictures", "n3ic.meter.specification", "n3ic.errors"),
+    *("n3ic.evaluation.held_out", "n3ic.runs.pictures", "n3ic.meter.spec_file", "n3ic.errors"),
 )
 PROJECT = {
     "changelog": "CHANGELOG.md",

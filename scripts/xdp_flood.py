@@ -26,8 +26,8 @@ from n3ic.exporters.xdp.libbpf import BpfObject
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.source import METER, Table, compiled, meter_program, test_program
-from n3ic.exporters.xdp.verdicts import Limits
+from n3ic.exporters.xdp.source import METER, Table, compile_program, meter_program, test_program
+from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.meter.standard import standard_spec
 
 PACKETS = 8  # the packet at which a flow is decided
@@ -100,7 +100,7 @@ def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: 
     Slices are needed because a run costs the kernel some milliseconds, however few its packets.
     """
     name, table, flows, new_flows = way
-    generator = compiled(test_program(FLOWS), FLOWS)
+    generator = compile_program(test_program(FLOWS), FLOWS)
     end_ns = int(seconds * 1e9)
     flood_frame, honest = tcp(0, 0, 0x02), 0
     of_flow: dict[bytes, int] = {}
@@ -157,7 +157,7 @@ def main() -> None:
     model = spread_model(units, (1 << 8, 1 << 15, 1 << 31), np.random.default_rng(0))
     structure = structure_of([model])
     images = {
-        table: compiled(meter_program(SPEC, structure, per_cpu=False, table=table), METER)
+        table: compile_program(meter_program(SPEC, structure, per_cpu=False, table=table), METER)
         for table in ("lru", "buckets")
     }
     value = value_bytes(structure, model)

@@ -22,7 +22,7 @@ from n3ic.datasets.ns3_tomography.trace import (
     join,
     read,
 )
-from n3ic.errors import DataError, N3icWarning, UsageError, nearest
+from n3ic.errors import DataError, N3icWarning, UsageError, did_you_mean
 
 CLASSES = ("free", "congested")
 THRESHOLD = 10.0
@@ -198,8 +198,8 @@ def choose_queues(names: Sequence[str], wanted: str) -> tuple[str, ...]:
             chosen.append(names[int(word)])
         else:
             raise UsageError(
-                f"--queue: {word!r} is not a queue; {nearest(word, names)}name all, a number in "
-                f"0..{len(names) - 1} or one of {', '.join(names)}"
+                f"--queue: {word!r} is not a queue; {did_you_mean(word, names)}name all, "
+                f"a number in 0..{len(names) - 1} or one of {', '.join(names)}"
             )
     return tuple(dict.fromkeys(chosen))
 

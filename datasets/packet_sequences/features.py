@@ -40,7 +40,7 @@ def sequence_features(
 
 
 def log_codes(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """:func:`~n3ic.model.metering.log_code` of each value; int64 from 0 to 2^48 - 1."""
+    """:func:`~n3ic.model.meter_spec.log_code` of each value; int64 from 0 to 2^48 - 1."""
     # Powers of two below 2^48 are exact in float64, and frexp gives their exponents exactly.
     exponent = np.maximum(np.frexp(values.astype(np.float64))[1] - 1, 3).astype(np.int64)
     return np.where(values < 8, values, 8 * (exponent - 2) + (values >> (exponent - 3) & 7))

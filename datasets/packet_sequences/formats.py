@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from n3ic.data.files import Content, find_tables, printable, read_bytes
 from n3ic.errors import DataError
 from n3ic.meter.sequences import Length, Payload
-from n3ic.model.metering import MAX_PACKET
+from n3ic.model.meter_spec import MAX_PACKET
 
 SUFFIXES = (".json", ".csv", ".parquet")
 _MAX_ROWS = 5_000_000

@@ -15,7 +15,7 @@ from n3ic.datasets.packet_sequences.formats import FORMATS, format_of, read_sequ
 from n3ic.errors import DataError
 from n3ic.meter.sequences import sequence_spec
 from n3ic.meter.table import catalogue_of
-from n3ic.model.metering import MAX_PACKET
+from n3ic.model.meter_spec import MAX_PACKET
 
 _ENOUGH_NAMES = 4096  # bytes of a file's beginning, which hold its column names
 

@@ -28,7 +28,7 @@ __all__ = ["DATASET", "SYNTHETIC", "USECASE"]
 
 
 def _card(name: str) -> str:
-    from n3ic.datasets.unsw_nb15.cards import fill
+    from n3ic.datasets.unsw_nb15.data_card import fill
 
     return fill(files(__package__).joinpath(name).read_text("utf-8"))
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from n3ic.datasets.unsw_nb15.columns import PROTOCOL_UNASSIGNED
 from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP, UDP
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     Direction,
     Guard,
     KeyPart,

@@ -24,7 +24,7 @@ from n3ic.meter.checkpoints import read_checkpoint, write_checkpoint
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.rows import flow_table, write_rows
 from n3ic.meter.source import meter_source
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import work_folder, write_atomic
 from n3ic.util.json_text import json_text
 

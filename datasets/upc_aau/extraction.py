@@ -19,7 +19,7 @@ import n3ic.meter.rows
 from n3ic.datasets.upc_aau.extract_stream import StreamExtraction, extract_stream
 from n3ic.meter.capture import Capture
 from n3ic.meter.source import meter_source
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.cache import Cache
 
 CACHE = "upc_aau"

@@ -14,7 +14,7 @@ from n3ic.data.files import printable
 from n3ic.datasets.upc_aau.classes import CLASSES, FLOWS_PER_CLASS, class_name
 from n3ic.datasets.upc_aau.synthetic import MARK
 from n3ic.errors import DataError
-from n3ic.meter.info import (
+from n3ic.meter.info_labels import (
     FIRST_UNSURE,
     MAX_LINE,
     PROTOCOL_FIELD,

@@ -23,10 +23,10 @@ from n3ic.meter.flow_keys import packed_address
 from n3ic.meter.labels import SLACK_US, Labels
 from n3ic.meter.records import left_out
 from n3ic.meter.sequences import sequence_spec
-from n3ic.meter.specification import read_spec
+from n3ic.meter.spec_file import read_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import flow_table, read_table
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import sha256_file
 
 if TYPE_CHECKING:

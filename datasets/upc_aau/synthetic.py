@@ -23,7 +23,7 @@ from n3ic.datasets.upc_aau.behaviours import (
 )
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Conversations, Packets, host, write_pcap
-from n3ic.meter.info import SYNTHETIC_MARK
+from n3ic.meter.info_labels import SYNTHETIC_MARK
 from n3ic.meter.packet import ACK, FIN, PUSH, RST, SYN
 from n3ic.util.files import new_directory
 

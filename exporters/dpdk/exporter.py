@@ -20,7 +20,7 @@ from n3ic.exporters.host.sources import code
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter, Frame, MeteredCapture
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation

@@ -26,9 +26,9 @@ from n3ic.exporters.host.machine import cpu_name
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelLibrary, KernelNetwork
 from n3ic.model.bits import unpack
-from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
+from n3ic.model.verification_vectors import boundary_features, verification_vectors
 from n3ic.targets.figures import Bench
 
 BATCHES = (1, 1_000, 10_000)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from n3ic.meter.source import state_members
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Device
 from n3ic.targets.figures import Figure

@@ -111,7 +111,7 @@ class HostExporter(Exporter):
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Compile ``bnn.c`` and run every kernel of this CPU, also on ``weights.bin``."""
-        library, compiler = runner.compiled(directory)
+        library, compiler = runner.compile_library(directory)
         baked = runner.load(library, None, directory)
 
         def compute(kernel: str) -> Inference:

@@ -14,7 +14,7 @@ from n3ic.exporters.host.flows import program
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.records import meter_capture
 from n3ic.meter.verdicts import predict_capture
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.bench_tools import generated_frames, median_seconds, write_pcap
 

@@ -24,7 +24,7 @@ from n3ic.targets.figures import Figure
 REPEATS = 5  # timed passes over the vectors; the fastest counts
 
 
-def compiled(directory: Path) -> tuple[KernelLibrary, str]:
+def compile_library(directory: Path) -> tuple[KernelLibrary, str]:
     """Compile and load an export's ``bnn.c``; return the library and the compiler's version.
 
     Raises:
@@ -71,7 +71,7 @@ def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> W
         MissingDependencyError: no C compiler is installed.
         VerifyError: the C does not compile, or two kernels differ.
     """
-    library, _ = compiled(directory)
+    library, _ = compile_library(directory)
     net = load(library, None, directory)
     if sorted(net.features) != sorted(model.input.features):
         raise VerifyError("bnn.c reads other features than the model")

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.host.domain import domain_values
+from n3ic.exporters.host.training_distribution import domain_values
 from n3ic.kernel import build
 from n3ic.meter.source import meter_source
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
 from n3ic.util.templates import render

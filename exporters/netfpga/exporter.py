@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, N3icError
-from n3ic.exporters.netfpga import sequential, shell, unrolled
+from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import parameters as front
 from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
@@ -17,12 +17,18 @@ from n3ic.exporters.netfpga.frontend.tap import serve as serve_front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
+from n3ic.exporters.netfpga.sequential import decode as sequential_decode
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
 from n3ic.exporters.netfpga.sequential import size as sequential_size
+from n3ic.exporters.netfpga.sequential import write as sequential_write
 from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.unrolled import decode as unrolled_decode
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import size as unrolled_size
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.model.bits import Words
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import (
@@ -82,7 +88,7 @@ class NetfpgaExporter(Exporter):
             "score-bits",
             "bits of a score, raised if a popcount has more than nine bits; models that are "
             "loaded later must fit them",
-            sequential.SCORE_BITS,
+            sequential_layout.SCORE_BITS,
             minimum=2,
             maximum=32,
             only_with=_SEQUENTIAL,
@@ -149,7 +155,7 @@ class NetfpgaExporter(Exporter):
         problems: list[Problem] = []
         limits = self.device.limits
         if options["style"] == "sequential":
-            layout = sequential.plan_with(model, options)
+            layout = sequential_layout.plan_with(model, options)
             placements = [
                 Placement(
                     f"layer {p.index}, {p.rows} rows of {32 * p.row_words} bits, two banks, "
@@ -159,7 +165,7 @@ class NetfpgaExporter(Exporter):
                 )
                 for p in layout.layers
             ]
-            needed = sequential.score_bits_needed(model)
+            needed = sequential_layout.score_bits_needed(model)
             if needed > layout.score_w:
                 problems.append(
                     Problem(
@@ -207,11 +213,11 @@ class NetfpgaExporter(Exporter):
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
-        layout = sequential.plan_with(model, options)
+        layout = sequential_layout.plan_with(model, options)
         if options["style"] == "sequential":
-            ports = sequential.write(model, layout, out)
+            ports = sequential_write.write(model, layout, out)
         else:
-            ports = unrolled.write(
+            ports = unrolled_write.write(
                 model, out, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
             )
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
@@ -238,15 +244,19 @@ class NetfpgaExporter(Exporter):
         """
         seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
-        layout = sequential.plan_with(model, options) if options["style"] == "sequential" else None
+        layout = (
+            sequential_layout.plan_with(model, options)
+            if options["style"] == "sequential"
+            else None
+        )
         return shell.run_shell(directory, model, options, words, seen, done, layout)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read back the weights, the shunting threshold and the input stage; see the base class."""
         if options["style"] == "sequential":
-            found = sequential.decode(directory)
+            found = sequential_decode.decode(directory)
         else:
-            found = unrolled.decode(directory, model)
+            found = unrolled_decode.decode(directory, model)
         if options["input-stage"] == "features" and found:
             found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model, options)))
         return found
@@ -279,7 +289,7 @@ class NetfpgaExporter(Exporter):
         figures = self._resources(model, _estimate(model, options))
         if options["style"] == "unrolled":
             levels, outputs = int(options["pipeline"]), str(options["outputs"])
-            clocks = unrolled.latency(model, pipeline=levels, outputs=outputs)
+            clocks = unrolled_design.latency(model, pipeline=levels, outputs=outputs)
             figures += estimated_latency(clocks, self.device.clock_mhz)
         return tuple(figures)
 
@@ -355,7 +365,7 @@ class NetfpgaExporter(Exporter):
 def _estimate(model: BinaryModel, options: Options) -> Resources:
     """Estimated resources of a core, without synthesis."""
     if options["style"] == "sequential":
-        return sequential_size.resources(sequential.plan_with(model, options))
+        return sequential_size.resources(sequential_layout.plan_with(model, options))
     return unrolled_size.estimate(
         model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
     )

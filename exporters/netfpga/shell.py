@@ -12,7 +12,7 @@ from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import parameters as front
 from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
+from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, check_card
 from n3ic.exporters.netfpga.sequential.layout import AddressMap, SequentialLayout
 from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate, synth

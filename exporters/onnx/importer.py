@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports an ONNX or QONNX graph as a BinaryModel, or says why it is not a binary network.
 
-The graph is walked once. Every tensor is a table over popcounts (see :mod:`signal`), so weights
-behind batch norms, scales and signs fold exactly. Files are not trusted: sizes are bounded,
-external data is refused, and only the listed operators are evaluated.
+The graph is walked once. Every tensor is a table over popcounts (see
+:mod:`n3ic.families.binary.popcount_table`), so weights behind batch norms, scales and signs fold
+exactly. Files are not trusted: sizes are bounded, external data is refused, and only the listed
+operators are evaluated.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ from n3ic.exporters.onnx.operators import (
     quant,
     reference,
 )
-from n3ic.families.binary.rounding import facts
-from n3ic.families.binary.scores import output_layer
-from n3ic.families.binary.signal import (
+from n3ic.families.binary.float_ambiguity import facts
+from n3ic.families.binary.popcount_table import (
     MAX_CELLS,
     Array,
     ConstantInputError,
-    Signal,
+    PopcountTable,
     binary,
     channel_row,
     elementwise,
@@ -45,6 +45,7 @@ from n3ic.families.binary.signal import (
     product,
     xnor_popcount,
 )
+from n3ic.families.binary.scores import output_layer
 from n3ic.model.inputs import MAX_INPUT_BITS, InputSpec
 from n3ic.model.network import BinaryModel
 
@@ -147,7 +148,7 @@ class _Walk:
         self._props = {p.key: p.value for p in model.metadata_props}
         self._values: dict[str, Value] = {}
         self._beyond: set[str] = set()  # tensors after the arg max
-        self._scores: Signal | None = None
+        self._scores: PopcountTable | None = None
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._readers = Counter(name for node in model.graph.node for name in set(node.input))
         self._readers.update(("scores", *(v.name for v in model.graph.output)))
@@ -288,11 +289,11 @@ class _Walk:
             raise ModelError(f"{by}: no node computes its input {missing[0][:80]!r}")
         values = [self._values[name] for name in names]
         attributes = {a.name: self._onnx.helper.get_attribute_value(a) for a in node.attribute}
-        if node.op_type in _SCORE_READERS and values and isinstance(values[0], Signal):
+        if node.op_type in _SCORE_READERS and values and isinstance(values[0], PopcountTable):
             self._read_scores(node.op_type, values[0], attributes, by)
             self._beyond.update(node.output)
             return
-        constants = not any(isinstance(value, Signal) for value in values)
+        constants = not any(isinstance(value, PopcountTable) for value in values)
         operator = _OPERATORS.get(node.op_type)
         if operator is not None and not (constants and node.op_type in RESHAPING):
             result = operator(self, values, attributes, by)
@@ -315,7 +316,9 @@ class _Walk:
             if name in self._values and self._readers[name] <= 0:
                 self._cells -= _cells(self._values.pop(name))
 
-    def _read_scores(self, op: str, scores: Signal, attributes: dict[str, Any], by: str) -> None:
+    def _read_scores(
+        self, op: str, scores: PopcountTable, attributes: dict[str, Any], by: str
+    ) -> None:
         default = {"ArgMax": 0}.get(op, -1)
         if attributes.get("axis", default) not in (-1, 1):
             raise ModelError(f"{by}: not over the classes (axis {attributes.get('axis', default)})")
@@ -326,12 +329,12 @@ class _Walk:
         if self._scores is None:
             self._scores = scores
 
-    def _find_scores(self) -> Signal:
+    def _find_scores(self) -> PopcountTable:
         outputs = [v.name for v in self._model.graph.output]
         named = self._values.get("scores") if "scores" in outputs else None
         candidates = [named, self._scores, *(self._values.get(name) for name in outputs)]
         for value in candidates:
-            if isinstance(value, Signal):
+            if isinstance(value, PopcountTable):
                 return value
         raise ModelError("no output depends on the input through supported layers")
 
@@ -447,20 +450,20 @@ def _edges(spec: InputSpec) -> dict[str, Array]:
     }
 
 
-def _signal(value: Value, by: str) -> Signal:
-    if not isinstance(value, Signal):
+def _signal(value: Value, by: str) -> PopcountTable:
+    if not isinstance(value, PopcountTable):
         raise ModelError(f"{by}: its first input is a constant")
     return value
 
 
 def _constant(value: Any, by: str) -> Array:
-    if isinstance(value, Signal):
+    if isinstance(value, PopcountTable):
         raise ModelError(f"{by}: needs a constant where the graph computes one")
     return np.asarray(value)
 
 
 def _matrix(value: Value, by: str) -> Array:
-    if isinstance(value, Signal):
+    if isinstance(value, PopcountTable):
         raise ModelError(f"{by}: its weights are computed, not constant")
     matrix = np.asarray(value)
     if matrix.ndim != 2:
@@ -469,7 +472,7 @@ def _matrix(value: Value, by: str) -> Array:
 
 
 def _cells(value: Value) -> int:
-    return sum(t.size for t in value.tables) if isinstance(value, Signal) else value.size
+    return sum(t.size for t in value.tables) if isinstance(value, PopcountTable) else value.size
 
 
 _Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]

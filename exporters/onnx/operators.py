@@ -15,9 +15,9 @@ import numpy as np
 
 from n3ic.errors import ModelError
 from n3ic.exporters.onnx import graph
-from n3ic.families.binary.signal import Array, Signal, channel_row
+from n3ic.families.binary.popcount_table import Array, PopcountTable, channel_row
 
-Value = Signal | Array
+Value = PopcountTable | Array
 
 # fmt: off
 ELEMENTWISE = frozenset((
@@ -57,8 +57,14 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
 
 
 def batch_norm(
-    x: Signal, scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float, by: str
-) -> Signal:
+    x: PopcountTable,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
+    epsilon: float,
+    by: str,
+) -> PopcountTable:
     """Apply BatchNormalization in each way that runtimes compute it.
 
     A runtime may evaluate the formula or fold it into one product and one sum. If the two round to
@@ -92,7 +98,9 @@ def batch_norm(
     return replace(x, tables=tuple(tables), by=by)
 
 
-def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by: str) -> Signal:
+def multi_threshold(
+    x: PopcountTable, thresholds: Array, scale: float, bias: float, by: str
+) -> PopcountTable:
     """Apply QONNX MultiThreshold: count the thresholds reached, then scale and shift the count."""
     if thresholds.ndim != 2 or thresholds.shape[0] not in (1, x.channels):
         raise ModelError(f"{by}: thresholds of shape {thresholds.shape} for {x.channels} channels")

@@ -21,7 +21,7 @@ from n3ic.exporters.p4.shared.pipeline import MatchActionPipeline, pipeline_of, 
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
-    compiled,
+    compile_switch,
     program_figures,
     read_artefact,
 )
@@ -128,7 +128,7 @@ class P4Exporter(P4Target):
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
         held = {
-            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compiled(source, model)),
+            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compile_switch(source, model)),
             P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
             TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
         }
@@ -138,7 +138,7 @@ class P4Exporter(P4Target):
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Report entries, operations, PHV bits and tables; bmv2 has no meaningful latency."""
         source = read_artefact(directory / PROGRAM)
-        program = compiled(source, model)
+        program = compile_switch(source, model)
         figures = (
             *memory_figures(read_artefact(directory / COMMANDS), program),
             *program_figures(model, source, program),

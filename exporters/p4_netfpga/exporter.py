@@ -18,7 +18,7 @@ from n3ic.exporters.p4.shared.pipeline import (
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
-    compiled,
+    compile_switch,
     program_figures,
     read_artefact,
 )
@@ -113,7 +113,7 @@ class P4NetfpgaExporter(P4Target):
         figures = (
             Figure("memory.weights", model.weight_bytes, "byte", "measured", constants),
             Figure("memory.thresholds", model.threshold_bytes, "byte", "measured", constants),
-            *program_figures(model, source, compiled(source, model)),
+            *program_figures(model, source, compile_switch(source, model)),
             *resource_figures(needs, paper),
             self.latency(model),
         )

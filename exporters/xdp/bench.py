@@ -26,7 +26,7 @@ from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.xdp import veth_bench
 from n3ic.exporters.xdp.layout import FOR_EVER, SUBJECT, USES, VERDICT
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram
-from n3ic.exporters.xdp.network.kernel import INPUTS, BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import INPUTS, BpfNetwork
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
@@ -34,20 +34,20 @@ from n3ic.exporters.xdp.source import (
     METER,
     TABLES,
     Table,
-    compiled,
+    compile_program,
     meter_program,
     test_program,
 )
-from n3ic.exporters.xdp.verdicts import ACTIONS, target
+from n3ic.exporters.xdp.verdict_lists import ACTIONS, verdict_subject
 from n3ic.meter.standard import standard_spec
-from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
-from n3ic.model.metering import Decision, MeterSpec
+from n3ic.model.meter_spec import Decision, MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features
 from n3ic.targets.figures import Bench
 
 ROUNDS = 31
@@ -210,7 +210,7 @@ class _Metering:
         units = [(feature.name, feature.unit) for feature in spec.features]
         model = spread_model(units, (1 << 8, 1 << 15, 1 << 31), np.random.default_rng(0))
         structure = structure_of([model])
-        image = compiled(meter_program(spec, structure, per_cpu=False, table=table), METER)
+        image = compile_program(meter_program(spec, structure, per_cpu=False, table=table), METER)
         return cls(decides, table, spec, structure, value_bytes(structure, model), image)
 
     def load(self, clock: Clock, locked: bool, turns: int = FEW) -> MeterPrograms:
@@ -294,7 +294,7 @@ def bench_xdp(
 
 def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTiming, ...]:
     """Time one metering program with different verdicts in its maps, in turn."""
-    image = compiled(test_program(FLOWS), FLOWS)
+    image = compile_program(test_program(FLOWS), FLOWS)
     row = (FOR_EVER, 0, 0, 0, ACTIONS.index("drop"), 0, 0, 24, 1)
     wide = np.array([row], VERDICT).tobytes()
     taken: dict[str, list[int]] = {name: [] for name, *_ in _IN_USE}
@@ -307,7 +307,7 @@ def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTim
             loaded.maps["hosts"].update(sources[i % _SOURCES].tobytes(), wide)
             text = f"10.{i >> 8}.{i & 255}.0/24"
             put_prefix = "allowed" if i % 2 else "listed"
-            loaded.maps[put_prefix].update(target(text, metering.spec).key, wide)
+            loaded.maps[put_prefix].update(verdict_subject(text, metering.spec).key, wide)
         for _ in range(rounds):
             for name, kinds, first in _IN_USE:
                 for i in range(_SOURCES if first else 0):
@@ -346,7 +346,7 @@ def _meters(
     meterings: Sequence[_Metering], rounds: int, repeat: int
 ) -> tuple[tuple[MeterTiming, ...], float]:
     """Time the metering programs, and the cost of parsing in nanoseconds."""
-    image = compiled(test_program(FLOWS), FLOWS)
+    image = compile_program(test_program(FLOWS), FLOWS)
     timings, parsers = [], []
     for metering in meterings:
         for clock, locked, count in _WAYS:

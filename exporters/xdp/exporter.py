@@ -14,14 +14,14 @@ import numpy as np
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answer_program import AnswerProgram
+from n3ic.exporters.xdp.capture_replay import flow_rows, replay_capture, room_for
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
-from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
 from n3ic.exporters.xdp.layout import KEY, TAGS, WAYS, bucket_type, flow_type, table_entries
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, VerifierError
 from n3ic.exporters.xdp.network.host import HostNetwork, HostVerdicts
-from n3ic.exporters.xdp.network.kernel import PROGRAM as HARNESS
-from n3ic.exporters.xdp.network.kernel import BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import PROGRAM as HARNESS
+from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
 from n3ic.exporters.xdp.network.source import FOLDER as NETWORK
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
@@ -33,7 +33,7 @@ from n3ic.meter.compiled import SECRET_BYTES
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words, pack
 from n3ic.model.classifier import Classifier, Inference
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.artefacts import files_of
@@ -336,7 +336,7 @@ def _columns(model: Classifier, words: Words) -> dict[str, Words]:
 
 def _run_in_kernel(directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
     place, packets = directory / "answer", packet_layout(model, options)
-    image = source.compiled(read_program(place), source.ANSWER)
+    image = source.compile_program(read_program(place), source.ANSWER)
     figures = []
     with AnswerProgram(image, "answer.o", packets) as program:
         program.set_model(0, read_value(place))
@@ -368,7 +368,7 @@ def _replay(place: Path, model: Classifier, table: source.Table) -> tuple[int, l
 def _metering(place: Path, model: Classifier, table: source.Table, flows: int) -> MeterPrograms:
     """Load the metering program of an export into the kernel, with its model in slot 0."""
     assert model.meter is not None  # noqa: S101 - the callers looked
-    image = source.compiled(read_program(place), source.METER)
+    image = source.compile_program(read_program(place), source.METER)
     structure = structure_of([model])
     # A fixed hash key, so that every verification fills the same buckets.
     programs = MeterPrograms(

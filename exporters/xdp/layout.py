@@ -9,7 +9,7 @@ from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.meter import compiled
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 VERSION = 5  # version of programs' records; raise it when a structure below changes
 SLOTS = 64

@@ -29,7 +29,7 @@ from n3ic.exporters.xdp.resident import rule_table
 from n3ic.exporters.xdp.source import Table
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import parse_model
+from n3ic.model.load import parse_model
 from n3ic.targets.identifiers import c_string
 from n3ic.util.files import read_regular
 

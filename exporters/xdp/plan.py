@@ -13,9 +13,9 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.program import Clock, policy_index, policy_value
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.source import Table
-from n3ic.exporters.xdp.verdicts import NEW_FLOWS, PREFIX_BITS, SECOND_NS, VERDICTS, Limits
+from n3ic.exporters.xdp.verdict_lists import NEW_FLOWS, PREFIX_BITS, SECOND_NS, VERDICTS, Limits
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 CPU_QUEUE = 2048  # maximum packets queued for another CPU
 _HASH_LINKS = 48  # bytes per entry that the kernel's hash map adds to key and value

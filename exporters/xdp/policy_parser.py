@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.program import Verdict
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
-from n3ic.exporters.xdp.verdicts import ACTIONS, PREFIX_BITS, SCOPES, Action, Scope, rate
+from n3ic.exporters.xdp.verdict_lists import ACTIONS, PREFIX_BITS, SCOPES, Action, Scope, rate
 from n3ic.model.classifier import Classifier
 
 TTL_S = 60.0  # default for policies without ttl=

@@ -18,10 +18,10 @@ from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.exporters.xdp.resident import SlotRule, check_slot, rule_table, swap
 from n3ic.exporters.xdp.source import Table
-from n3ic.exporters.xdp.verdicts import ACTIONS, SCOPES, Action, Limits, Scope
+from n3ic.exporters.xdp.verdict_lists import ACTIONS, SCOPES, Action, Limits, Scope
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES
 from n3ic.meter.reference import End
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 Clock = Literal["kernel", "coarse", "trailer"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")

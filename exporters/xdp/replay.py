@@ -21,7 +21,7 @@ from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.targets.fuzz_traffic import fuzz_frame
 
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units

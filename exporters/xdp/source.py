@@ -12,7 +12,7 @@ from n3ic.exporters.xdp.network.source import network_source
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.meter.source import FOLDER as METER_FOLDER
 from n3ic.meter.source import meter_source
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.targets.packets import PacketLayout
 from n3ic.util.templates import render
 
@@ -75,7 +75,7 @@ def test_program(name: str) -> dict[str, str]:
     return _plain(name, "test_frames.h") | {PACKET.name: PACKET.read_text(encoding="utf-8")}
 
 
-def compiled(files: dict[str, str], program: str) -> bytes:
+def compile_program(files: dict[str, str], program: str) -> bytes:
     """Compile a program to an object file; see :func:`~n3ic.exporters.xdp.clang.compile_bpf`."""
     return compile_bpf(files, program, OPTIONS)
 

@@ -21,7 +21,7 @@ from typing import Literal
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, attach, detach
 from n3ic.exporters.xdp.links import SET_GRO, add_link, own_network, switch_offload
 from n3ic.exporters.xdp.program import MeterPrograms, policy_index, policy_value
-from n3ic.exporters.xdp.source import compiled, test_program
+from n3ic.exporters.xdp.source import compile_program, test_program
 
 Mode = Literal["native", "generic"]
 MODES: tuple[Mode, ...] = ("native", "generic")
@@ -82,7 +82,7 @@ def measure(
         MissingDependencyError: clang or ``ip`` is not installed.
         BpfError: the kernel refuses a namespace, a link, a program, or live frames.
     """
-    image = compiled(test_program(_GENERATOR), _GENERATOR)
+    image = compile_program(test_program(_GENERATOR), _GENERATOR)
     with (
         _one_cpu(),
         _link() as (there, here),

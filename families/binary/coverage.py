@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.bits import WORD_BITS, Bits, Words, pack, unpack
-from n3ic.model.boundary import at_threshold, boundary_vectors
 from n3ic.model.layers import HiddenLayer
 from n3ic.model.network import BinaryModel
+from n3ic.model.verification_vectors import at_threshold, boundary_vectors
 
 _ROWS = 1024  # rows of one batch
 _ROUNDS = 48

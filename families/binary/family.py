@@ -38,7 +38,7 @@ class BinaryFamily(Family):
 
         from n3ic.families.binary.coverage import deciding_vectors
         from n3ic.model.bits import pack, unpack
-        from n3ic.model.boundary import verification_vectors
+        from n3ic.model.verification_vectors import verification_vectors
 
         deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
         source = network.source.input
@@ -120,7 +120,7 @@ class BinaryFamily(Family):
 
     def predict(self, model: BinaryModel, flows: Any, **how: Any) -> Any:
         """Classify flows; see :func:`n3ic.predict`."""
-        from n3ic.memory import predict_flows
+        from n3ic.dataframes import predict_flows
 
         return predict_flows(model, flows, **how)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from n3ic.model.classifier import Classifier
-    from n3ic.runs.prepared import Prepared
     from n3ic.runs.progress import TrainingProgress
+    from n3ic.runs.training_rows import Prepared
     from n3ic.training.baselines import Prediction
     from n3ic.training.recipe import Recipe
 
@@ -53,7 +53,7 @@ class BinaryLearner(Learner):
     def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
         """Grow a tree and forests on the columns, packed within the budget."""
         from n3ic.families.binary.packed_trees import trees_within
-        from n3ic.runs.contest import on_rows
+        from n3ic.runs.model_selection import on_rows
 
         held = prepared.validation
         for name, trees in trees_within(prepared, budget):

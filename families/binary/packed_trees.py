@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from n3ic.model.inputs import UINT32_MAX
 
 if TYPE_CHECKING:
-    from n3ic.runs.prepared import Prepared
+    from n3ic.runs.training_rows import Prepared
     from n3ic.training.baselines import Prediction
 
 CUT_BYTES = 4

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.signal import Signal
+from n3ic.families.binary.popcount_table import PopcountTable
 from n3ic.model.bits import Bits
 from n3ic.model.layers import OutputLayer
 
@@ -41,7 +41,7 @@ class Scores:
     high: Table
 
 
-def output_layer(signal: Signal) -> Scores:
+def output_layer(signal: PopcountTable) -> Scores:
     """Compute the output layer of a score tensor.
 
     Scores that are popcounts plus integers are taken as they are. Others (another scale, real
@@ -74,7 +74,7 @@ def output_layer(signal: Signal) -> Scores:
     return Scores(layer, False, tuple(order.tolist()), low[order], high[order])
 
 
-def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
+def _of_one(signal: PopcountTable, weights: Bits, tables: list[Table]) -> Scores:
     """Make two classes of one score: a neuron and its inverse, with biases as the threshold."""
     n = int(signal.fan_in[0])
     above = tables[0][0, : n + 1] > 0  # a score of exactly 0 is the first class
@@ -97,7 +97,7 @@ def _of_one(signal: Signal, weights: Bits, tables: list[Table]) -> Scores:
     return Scores(layer, False, (0, 1), np.stack([nothing, low]), np.stack([nothing, high]))
 
 
-def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
+def _ordered(signal: PopcountTable, tables: list[Table]) -> tuple[Whole, Whole]:
     """Find an order of the classes and biases that decide as the tables of the scores do.
 
     The first table is the network's own arithmetic, and integers decide as it does if they can.
@@ -123,7 +123,7 @@ def _ordered(signal: Signal, tables: list[Table]) -> tuple[Whole, Whole]:
     )
 
 
-def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whole, Whole]:
+def _by_fraction(signal: PopcountTable, table: Table, width: float = 0.0) -> tuple[Whole, Whole]:
     """Round biases up to whole popcounts; the classes that gain least by that come first.
 
     With equal popcounts the class with the higher bias wins. Biases within one popcount round up to
@@ -151,7 +151,7 @@ def _by_fraction(signal: Signal, table: Table, width: float = 0.0) -> tuple[Whol
     return np.argsort(places, kind="stable"), bias.astype(np.int64)
 
 
-def _exact_bias(signal: Signal, table: Table) -> NDArray[np.int32] | None:
+def _exact_bias(signal: PopcountTable, table: Table) -> NDArray[np.int32] | None:
     """The biases of scores that are popcounts plus integers, exact in float32; otherwise None."""
     bias = table[:, 0]
     columns = np.arange(table.shape[1])[None, :]
@@ -162,7 +162,7 @@ def _exact_bias(signal: Signal, table: Table) -> NDArray[np.int32] | None:
     return bias.astype(np.int32)
 
 
-def _rising(signal: Signal, tables: list[Table]) -> tuple[NDArray[np.bool_], list[Table]]:
+def _rising(signal: PopcountTable, tables: list[Table]) -> tuple[NDArray[np.bool_], list[Table]]:
     """Make every class's score grow with its popcount, by inverting the weights of falling rows."""
     weights = np.array(signal.weights)
     turned = [t.copy() for t in tables]
@@ -179,7 +179,7 @@ def _rising(signal: Signal, tables: list[Table]) -> tuple[NDArray[np.bool_], lis
 
 
 def _beats(
-    signal: Signal, first: NDArray[Any], second: NDArray[Any], i: int, j: int
+    signal: PopcountTable, first: NDArray[Any], second: NDArray[Any], i: int, j: int
 ) -> NDArray[np.int64]:
     """For each popcount of class ``i``, the smallest popcount at which class ``j`` beats it."""
     ours, theirs = first[i, : signal.fan_in[i] + 1], second[j, : signal.fan_in[j] + 1]
@@ -188,7 +188,7 @@ def _beats(
     return np.asarray(found, dtype=np.int64)
 
 
-def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
+def _ordering_bias(signal: PopcountTable, table: Table) -> NDArray[np.int64]:
     """Choose biases by which each class first meets class 0 where the table says so."""
     bias = np.zeros(signal.channels, np.int64)
     for j in range(1, signal.channels):
@@ -204,7 +204,7 @@ def _ordering_bias(signal: Signal, table: Table) -> NDArray[np.int64]:
 
 
 def _difference(
-    signal: Signal, low: Table, high: Table, order: Whole, bias: Whole
+    signal: PopcountTable, low: Table, high: Table, order: Whole, bias: Whole
 ) -> tuple[int, int] | None:
     """Find two classes that integer scores order in a way that no rounding of the scores does.
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.rounding import in_doubt
+from n3ic.families.binary.float_ambiguity import in_doubt
+from n3ic.families.binary.popcount_table import Array, PopcountTable
 from n3ic.families.binary.scores import Scores
-from n3ic.families.binary.signal import Array, Signal
 from n3ic.families.binary.torch_readers import READERS
 from n3ic.model.bits import Bits, pack
 from n3ic.model.network import BinaryModel
@@ -37,7 +37,7 @@ class Original:
 
     module: nn.Module
     values: tuple[float, float]
-    scores: Signal
+    scores: PopcountTable
     reads: bool
 
 

@@ -3,9 +3,9 @@
 
 The module itself runs, on a tensor that stands for all inputs at once. Layers of Brevitas, autograd
 functions and the module's own ``forward`` need no exporter, and PyTorch's own arithmetic makes the
-tables (see :mod:`signal`) that thresholds are read from. ``torch_tensor.py`` has the tensor,
-``torch_operators.py`` what operators do to it, ``torch_readers.py`` what may follow the scores, and
-``torch_compare.py`` the comparison of module and model.
+tables (see :mod:`.popcount_table`) that thresholds are read from. ``torch_tensor.py`` has the
+tensor, ``torch_operators.py`` what operators do to it, ``torch_readers.py`` what may follow the
+scores, and ``torch_compare.py`` the comparison of module and model.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.rounding import facts
+from n3ic.families.binary.float_ambiguity import facts
+from n3ic.families.binary.popcount_table import PopcountTable, network_input
 from n3ic.families.binary.scores import output_layer
-from n3ic.families.binary.signal import Signal, network_input
 from n3ic.families.binary.torch_compare import (
     Original,
     compared,
@@ -165,7 +165,7 @@ def _copied(module: nn.Module) -> nn.Module:
     return own
 
 
-def _source(width: int, low: float, high: float, dtype: torch.dtype) -> Signal:
+def _source(width: int, low: float, high: float, dtype: torch.dtype) -> PopcountTable:
     """The module's input in the floats that it computes with."""
     source = network_input(width, low, high)
     if dtype != torch.float64:
@@ -173,7 +173,7 @@ def _source(width: int, low: float, high: float, dtype: torch.dtype) -> Signal:
     return replace(source, tables=tuple(t.astype(np.float64) for t in source.tables))
 
 
-def _read(module: nn.Module, source: Signal) -> tuple[Signal, bool]:
+def _read(module: nn.Module, source: PopcountTable) -> tuple[PopcountTable, bool]:
     """The tensor of the module's scores, and whether the module itself reads them."""
     reading = Reading(run)
     hooks = [
@@ -198,7 +198,7 @@ def _read(module: nn.Module, source: Signal) -> tuple[Signal, bool]:
     return reading.scores or returned, reading.scores is not None
 
 
-def _returned(result: object) -> Signal:
+def _returned(result: object) -> PopcountTable:
     """The signal of a module's result, if the result tells the class."""
     if not isinstance(result, TableTensor):
         constant = isinstance(result, Tensor)

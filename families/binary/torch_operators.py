@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from n3ic.families.binary.signal import binary, product
+from n3ic.families.binary.popcount_table import binary, product
 from n3ic.families.binary.torch_readers import READERS, SHAPING, after_scores, read_scores
 from n3ic.families.binary.torch_tensor import (
     BATCH,

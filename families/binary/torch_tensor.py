@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.signal import Array, Signal, elementwise
+from n3ic.families.binary.popcount_table import Array, PopcountTable, elementwise
 
 BATCH = 2  # rows that the module sees while it is read: a batch, and no width of a layer
 
@@ -27,12 +27,14 @@ class CalledLayer:
     """A layer as it was called: operator, input, weights, bias, and the tensor behind it."""
 
     name: str
-    source: Signal
+    source: PopcountTable
     weights: Array
     bias: Array | None
-    result: Signal
+    result: PopcountTable
 
-    def is_called(self, name: str, source: Signal, weights: Array, bias: Array | None) -> bool:
+    def is_called(
+        self, name: str, source: PopcountTable, weights: Array, bias: Array | None
+    ) -> bool:
         """Whether a call computes what this one did, in the same floats."""
         ours, theirs = self.source.tables, source.tables
         return (
@@ -56,7 +58,7 @@ class Reading:
 
     def __init__(self, run: Callable[[Call], Any]) -> None:
         self.run = run
-        self.scores: Signal | None = None
+        self.scores: PopcountTable | None = None
         self.layers: list[CalledLayer] = []
         self._layers = ["the module"]
 
@@ -75,7 +77,7 @@ class Reading:
 
 
 class TableTensor(Tensor):
-    """A tensor that stands for all inputs at once; see :class:`~signal.Signal`.
+    """A tensor that stands for all inputs at once; see :class:`~.popcount_table.PopcountTable`.
 
     Attributes:
         held: its signal, in a list of one. Views share the list, so a write into one of them
@@ -86,7 +88,7 @@ class TableTensor(Tensor):
         tells: whether it tells the class, by the place of its highest number or as its number.
     """
 
-    held: list[Signal]
+    held: list[PopcountTable]
     reading: Reading
     behind: bool
     tells: bool
@@ -94,7 +96,7 @@ class TableTensor(Tensor):
     @staticmethod
     def __new__(
         cls,
-        signal: Signal | list[Signal],
+        signal: PopcountTable | list[PopcountTable],
         shape: Sequence[int],
         reading: Reading,
         behind: torch.dtype | None = None,
@@ -108,7 +110,7 @@ class TableTensor(Tensor):
         return made
 
     @property
-    def signal(self) -> Signal:
+    def signal(self) -> PopcountTable:
         """The signal that it stands for."""
         return self.held[0]
 
@@ -200,7 +202,7 @@ def on_tables(
         return as_array(call, function(*full, **(_in_double(named) if double else named)))
 
     found = elementwise(run, [t.signal for t in tensors], call.by)
-    return TableTensor(cast(Signal, found), first.shape, call.reading)
+    return TableTensor(cast(PopcountTable, found), first.shape, call.reading)
 
 
 def _in_double(kwargs: dict[str, Any]) -> dict[str, Any]:

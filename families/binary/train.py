@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.evaluation.metrics import counted_class
-from n3ic.families.binary.rare import class_weights, with_false_alarms
+from n3ic.families.binary.class_imbalance import class_weights, with_false_alarms
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
-from n3ic.runs.contest import candidate
 from n3ic.runs.learner import Candidate, Learned
+from n3ic.runs.model_selection import candidate
 from n3ic.runs.preparation import on_bits
-from n3ic.runs.prepared import Prepared
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.training_rows import Prepared
 from n3ic.training.recipe import Training
 
 if TYPE_CHECKING:

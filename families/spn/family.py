@@ -63,7 +63,7 @@ class SpnFamily(Family):
 
     def predict(self, model: SpnModel, flows: Any, **how: Any) -> Any:
         """Classify flows; see :func:`n3ic.predict`."""
-        from n3ic.memory import predict_flows
+        from n3ic.dataframes import predict_flows
 
         return predict_flows(model, flows, **how)
 

@@ -21,7 +21,7 @@ from n3ic.families.spn.network import CONSTANT, SpnModel
 from n3ic.families.spn.nodes import Leaf, Node, Product, Sum, error_bounds
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import InputSpec
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 
 def fold_spn(

@@ -13,8 +13,9 @@ from n3ic.runs.learner import Learned, Learner
 if TYPE_CHECKING:
     from n3ic.data.table import FlowTable
     from n3ic.model.inputs import InputSpec
-    from n3ic.runs.prepared import Experiment, Prepared
+    from n3ic.runs.experiment_spec import Experiment
     from n3ic.runs.progress import TrainingProgress
+    from n3ic.runs.training_rows import Prepared
     from n3ic.training.baselines import Prediction
 
 

@@ -6,5 +6,5 @@ the sum of the entries that an input addresses, plus a bias.
 
 ``family.py`` and ``learner.py`` are the family's interfaces to the core; entry points name both.
 The model is in ``network.py``, its exact simplification in ``simplify.py``; exporters use
-``operations.py``; training is in ``loss.py``, ``grow.py``, ``rounding.py`` and ``train.py``.
+``operations.py``; training is in ``loss.py``, ``boosting.py``, ``rounding.py`` and ``train.py``.
 """

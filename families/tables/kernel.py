@@ -11,7 +11,7 @@ import numpy as np
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.kernel.library import KernelLibrary, KernelNetwork
-from n3ic.kernel.prediction import opened
+from n3ic.kernel.prediction import open_kernel
 
 SOURCE = Path(__file__).resolve().parent / "tables.c"
 MOST_INPUTS = 2048  # the planes of 64 rows lie on the stack, 64 bytes a bit
@@ -28,14 +28,14 @@ def loaded(model: TablesModel) -> KernelNetwork | None:
     """Load a model into the kernel; return None if it is too large, or no kernel was built."""
     if model.input.n_bits > MOST_INPUTS or len(model.classes) > MOST_CLASSES:
         return None
-    library = compiled()
+    library = compile_kernel()
     return library.load(dump(model)) if library else None
 
 
 @cache
-def compiled() -> KernelLibrary | None:
+def compile_kernel() -> KernelLibrary | None:
     """Compile the kernel, or find it in the cache; return None if that fails."""
-    return opened(SOURCE, _check, _FUNCTIONS)
+    return open_kernel(SOURCE, _check, _FUNCTIONS)
 
 
 def dump(model: TablesModel) -> bytes:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from n3ic.data.table import FlowTable
     from n3ic.model.classifier import Classifier
     from n3ic.model.inputs import InputSpec
-    from n3ic.runs.prepared import Experiment, Prepared
+    from n3ic.runs.experiment_spec import Experiment
     from n3ic.runs.progress import TrainingProgress
+    from n3ic.runs.training_rows import Prepared
     from n3ic.training.recipe import Recipe
 
 
@@ -115,7 +116,7 @@ class TablesLearner(Learner):
             experiment = replace(experiment, recipe=replace(recipe, encoding="boosted"))
         spec, scores = super().choose_input(experiment, rows, trees)
         if share := experiment.recipe.settings.coarse_cuts:
-            from n3ic.families.tables.coarse import with_coarse_cuts
+            from n3ic.families.tables.round_cuts import with_coarse_cuts
 
             spec = with_coarse_cuts(spec, rows.features, share)
         return spec, scores

@@ -18,7 +18,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.plain_data import from_plain
 
 if TYPE_CHECKING:

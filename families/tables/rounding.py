@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.tables.grow import Grown
+from n3ic.families.tables.boosting import RealTable
 from n3ic.families.tables.loss import Floats, WeightedRows
 
 _QUANTILE = 0.97  # this quantile of the entries' sizes becomes the largest integer; few are clipped
@@ -43,7 +43,7 @@ class Rounded:
 
 def rounded(
     rows: WeightedRows,
-    tables: Sequence[Grown],
+    tables: Sequence[RealTable],
     bias: Floats,
     widths: Sequence[int],
     sweeps: int = SWEEPS,
@@ -97,7 +97,7 @@ def rounded(
     return Rounded(tuple(e.astype(np.int8) for e in entries), whole.astype(np.int64), step, loss)
 
 
-def _sum(entries: Sequence[Floats], tables: Sequence[Grown]) -> Floats:
+def _sum(entries: Sequence[Floats], tables: Sequence[RealTable]) -> Floats:
     return np.asarray(sum(e[t.cells] for e, t in zip(entries, tables, strict=True)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from n3ic.errors import UsageError
-from n3ic.families.tables.grow import Size
+from n3ic.families.tables.boosting import Size
 
 if TYPE_CHECKING:
     from n3ic.families.tables.learner import TablesTraining

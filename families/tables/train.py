@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from n3ic.errors import UsageError, needed
-from n3ic.families.tables.grow import Grower, Size
+from n3ic.families.tables.boosting import Size, TableBooster
 from n3ic.families.tables.loss import Floats, merged
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.rounding import SWEEPS, rounded
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from n3ic.model.bits import Bits
     from n3ic.model.classifier import Classifier
     from n3ic.model.inputs import InputSpec
-    from n3ic.runs.prepared import Prepared
     from n3ic.runs.progress import TrainingProgress
+    from n3ic.runs.training_rows import Prepared
 
 PRIORS = (3.0, 30.0, 100.0)
 """Curvatures, one of which validation rows choose. Where boosted trees memorise nearly every
@@ -118,7 +118,7 @@ def fit_tables(
     size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
     # One thread: float sums by several threads would depend on their number.
     with threadpool_limits(1):
-        grower = Grower(plain, size, done, own.cell_prior)
+        grower = TableBooster(plain, size, done, own.cell_prior)
         if kept is None:
             told.begin("growing look-up tables", size.most)
             grower.grow()

@@ -18,7 +18,7 @@ from n3ic.options import Option, OptionValue
 if TYPE_CHECKING:
     from n3ic.data.column_profile import ColumnProfile
     from n3ic.data.user_table import UserTable
-    from n3ic.model.metering import Tunnel
+    from n3ic.model.meter_spec import Tunnel
 
 LabelsFormat = Annotated[
     Literal["table", "ndpi", "zeek", "upc-aau", "hosts"], typer.Option(help="Format of the labels.")
@@ -313,7 +313,7 @@ def extract(
     from n3ic.meter.labels import read_labels
     from n3ic.meter.records import left_out
     from n3ic.meter.sequences import with_sequence
-    from n3ic.meter.specification import read_spec
+    from n3ic.meter.spec_file import read_spec
     from n3ic.meter.standard import standard_spec
     from n3ic.util.files import free_path
 
@@ -394,9 +394,9 @@ def tunnels_of(text: str) -> tuple[Tunnel, ...]:
     Raises:
         UsageError: a part is not a known tunnel.
     """
-    from n3ic.model import metering
+    from n3ic.model import meter_spec
 
-    known: tuple[Tunnel, ...] = get_args(metering.Tunnel)
+    known: tuple[Tunnel, ...] = get_args(meter_spec.Tunnel)
     given = [part.strip() for part in text.split(",") if part.strip()]
     for part in given:
         if part not in known:

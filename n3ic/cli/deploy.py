@@ -271,7 +271,7 @@ def verify(
     run. Any difference is an error.
     """
     from n3ic.data.flows import read_features
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.targets.artefacts import exports_below
     from n3ic.targets.verification import verify_directory
 

@@ -52,7 +52,7 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Print a model's layers, bits and bytes."""
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
     from n3ic.runs.report import memory_of
 
@@ -181,7 +181,7 @@ def predict(
     A capture (pcap, pcapng) is metered as the model specifies, and each flow is a row.
     """
     from n3ic.data.streaming import predict_stream
-    from n3ic.evaluation.further import evaluations
+    from n3ic.evaluation.plugin import evaluations
     from n3ic.meter.capture import is_capture
     from n3ic.meter.records import left_out
     from n3ic.meter.verdicts import predict_capture
@@ -235,7 +235,7 @@ def _tell_of_another_meter(network: Classifier, source: str) -> None:
 
 
 def _further() -> list[Owned]:
-    from n3ic.evaluation.further import evaluations
+    from n3ic.evaluation.plugin import evaluations
 
     return [(name, one.options) for name, one in evaluations().items()]
 
@@ -256,8 +256,8 @@ def evaluate(
 ) -> None:
     """Evaluate a network on labelled flows: accuracy, recall, precision, ROC and PR AUC."""
     from n3ic.cli.train import show_classes
-    from n3ic.evaluation.further import tables_of
-    from n3ic.model.families import load_model
+    from n3ic.evaluation.plugin import tables_of
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.usecases.evaluation import evaluate_beside_majority, further_figures
 

@@ -43,7 +43,7 @@ def show(
     """Print each value of a recipe, and the option that replaces it."""
     from n3ic import plugins
     from n3ic.data.user_table import OWN
-    from n3ic.errors import nearest
+    from n3ic.errors import did_you_mean
     from n3ic.usecases.base import use_case as named
 
     cases = [named(use_case)] if use_case else [*map(named, plugins.names("n3ic.usecases"))]
@@ -51,7 +51,7 @@ def show(
     known = {recipe: None for case in cases for recipe in case.recipes}
     if name not in known:
         raise UsageError(
-            f"unknown recipe {name!r}: {nearest(name, known)}known: {', '.join(known)}"
+            f"unknown recipe {name!r}: {did_you_mean(name, known)}known: {', '.join(known)}"
         )
     case = next(case for case in cases if name in case.recipes)
     if json:

@@ -59,7 +59,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print every figure as JSON.")] = False,
 ) -> None:
     """Print a row per target: fit, memory, latency, throughput, resources, verification."""
-    from n3ic.evaluation.further import tables_of
+    from n3ic.evaluation.plugin import tables_of
     from n3ic.runs.folder import open_models
     from n3ic.targets.batch import failure, report_all
     from n3ic.targets.overview import overview

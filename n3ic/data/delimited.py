@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.files import Content, first_bytes, printable
-from n3ic.errors import DataError, nearest
+from n3ic.errors import DataError, did_you_mean
 
 Units = Literal["nic", "source"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -327,8 +327,8 @@ def check_header(
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         what = "column" if len(missing) == 1 else "columns"
         raise DataError(
-            f"{where}: {len(missing)} {what} missing: {listed}; {nearest(missing[0], names)}the "
-            "header must name each"
+            f"{where}: {len(missing)} {what} missing: {listed}; {did_you_mean(missing[0], names)}"
+            "the header must name each"
         )
     twice = sorted({n for n in names if n and names.count(n) > 1})
     if twice:

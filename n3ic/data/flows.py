@@ -36,7 +36,7 @@ from n3ic.data.delimited import (
 from n3ic.data.files import Content, checked_text, decompress, read_contents
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
 from n3ic.data.user_table import OWN, UserTable
-from n3ic.errors import DataError, N3icWarning, nearest
+from n3ic.errors import DataError, N3icWarning, did_you_mean
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX, Field, to_integer
 from n3ic.util.files import new_file
@@ -313,7 +313,7 @@ def _stream_parquet(
     missing = [f for f in features if f not in schema.names]
     if missing:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
-        hint = nearest(missing[0], schema.names)
+        hint = did_you_mean(missing[0], schema.names)
         raise DataError(f"{name}: columns missing: {listed}; {hint}the table must have each")
     for feature in features:
         kind = schema.field(feature).type

@@ -10,10 +10,10 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import DataError, nearest
+from n3ic.errors import DataError, did_you_mean
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.display import Displayed, TextTable, View
 
 __all__ = ["Feature", "FlowTable", "SourceFile", "Tap", "to_integer"]
@@ -193,7 +193,7 @@ class FlowTable(Displayed):
         if not 0 < len(ones) < len(self.classes):
             raise DataError(
                 f"{self.name}: no class {name!r} to tell from others; "
-                f"{nearest(name, self.classes)}the classes are {', '.join(self.classes)}"
+                f"{did_you_mean(name, self.classes)}the classes are {', '.join(self.classes)}"
             )
         label = np.isin(self.label, ones).astype(np.int64)
         return replace(self, label=label, classes=(f"not {name}", name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from n3ic.errors import DataError
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 METER_KEY = b"n3ic-meter"
 MAX_BYTES = 1 << 20

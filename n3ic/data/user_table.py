@@ -25,15 +25,15 @@ from n3ic.data.catalogue_dataset import (
     canonical,
     changed_cells_lines,
 )
+from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
+from n3ic.data.column_roles import is_label_name
 from n3ic.data.delimited import Sheet, TextColumn
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, printable
-from n3ic.data.inference import infer
-from n3ic.data.naming import is_label_name
 from n3ic.data.table import FlowTable
-from n3ic.errors import DataError, ModelError, UsageError, nearest
+from n3ic.errors import DataError, ModelError, UsageError, did_you_mean
 from n3ic.model.columns import TableRules
 
 OWN = "flows"  # the data set and the use case of any table, on the command line
@@ -373,5 +373,5 @@ def _label(wanted: str, header: Sequence[str], names: Sequence[str], source: str
         raise UsageError(f"{source}: {len(found)} columns are called {wanted!r}; rename one")
     listed = ", ".join(printable(h) for h in header[:60])
     raise UsageError(
-        f"{source}: no column {wanted!r}; {nearest(wanted, header)}its columns are {listed}"
+        f"{source}: no column {wanted!r}; {did_you_mean(wanted, header)}its columns are {listed}"
     )

@@ -22,13 +22,13 @@ from n3ic.errors import N3icWarning
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import SIGNATURES, KernelLibrary, KernelNetwork
 from n3ic.model.bits import checked_words
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 
-__all__ = ["available", "compiled", "csv_lines", "opened", "predict", "scores"]
+__all__ = ["available", "csv_lines", "load_into_kernel", "open_kernel", "predict", "scores"]
 
 
 def available() -> bool:
@@ -49,7 +49,7 @@ def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
     Raises:
         ModelError: the inputs are not packed inputs of this model.
     """
-    if (network := compiled(model)) is None:
+    if (network := load_into_kernel(model)) is None:
         return model.scores(words)
     return network.scores(checked_words(words, model.input.n_bits, "packed inputs"))
 
@@ -74,13 +74,13 @@ def csv_lines(
     Returns:
         The lines, each with a line feed, and the number of rows of each name.
     """
-    if network := compiled(model):
+    if network := load_into_kernel(model):
         return network.csv_lines(model, features, first, names)
     found = predict(model, model.encode(features))
     return _lines_of(found, model.verdicts(found.scores), first, names)
 
 
-def compiled(model: Classifier) -> KernelNetwork | None:
+def load_into_kernel(model: Classifier) -> KernelNetwork | None:
     """A model loaded into its compiled kernel; None if no kernel computes it."""
     return _network(model) if os.environ.get("N3IC_NATIVE", "1") != "0" else None
 
@@ -99,10 +99,10 @@ def _lines_of(
 
 @cache
 def _library() -> KernelLibrary | None:
-    return opened(None, _check)
+    return open_kernel(None, _check)
 
 
-def opened(
+def open_kernel(
     source: Path | None,
     check: Callable[[KernelLibrary], None],
     functions: Iterable[str] = SIGNATURES,

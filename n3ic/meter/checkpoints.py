@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from n3ic.errors import DataError
 from n3ic.meter.source import meter_source
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import new_file, write_atomic
 from n3ic.util.json_text import json_text
 

@@ -20,7 +20,7 @@ from n3ic.kernel import build
 from n3ic.meter.packet import REASONS
 from n3ic.meter.reference import End
 from n3ic.meter.source import meter_source
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.cache import Cache
 
 ENDS: tuple[End, ...] = get_args(End)

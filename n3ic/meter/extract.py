@@ -32,7 +32,7 @@ from n3ic.meter.compiled import ASIDE, STAMPS
 from n3ic.meter.labels import Labels
 from n3ic.meter.records import left_out, meter_stream
 from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import work_folder
 from n3ic.util.parallel import parallel_map
 

@@ -16,7 +16,7 @@ from typing import Literal
 from n3ic.data.files import decompress
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.flow_keys import Key, ends_of, flow_key
-from n3ic.meter.info import PROCESS_FIELD, SYNTHETIC_MARK, info_lines, parse_info
+from n3ic.meter.info_labels import PROCESS_FIELD, SYNTHETIC_MARK, info_lines, parse_info
 
 Format = Literal["table", "ndpi", "zeek", "upc-aau", "hosts"]
 FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau", "hosts")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast, get_args
 
-from n3ic.model.metering import Tunnel
+from n3ic.model.meter_spec import Tunnel
 
 TCP, UDP, GRE = 6, 17, 47
 FIN, SYN, RST, PUSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10

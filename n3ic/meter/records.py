@@ -11,7 +11,7 @@ from pathlib import Path
 from n3ic.errors import DataError
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import ASIDE, STAMPS, CompiledMeter, Records
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 
 BATCH_PACKETS = 1 << 16
 

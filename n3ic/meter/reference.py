@@ -14,7 +14,7 @@ from typing import Literal
 
 from n3ic.meter.clock import Clock
 from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     DIRECTED,
     UINT32_MAX,
     Guard,

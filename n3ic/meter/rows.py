@@ -16,8 +16,8 @@ import numpy as np
 from n3ic.data.table_meter import METER_KEY, meter_file
 from n3ic.meter.compiled import ENDS, Records
 from n3ic.meter.labels import Labels
-from n3ic.meter.specification import write_spec
-from n3ic.model.metering import MeterSpec
+from n3ic.meter.spec_file import write_spec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import new_file
 
 if TYPE_CHECKING:

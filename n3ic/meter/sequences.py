@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from n3ic.errors import UsageError
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     MAX_PACKET,
     Decision,
     Guard,

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from n3ic.model.metering import TCP_STREAM, Guard, MeteredFeature, MeterSpec, Register, Step, Tunnel
+from n3ic.model.meter_spec import (
+    TCP_STREAM,
+    Guard,
+    MeteredFeature,
+    MeterSpec,
+    Register,
+    Step,
+    Tunnel,
+)
 
 FOLDER = Path(__file__).resolve().parent / "c"
 

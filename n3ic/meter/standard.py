@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     Decision,
     Guard,
     MeteredFeature,

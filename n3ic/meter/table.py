@@ -18,7 +18,7 @@ from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
 from n3ic.meter.rows import FLOW_KEY, SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register
+from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register
 from n3ic.util.files import sha256_file
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from n3ic.meter.compiled import Records
 from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS, key_table
 from n3ic.model.classifier import Classifier, Inference
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import new_file
 
 FLOW_COLUMNS = KEY_COLUMNS[1:]  # all flows are of one capture

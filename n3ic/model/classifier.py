@@ -32,7 +32,7 @@ from n3ic.model.file import (
     unpack_file,
 )
 from n3ic.model.inputs import InputSpec
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.text import check_text
 from n3ic.util.display import Displayed, TextTable, View, facts, listed
 from n3ic.util.files import write_atomic

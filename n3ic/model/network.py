@@ -32,7 +32,7 @@ from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.display import TextTable
 
 __all__ = [

@@ -23,12 +23,12 @@ from n3ic import __version__
 from n3ic.data.table import FlowTable
 from n3ic.errors import ModelError
 from n3ic.evaluation.metrics import Evaluation
-from n3ic.model.families import parse_model
 from n3ic.model.file import Tensors, pack_file, read_file, unpack_file
+from n3ic.model.load import parse_model
 from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.learner import Candidate
 from n3ic.runs.preparation import Experiment
-from n3ic.util.files import telling_what_is_kept, work_folder, write_atomic
+from n3ic.util.files import report_kept_work, work_folder, write_atomic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +100,7 @@ def training_checkpoints(run: Path, note: Callable[[str], object]) -> Iterator[T
     folder = run.with_name(f".{run.name}.n3ic-parts")
     with (
         work_folder(folder, _OWN) as place,
-        telling_what_is_kept(place, "*.part", "trained part", note),
+        report_kept_work(place, "*.part", "trained part", note),
     ):
         yield TrainingCheckpoints(place)
 

@@ -15,11 +15,12 @@ from n3ic.evaluation.interval import clearly_better
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
-from n3ic.runs.contest import best_within
+from n3ic.runs.experiment_spec import Experiment
 from n3ic.runs.learner import Candidate, Learned, learner
+from n3ic.runs.model_selection import select_within_budget
 from n3ic.runs.preparation import baseline_figures, prepare
-from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.training_rows import Prepared
 from n3ic.training.baselines import BOOSTED, MAJORITY, TREE_DEPTHS, TREE_OF_CUTS
 from n3ic.training.recipe import Recipe
 from n3ic.util.markdown import percent
@@ -129,7 +130,7 @@ def train_shapes(
             own = replace(own, tree_bytes=0)  # shapes are compared, and a tree has none
         this = replace(experiment, recipe=own)
         if this.budget and own.training.hidden == experiment.recipe.training.hidden:
-            learned, tried, notes = best_within(experiment, progress)
+            learned, tried, notes = select_within_budget(experiment, progress)
             result = _finished(learned, progress)
             yield replace(result, candidates=tried, notes=(*result.notes, *notes))
             continue

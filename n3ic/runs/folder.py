@@ -11,7 +11,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.util.display import Displayed, TextTable, View, facts, listed
 from n3ic.util.markdown import percent
 
@@ -49,7 +49,7 @@ class Run(Displayed):
         Raises:
             UsageError: the run holds several networks.
         """
-        from n3ic.memory import predict_flows
+        from n3ic.dataframes import predict_flows
 
         if len(self.models) != 1:
             raise UsageError(f"{self.path} holds {len(self.models)} networks: name one model file")

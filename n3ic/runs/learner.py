@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from n3ic.data.table import FlowTable
     from n3ic.model.classifier import Classifier
     from n3ic.model.inputs import InputSpec
-    from n3ic.runs.prepared import Experiment, Prepared
+    from n3ic.runs.experiment_spec import Experiment
     from n3ic.runs.progress import TrainingProgress
+    from n3ic.runs.training_rows import Prepared
     from n3ic.training.baselines import Prediction
     from n3ic.training.loop import Epoch
     from n3ic.training.recipe import Recipe

@@ -17,9 +17,10 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.text import check_text
+from n3ic.runs.experiment_spec import Experiment
 from n3ic.runs.learner import learner
-from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import StageCallback
+from n3ic.runs.training_rows import Prepared
 from n3ic.training.baselines import MAJORITY
 
 if TYPE_CHECKING:

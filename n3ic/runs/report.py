@@ -12,8 +12,8 @@ import numpy as np
 from n3ic import __version__
 from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
-from n3ic.evaluation.further import tables_of
 from n3ic.evaluation.importance import FeatureImportance
+from n3ic.evaluation.plugin import tables_of
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import TrainingResult

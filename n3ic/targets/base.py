@@ -22,7 +22,7 @@ from n3ic import plugins
 from n3ic.errors import ExportError, UsageError
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin

@@ -12,7 +12,7 @@ from random import Random
 from n3ic.meter.clock import FAR_NS
 from n3ic.meter.packet import GRE, LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
 from n3ic.meter.pcapng import block_of
-from n3ic.model.metering import MeterSpec, Tunnel
+from n3ic.model.meter_spec import MeterSpec, Tunnel
 
 Frame = tuple[bytes, int, int]
 """Captured bytes, length on the wire, time in units of the specification."""

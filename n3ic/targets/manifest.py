@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import ExportError
-from n3ic.model.families import parse_model
 from n3ic.model.file import read_file
+from n3ic.model.load import parse_model
 from n3ic.model.passes import Simplified, simplify, unchanged
 from n3ic.util.files import read_regular
 

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
 from n3ic.model.bits import Words
-from n3ic.model.boundary import boundary_features, margin_vectors
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.difference import first_difference
 from n3ic.model.family import family
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
+from n3ic.model.verification_vectors import boundary_features, margin_vectors
 from n3ic.options import Options, OptionValue
 from n3ic.targets.artefacts import copy_files
 from n3ic.targets.base import Exporter, exporter
@@ -28,7 +28,7 @@ from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.integrity import regenerate
 from n3ic.targets.manifest import exported_network, read_manifest
-from n3ic.targets.metering import check_metering
+from n3ic.targets.meter_verification import check_metering
 from n3ic.targets.verification_record import state_of, write_record
 from n3ic.util.display import Displayed, View, facts
 
@@ -210,30 +210,30 @@ def verify_directory(
         fresh.mkdir()
         copy.mkdir()
         try:
-            custody = regenerate(path, manifest, tool, network, fresh)
+            integrity = regenerate(path, manifest, tool, network, fresh)
         except MissingDependencyError as error:
             return Verification(tool.name, "", 0, missing=str(error))
-        if custody.changed:
+        if integrity.changed:
             copy_files(path, fresh, copy)
-        if custody.changed and not run_changed:
+        if integrity.changed and not run_changed:
             result = _not_run(copy, tool, network.model, parsed)
         else:
-            if custody.changed:
+            if integrity.changed:
                 warnings.warn(
                     f"{path} is not what n3ic writes: its code is run with your rights",
                     N3icWarning,
                     stacklevel=2,
                 )
             count = tool.vectors if vectors is None else vectors
-            place = copy if custody.changed else fresh
+            place = copy if integrity.changed else fresh
             result = verify_artefacts(
                 place, tool, network, parsed, count, rows=rows, captures=captures, seed=seed
             )
     result = replace(
         result,
-        failures=(*custody.changed, *custody.added, *result.failures),
-        files=custody.equal,
-        note=custody.note,
+        failures=(*integrity.changed, *integrity.added, *result.failures),
+        files=integrity.equal,
+        note=integrity.note,
     )
     if record:
         try:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import Feature, FlowTable
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.training import input_bits
 from n3ic.training.recipe import Recipe
@@ -37,7 +37,7 @@ def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
         exact = pattern in table.features
         found = [pattern] if exact else [n for n in table.features if fnmatchcase(n, pattern)]
         if not found:
-            hint = nearest(pattern, table.features) or f"it has {', '.join(table.features)}"
+            hint = did_you_mean(pattern, table.features) or f"it has {', '.join(table.features)}"
             raise UsageError(f"{table.name} has no column {pattern}; {hint}".rstrip())
         names += found
     return tuple(dict.fromkeys(names))

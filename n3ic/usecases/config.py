@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.data.user_table import OWN
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 from n3ic.options import Option
 from n3ic.training.recipe import recipe_values
 from n3ic.training.values import Value
@@ -161,7 +161,7 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(key: str, value: object, known: Iterable[str]) -> str:
     """The message about an unknown key."""
-    hint = nearest(key, (name.replace("_", "-") for name in known))
+    hint = did_you_mean(key, (name.replace("_", "-") for name in known))
     hint = f"; {hint}".rstrip("; ")
     if isinstance(value, dict):
         hint = f"; options are top-level keys, not in a table{hint}"

@@ -21,13 +21,13 @@ from n3ic.data.file_tables import find_sources, open_sheets
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
-from n3ic.evaluation.further import evaluations
 from n3ic.evaluation.held_out import held_out, labels_of
 from n3ic.evaluation.metrics import Evaluation, evaluate
+from n3ic.evaluation.plugin import evaluations
 from n3ic.kernel.prediction import predict
 from n3ic.meter.table import LABEL, flow_table, read_table
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.options import OptionValue, parse_options
 from n3ic.runs.folder import OPTIONS, load_metrics, models_of
 from n3ic.usecases.base import UseCase, use_case

@@ -13,9 +13,9 @@ from typing import Any
 from n3ic import plugins
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.options import OptionValue
 from n3ic.runs.folder import models_of
 from n3ic.runs.learner import learner
@@ -170,7 +170,7 @@ class TrainRequest:
         recipe = self.recipe
         if not isinstance(recipe, Recipe):
             if recipe not in case.recipes:
-                known, hint = ", ".join(case.recipes), nearest(recipe, case.recipes)
+                known, hint = ", ".join(case.recipes), did_you_mean(recipe, case.recipes)
                 raise UsageError(f"{case.name} has no recipe {recipe!r}; {hint}it has {known}")
             recipe = case.recipes[recipe]
         given = {name for name, value in self.overrides.items() if value is not None}

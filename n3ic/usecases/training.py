@@ -8,8 +8,8 @@ from pathlib import Path
 
 from n3ic import __version__
 from n3ic.errors import UsageError
-from n3ic.evaluation.further import evaluations
 from n3ic.evaluation.held_out import held_out
+from n3ic.evaluation.plugin import evaluations
 from n3ic.runs.checkpoints import training_checkpoints
 from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics

@@ -138,7 +138,7 @@ def parents_of(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def telling_what_is_kept(
+def report_kept_work(
     folder: Path, pattern: str, what: str, note: Callable[[str], object]
 ) -> Iterator[None]:
     """If the block fails, report how much finished work a folder keeps.

@@ -18,7 +18,7 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.flow_keys import Key, ends_of
 from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.markdown import percent, table
 
 NOT_EXPLAINED = "not explained"

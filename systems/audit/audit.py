@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.column_roles import PROTOCOLS, Row, first_row
 from n3ic.data.dataset import DataSet
-from n3ic.data.naming import PROTOCOLS, Row, first_row
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
-from n3ic.systems.audit.loss import Loss
+from n3ic.systems.audit.ablation import Loss
 from n3ic.systems.audit.marks import Mark, marks_of
-from n3ic.systems.audit.telling import (
+from n3ic.systems.audit.separability import (
     FOLDS,
     LEAST,
+    CodedRows,
     Codes,
-    Rows,
-    Told,
+    Separability,
     best_cut,
     bins,
-    told_by,
+    separability_by,
 )
 
 ALL_ROWS = "all rows"
@@ -173,7 +173,7 @@ class Audit:
         singles: the best finding for each column and mark, the most revealing first.
         pairs: pairs that reveal more than each of their columns, the most revealing first.
         paired: columns whose pairs were all tried.
-        losses: accuracy lost without columns; see :mod:`n3ic.systems.audit.loss`.
+        losses: accuracy lost without columns; see :mod:`n3ic.systems.audit.ablation`.
     """
 
     name: str
@@ -376,13 +376,17 @@ def _varied(part: FlowTable, columns: Sequence[str]) -> dict[str, NDArray[np.int
     return {c: v for c in columns if len(np.unique(v := part.features[c])) > 1}
 
 
-def _rows(mark: Mark, part: FlowTable, group: Codes, fold: Codes, mask: NDArray[np.bool_]) -> Rows:
-    return Rows(mark.codes[mask], len(mark.values), part.label, group[mask], fold[mask])
+def _rows(
+    mark: Mark, part: FlowTable, group: Codes, fold: Codes, mask: NDArray[np.bool_]
+) -> CodedRows:
+    return CodedRows(mark.codes[mask], len(mark.values), part.label, group[mask], fold[mask])
 
 
-def _singles(coded: Mapping[str, Codes], rows: Rows) -> Iterator[tuple[tuple[str, ...], str, Told]]:
+def _singles(
+    coded: Mapping[str, Codes], rows: CodedRows
+) -> Iterator[tuple[tuple[str, ...], str, Separability]]:
     for name, codes in coded.items():
-        cut, table = told_by(codes, rows)
+        cut, table = separability_by(codes, rows)
         yield (name,), "cut", cut
         if (table.sure > cut.sure + _TABLE_MORE).any():
             yield (name,), "bins", table
@@ -403,17 +407,17 @@ def _made_pairs(
 
 
 def _pairs(
-    made: Sequence[tuple[tuple[str, ...], str, Codes]], rows: Rows
-) -> Iterator[tuple[tuple[str, ...], str, Told]]:
+    made: Sequence[tuple[tuple[str, ...], str, Codes]], rows: CodedRows
+) -> Iterator[tuple[tuple[str, ...], str, Separability]]:
     for names, how, codes in made:
-        yield names, how, told_by(codes, rows)[1]
+        yield names, how, separability_by(codes, rows)[1]
 
 
 def _findings(
-    told: Iterator[tuple[tuple[str, ...], str, Told]],
+    told: Iterator[tuple[tuple[str, ...], str, Separability]],
     part: FlowTable,
     mark: Mark,
-    rows: Rows,
+    rows: CodedRows,
     where: str,
     request: AuditRequest,
 ) -> list[Finding]:
@@ -446,7 +450,7 @@ def _findings(
     return [*out.values()]
 
 
-def _gaps(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _gaps(rows: CodedRows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return each value's largest gap between its share in a class and in the rest, and the class.
 
     A class counts only if it and the rest both have enough rows.
@@ -476,8 +480,8 @@ def _better(one: Finding, other: Finding) -> bool:
 
 def _tested(
     found: list[Finding],
-    again: Callable[[Rows], Iterator[tuple[tuple[str, ...], str, Told]]],
-    rows: Rows,
+    again: Callable[[CodedRows], Iterator[tuple[tuple[str, ...], str, Separability]]],
+    rows: CodedRows,
     request: AuditRequest,
 ) -> list[Finding]:
     """Return the findings with their chance under the null; those within chance are no leaks.
@@ -497,7 +501,7 @@ def _tested(
     return out
 
 
-def _with_cut(one: Finding, part: FlowTable, rows: Rows, mark: Mark) -> Finding:
+def _with_cut(one: Finding, part: FlowTable, rows: CodedRows, mark: Mark) -> Finding:
     """Return the finding with its best cut in words."""
     positive = rows.mark == mark.values.index(one.value)
     if not positive.any() or positive.all():
@@ -530,6 +534,6 @@ def _facts(mark: Mark, table: FlowTable) -> MarkFacts:
     """Describe a mark, with the largest J at which its values reveal a class."""
     fold = np.random.default_rng(0).permutation(len(table)) % FOLDS
     every = np.zeros_like(table.label)
-    rows = Rows(table.label, len(table.classes), every, every, fold)
-    told = told_by(bins(mark.whole), rows)[1]
+    rows = CodedRows(table.label, len(table.classes), every, every, fold)
+    told = separability_by(bins(mark.whole), rows)[1]
     return MarkFacts(mark.name, mark.kind, mark.values[:-1], float(told.overall.max()))

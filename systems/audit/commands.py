@@ -152,7 +152,7 @@ def _with_losses(
     tell: Callable[[str], object],
 ) -> Audit:
     """Return the audit with the loss for each revealing column, and for all that leak together."""
-    from n3ic.systems.audit.loss import boosted, losses, network
+    from n3ic.systems.audit.ablation import boosted, losses, network
 
     used = [c for c in found.columns if c in {*table.usable, *found.suspects}]
     base = tuple(dict.fromkeys([*(c for c in table.usable if c not in found.columns), *used]))

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.catalogue_dataset import CatalogueDataSet
+from n3ic.data.column_roles import WHY, Row, first_row, role_of
 from n3ic.data.dataset import DataSet
 from n3ic.data.delimited import parse_sheet
 from n3ic.data.file_tables import open_sheets
-from n3ic.data.naming import WHY, Row, first_row, role_of
 from n3ic.data.table import FlowTable
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 
 MOST_VALUES = 8
 LEAST_SHARE = 0.005
@@ -99,7 +99,7 @@ def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tu
                 found.append(_of_numbers(f"{name} /24", "network", table.features[name] >> 8, 8))
         else:
             known = [*table.features, *texts]
-            raise UsageError(f"{table.name} has no column {name!r}; {nearest(name, known)}")
+            raise UsageError(f"{table.name} has no column {name!r}; {did_you_mean(name, known)}")
     return tuple(mark for mark in found if len(mark.values) > 1)
 
 

@@ -7,8 +7,8 @@ import csv
 import io
 from collections.abc import Sequence
 
+from n3ic.systems.audit.ablation import Loss
 from n3ic.systems.audit.audit import Audit, Finding
-from n3ic.systems.audit.loss import Loss
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 from n3ic.util.markdown import table as markdown_table

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.systems.card.description import Card, Graph, Meter, Task, Tenant, UserVerilog
-from n3ic.systems.card.drf import Floats, dominant_resource_fairness
+from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
 
 
@@ -168,22 +168,6 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
         common_capacity=_capacities(common),
         latency=np.array([c.latency_ns.value if c.latency_ns else 0.0 for c in costs.values()]),
     )
-
-
-def entitlements(demand: CardDemand) -> Floats:
-    """Compute the share of its wanted rate that each graph would get if regions were divisible.
-
-    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. A unit of its work is
-    everything that the tenant wants.
-
-    Returns:
-        Array of shape ``(graphs,)``, from 0 to 1.
-    """
-    shares = demand.of_tenants(demand.shares)
-    weights = np.array([t.weight for t in demand.tenants])
-    whole = np.ones(shares.shape[1])
-    given = dominant_resource_fairness(shares, whole, weights, np.ones(len(weights)))
-    return np.asarray(given[demand.owner])
 
 
 def of_every_packet(task: Task) -> bool:

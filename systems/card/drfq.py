@@ -2,7 +2,7 @@
 """Fair sharing of time: dominant resource fair queueing of packets.
 
 Ghodsi, Sekar, Zaharia and Stoica, "Multi-Resource Fair Queueing for Packet Processing" (SIGCOMM
-2012), memoryless. The rates converge to :func:`n3ic.systems.card.fairness.fair_rates`.
+2012), memoryless. The rates converge to :func:`n3ic.systems.card.time_shares.fair_rates`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from n3ic.model.bits import Words, pack, unpack
-from n3ic.model.boundary import boundary_features, margin_vectors, verification_vectors
 from n3ic.model.network import BinaryModel
+from n3ic.model.verification_vectors import boundary_features, margin_vectors, verification_vectors
 from n3ic.systems.card.compile import Branch, SoftwareCard, SoftwareGraph
 from n3ic.systems.card.description import UidCarrier
 

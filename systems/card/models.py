@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from n3ic.errors import CardError, N3icError, UsageError
-from n3ic.meter.specification import read_spec
+from n3ic.meter.spec_file import read_spec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import (

@@ -30,7 +30,7 @@ class PlannedRegion:
 
 
 @dataclass(frozen=True)
-class Visit:
+class RegionPass:
     """A packet's pass through a region's chain, with the tasks that it does not skip, in order."""
 
     region: int
@@ -38,7 +38,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Path:
+class PacketPath:
     """A path of a graph's packets through the card.
 
     Attributes:
@@ -49,7 +49,7 @@ class Path:
     """
 
     rate: float
-    stages: tuple[tuple[Visit, ...], ...]
+    stages: tuple[tuple[RegionPass, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class GraphPlan:
     entitled: float
     guaranteed: float
     packet_bytes: float
-    paths: tuple[Path, ...]
+    paths: tuple[PacketPath, ...]
     latency_ns: float | None
     burst_bytes: int
 

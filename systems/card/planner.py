@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.systems.card.chains import ChainPlacement, chain_order, place
-from n3ic.systems.card.demand import CardDemand, demand_of, entitlements
+from n3ic.systems.card.demand import CardDemand, demand_of
 from n3ic.systems.card.description import Card
-from n3ic.systems.card.drf import Floats
+from n3ic.systems.card.drf import Floats, entitlements
 from n3ic.systems.card.export import joint_costs
-from n3ic.systems.card.fairness import Scarce, fair_rates
 from n3ic.systems.card.models import check_models
 from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
 from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
 from n3ic.systems.card.routing import flows_of, latency_of, paths_of
+from n3ic.systems.card.time_shares import Scarce, fair_rates
 
 BURST_FRAMES = 16  # frames that a token bucket lets pass at once
 _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
@@ -44,7 +44,7 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> CardPl
 def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     """Plan a card from its budget and costs.
 
-    Space is divided first. :func:`~n3ic.systems.card.demand.entitlements` divides it by
+    Space is divided first. :func:`~n3ic.systems.card.drf.entitlements` divides it by
     dominant-resource fairness, and :func:`~n3ic.systems.card.chains.place` turns the shares into
     whole instances in regions. Then time is divided. Each graph is guaranteed the rate that
     dominant resource fair queueing gives it while all tenants send what they want.

@@ -12,7 +12,7 @@ from n3ic.errors import CardError
 from n3ic.systems.card.chains import SLACK, LinearProgram, PacketShares
 from n3ic.systems.card.demand import CardDemand
 from n3ic.systems.card.drf import Floats
-from n3ic.systems.card.plan import Path, Visit
+from n3ic.systems.card.plan import PacketPath, RegionPass
 
 _LEAST = 1e-5  # smallest share of a graph's packets that gets a path
 
@@ -44,7 +44,7 @@ def flows_of(
 
 def paths_of(
     demand: CardDemand, g: int, flows: PacketShares, chains: Sequence[Sequence[str]], rate: float
-) -> tuple[Path, ...]:
+) -> tuple[PacketPath, ...]:
     """Return a graph's paths through the card, the busiest first.
 
     Args:
@@ -80,14 +80,14 @@ def paths_of(
     # Shares below _LEAST were dropped, so the rest is scaled up to the full rate.
     whole = sum(share for share, _ in found) or 1.0
     return tuple(
-        Path(rate * share / whole, stages_of(list(graph.flow.edges()), regions, chains))
+        PacketPath(rate * share / whole, stages_of(list(graph.flow.edges()), regions, chains))
         for share, regions in sorted(found, key=lambda f: -f[0])
     )
 
 
 def stages_of(
     edges: Sequence[tuple[str, str]], regions: Mapping[str, int], chains: Sequence[Sequence[str]]
-) -> tuple[tuple[Visit, ...], ...]:
+) -> tuple[tuple[RegionPass, ...], ...]:
     """Return the passes through the scheduler for tasks in given regions.
 
     A task runs in the same pass as its predecessor if it follows it in the same chain. Otherwise
@@ -114,7 +114,9 @@ def stages_of(
         now = [name for name in stage if stage[name] == number]
         out.append(
             tuple(
-                Visit(r, tuple(sorted((n for n in now if regions[n] == r), key=chains[r].index)))
+                RegionPass(
+                    r, tuple(sorted((n for n in now if regions[n] == r), key=chains[r].index))
+                )
                 for r in sorted({regions[name] for name in now})
             )
         )
@@ -122,7 +124,7 @@ def stages_of(
 
 
 def latency_of(
-    stages: Sequence[Sequence[Visit]], latency: Mapping[str, float], scheduling_ns: float
+    stages: Sequence[Sequence[RegionPass]], latency: Mapping[str, float], scheduling_ns: float
 ) -> float:
     """Compute the latency of a packet alone on the card, in nanoseconds.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from n3ic.errors import CardError, nearest
+from n3ic.errors import CardError, did_you_mean
 from n3ic.systems.card.description import RATE_UNITS, Rate, RateUnit
 from n3ic.systems.card.toml_lines import Where, line_of
 
@@ -57,7 +57,7 @@ class TomlTable:
         """Refuse unknown keys."""
         for key in self.values:
             if key not in known:
-                hint = f"; {nearest(key, known)}".rstrip("; ")
+                hint = f"; {did_you_mean(key, known)}".rstrip("; ")
                 what = ", ".join(known)
                 raise self.error(f"unknown key {key!r}, expected one of {what}{hint}", key)
 

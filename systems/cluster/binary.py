@@ -93,7 +93,7 @@ class Activation:
     following: NextLayer | None
 
     def packets(self, popcounts: NDArray[np.int32], row: int) -> Iterable[TaskPacket]:
-        """Make packets with bits for the next layer or scores for the home.
+        """Make packets with bits for the next layer or scores for the coordinator.
 
         Args:
             popcounts: int32 array of shape ``(neurons,)``.
@@ -127,7 +127,9 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
         ),
         classes=tuple(str(j) for j in range(connections.n_outputs)),
     )
-    scores = (prediction.compiled(model) or model).scores  # called for each packet: unchecked
+    scores = (
+        prediction.load_into_kernel(model) or model
+    ).scores  # called for each packet: unchecked
     return lambda words: scores(words[None]).ravel()
 
 
@@ -191,7 +193,7 @@ class NeuronShare(HeldArray):
 
     @property
     def status(self) -> TaskPacket:
-        """The packet that tells the home what this node holds."""
+        """The packet that tells the coordinator what this node holds."""
         return status_packet(self, kind=1, slots=ROW_SLOTS, offset=0, words=self._words)
 
 
@@ -236,7 +238,7 @@ class InputShare(HeldArray):
 
     @property
     def status(self) -> TaskPacket:
-        """The packet that tells the home what this node holds."""
+        """The packet that tells the coordinator what this node holds."""
         first = self.start // WORD_BITS
         return status_packet(self, kind=2, slots=ROW_SLOTS, offset=first, words=self._words)
 
@@ -290,7 +292,7 @@ class Reducer(HeldArray):
 
     @property
     def status(self) -> TaskPacket:
-        """The packet that tells the home what this node holds."""
+        """The packet that tells the coordinator what this node holds."""
         return status_packet(self, kind=3, slots=ROW_SLOTS, offset=0, words=0)
 
 

@@ -167,7 +167,7 @@ class ConvolvedRows(RowReader):
         self._rows: dict[int, Payload] = {}
 
     def forget(self) -> None:
-        """Forget the results, because the home has them."""
+        """Forget the results, because the coordinator has them."""
         super().forget()
         self._rows.clear()
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The home of a ring: it starts sessions, admits rows, and collects their results."""
+"""The coordinator of a ring (``[home]`` in ``nodes.toml``).
+
+It starts sessions, admits rows, and collects their results.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def expected_shares(placement: ModelPlacement) -> set[NodeShare]:
 
 
 class Coordinator:
-    """The home's handler.
+    """The coordinator's handler.
 
     Args:
         nodes: number of nodes of the ring.
@@ -91,7 +94,7 @@ class Coordinator:
         self._counts: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Do nothing, because the home begins sessions and no session resets it."""
+        """Do nothing, because the coordinator begins sessions and no session resets it."""
 
     def start(self) -> TaskPacket:
         """Make the packet that begins the session."""
@@ -101,7 +104,8 @@ class Coordinator:
     @property
     def started(self) -> bool:
         """Whether the ring is closed and every node has reported what it holds."""
-        # Each STATUS carries the number of its node's packets, so the home knows when it has all.
+        # Each STATUS carries the number of its node's packets, so that all of
+        # them are known to have come.
         return (
             self._closed
             and len(self._counts) == self._nodes
@@ -135,8 +139,8 @@ class Coordinator:
             return []
         if packet.type is PacketType.DATA and packet.destination == HOME:
             return list(self._data(packet))
-        # A task may pass the home once, on the way to a node before its sender. One that passes
-        # twice has met every node.
+        # A task may pass the coordinator once, on the way to a node before its sender. One
+        # that passes twice has met every node.
         if packet.lap:
             self.fail(
                 f"[{packet.start}, {packet.end}) of array {packet.array} went round the ring: "

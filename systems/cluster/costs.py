@@ -37,7 +37,8 @@ class CostEstimate:
     """The plan's estimate of a row.
 
     Attributes:
-        latency_s: seconds of a single row, from the home's first task packet to its last score.
+        latency_s: seconds of a single row, from the coordinator's first task packet to its last
+            score.
         rows_per_s: throughput with many rows in flight, limited by the busiest handler, kernel or
             link.
         bottleneck: name of that part, such as ``node2 kernel``.
@@ -202,7 +203,7 @@ def _computed(row: tuple[LayerTraffic, ...], nodes: int) -> Counts:
 
 
 def _home_seconds(home: ClusterNode) -> float:
-    """Estimate the seconds of the home for a row: a process starts and finishes each row."""
+    """Estimate the seconds of the coordinator for a row: a process starts and finishes each row."""
     return 2 * home.seconds(home.figures.compute + home.figures.result) * home.figures.serial
 
 
@@ -215,7 +216,7 @@ def _busy(
         total: packets of a row.
         computed: number of layers of which each node computes a part.
         clocks: clocks of each node's kernel.
-        nodes: the home, then the nodes.
+        nodes: the coordinator, then the nodes.
     """
     found: dict[str, float] = {}
     for i, node in enumerate(nodes):
@@ -223,7 +224,7 @@ def _busy(
         kernel = node.seconds(float(clocks[i]))
         if node.figures.serial:
             rows = node.seconds(float(computed[i]) * (node.figures.compute + node.figures.result))
-            # Index 0 is the home.
+            # Index 0 is the coordinator.
             begun = 0.0 if i else _home_seconds(node)
             found[f"{node.name} processor"] = handler + kernel + rows + begun
         else:

@@ -134,7 +134,7 @@ class DistributedRows(HeldArray):
 
     Args:
         array: number of the array.
-        share: the node and the rows that it owns; the home writes them.
+        share: the node and the rows that it owns; the coordinator writes them.
         bound: the largest absolute value in the whole array.
     """
 

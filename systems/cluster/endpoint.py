@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An endpoint of the ring (a node or the home) with its two links: bytes in, bytes out.
+"""An endpoint of the ring (a node or the coordinator) with its two links: bytes in, bytes out.
 
 This module uses no sockets or clocks: the caller passes times in seconds.
 """
@@ -33,7 +33,7 @@ _REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
 class Handler(Protocol):
-    """Handler of an endpoint's packets: a :class:`Node` or the home."""
+    """Handler of an endpoint's packets: a :class:`Node` or the coordinator."""
 
     number: int
     ended: bool
@@ -79,14 +79,14 @@ def error_packet(number: int, code: int, node: int, text: str) -> TaskPacket:
 
 
 class Endpoint:
-    """Links and session of a node or of the home.
+    """Links and session of a node or of the coordinator.
 
     Args:
         handler: handles received packets.
-        nodes: number of nodes beside the home.
+        nodes: number of nodes beside the coordinator.
         successor: how to send to the successor.
         timing: times of retransmission, and the limit after which a neighbour counts as dead.
-        session: session that the home begins; None for a node, whose predecessor begins it.
+        session: session that the coordinator begins; None for a node, whose predecessor begins it.
     """
 
     def __init__(
@@ -199,10 +199,10 @@ class Endpoint:
                 return
 
     def _report(self, code: int, node: int, text: str) -> None:
-        """Report an error directly to the home, and stop."""
+        """Report an error directly to the coordinator, and stop."""
         number = self.handler.number
         packet = error_packet(number, code, node, text)
-        # The home reports to itself; no datagram is needed, and none could arrive.
+        # The coordinator reports to itself; no datagram is needed, and none could arrive.
         if number == HOME:
             self.handler.handle(packet)
         else:
@@ -227,7 +227,7 @@ class Endpoint:
             out.append((self.predecessor, answer.encode()))
         if not self.failed:
             out += [(self.successor, d.encode()) for d in self._sender.due(now)]
-        # A report goes to the home directly: the ring may be broken where it would have to pass.
+        # A report goes to the coordinator directly: the ring may be broken where it would pass.
         out += [(HOME, d.encode()) for d in self._urgent] * _REPORTS
         self._urgent.clear()
         return out

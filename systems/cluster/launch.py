@@ -52,8 +52,8 @@ class RingOptions:
         dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed;
             None starts processes on this machine.
         cards: addresses of nodes of the card subset that already run.
-        addresses: addresses on which other nodes and the home listen. A node that is not named
-            takes any free port. The neighbours of a card need fixed addresses.
+        addresses: addresses on which other nodes and the coordinator listen. A node that is not
+            named takes any free port. The neighbours of a card need fixed addresses.
         timing: timing of all links.
         faults: faults that every node injects.
     """
@@ -76,7 +76,7 @@ class RingWork(ABC):
 
     @abstractmethod
     def session(self, link: RingLink, sock: socket.socket) -> CoordinatorSession:
-        """Make the home's session; the nodes must be running."""
+        """Make the coordinator's session; the nodes must be running."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ModelWork(RingWork):
         return self._part
 
     def session(self, link: RingLink, sock: socket.socket) -> Session:
-        """Make the home's session."""
+        """Make the coordinator's session."""
         return Session(self._model, self._placement, link, sock)
 
 
@@ -146,7 +146,7 @@ class KernelWork(RingWork):
         return NodeAssignment(self._kernel.digest, self._kernel.held(number, self.nodes))
 
     def session(self, link: RingLink, sock: socket.socket) -> GemmSession | JobSession:
-        """Make the home's session."""
+        """Make the coordinator's session."""
         if isinstance(self._kernel, GemmKernel):
             return GemmSession(self._kernel, self.nodes, link, sock)
         return JobSession(self._kernel, self.nodes, link, sock)
@@ -231,7 +231,7 @@ class Ring(Generic[AnySession]):
     """A running ring.
 
     Attributes:
-        session: session of the home.
+        session: session of the coordinator.
         processes: actors of the nodes that were started here, by node number.
     """
 
@@ -296,7 +296,7 @@ def ring_on(
     found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
     addresses = found | dict(options.cards)
     sock = open_socket(*(options.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
-    # The home's port is known only now, so nodes serve after every socket is bound.
+    # The coordinator's port is known only now, so nodes serve after every socket is bound.
     addresses[HOME] = sock.getsockname()
     for number, actor in processes.items():
         faults = FaultInjection(options.faults.loss, options.faults.seed + _SEED_STEP * number)

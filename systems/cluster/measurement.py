@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from n3ic.errors import VerifyError
 from n3ic.kernel import prediction
 from n3ic.model.bits import Words, pack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.systems.cluster.session import Session
 
 BATCH_ROWS = 32

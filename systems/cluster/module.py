@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from n3ic.errors import ModelError
 from n3ic.model.bits import Words, pack
 from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.fcsn_api import RingCluster, RunningKernel, check_computable, initialise
 from n3ic.systems.cluster.launch import RingOptions
-from n3ic.systems.cluster.overlay import RingCluster, RunningKernel, check_computable, initialise
 from n3ic.systems.cluster.placement import ModelPlacement
 
 TASK_ID = "model"

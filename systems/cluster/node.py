@@ -187,11 +187,11 @@ class Node:
         empty = TaskPacket(
             PacketType.CONTROL, ControlId.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES)
         )
-        # START goes on first, so the home receives the STATUS after the ring is closed.
+        # START goes on first, so the coordinator receives the STATUS after the ring is closed.
         return [packet, *(self._own(status, len(known) or 1) for status in known or [empty])]
 
     def _own(self, status: TaskPacket, count: int) -> TaskPacket:
-        # The home counts a node's STATUS packets, so each carries how many there are.
+        # The coordinator counts a node's STATUS packets, so each carries how many there are.
         body = self._digest + status.body[32:44] + count.to_bytes(4, "big")
         return replace(status, row=self.number, body=body)
 

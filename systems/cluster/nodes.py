@@ -24,7 +24,7 @@ _KEYS = ("name", "target", "count", "link", "latency_us", "memory", "bytes", "lo
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node of the ring, or its home.
+    """A node of the ring, or its coordinator.
 
     Attributes:
         name: unique name in the cluster.
@@ -53,7 +53,7 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class ClusterDescription:
-    """The nodes in the order of the ring, and the home."""
+    """The nodes in the order of the ring, and the coordinator (``[home]`` in the file)."""
 
     nodes: tuple[ClusterNode, ...]
     home: ClusterNode
@@ -62,10 +62,10 @@ class ClusterDescription:
 def like_coordinator(
     count: int, target: str, link: str, figures: NodeFigures | None = None
 ) -> ClusterDescription:
-    """Describe a ring of equal nodes, the home included.
+    """Describe a ring of equal nodes, the coordinator included.
 
     Args:
-        count: number of nodes beside the home.
+        count: number of nodes beside the coordinator.
         target: target of each node.
         link: speed of the links, such as ``10G``.
         figures: clocks of the nodes; None for those of the target.
@@ -73,7 +73,7 @@ def like_coordinator(
     cluster = equal_nodes(count, target, link, home=target)
     if figures is None:
         return cluster
-    # The home is a node like the others here, so measured clocks hold for it as well.
+    # The coordinator is a node like the others here, so measured clocks hold for it as well.
     home, *nodes = (replace(n, figures=figures) for n in (cluster.home, *cluster.nodes))
     return ClusterDescription(tuple(nodes), home)
 
@@ -87,7 +87,7 @@ def equal_nodes(
         count: number of nodes.
         target: target of each node.
         link: speed of the links, such as ``10G``.
-        home: target of the home.
+        home: target of the coordinator.
 
     Raises:
         ClusterError: The count is out of range, or the link is not a speed.

@@ -34,7 +34,7 @@ class Share:
     """The part of a layer that one node holds.
 
     Attributes:
-        node: number of the node in the ring, from 1; the home is 0 and holds nothing.
+        node: number of the node in the ring, from 1; the coordinator is 0 and holds nothing.
         start: first neuron, or first input for a layer split by inputs.
         end: one past the last.
     """
@@ -74,7 +74,7 @@ class ModelPlacement:
     Attributes:
         model: digest of the model file.
         shape: input bits, then the neurons of each layer.
-        nodes: number of nodes beside the home.
+        nodes: number of nodes beside the coordinator.
         layers: placement of each layer.
     """
 
@@ -245,7 +245,7 @@ def even_placement(
 
     Args:
         model: the model.
-        nodes: number of nodes beside the home.
+        nodes: number of nodes beside the coordinator.
         splits: how each layer is divided; all by outputs if None.
         single: nodes that hold a share of only one layer and no reducer, as cards do. They get a
             share of the layer with the most weights.

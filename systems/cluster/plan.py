@@ -48,7 +48,7 @@ class ClusterPlan(Displayed):
     """A placement of a model, with its costs and alternatives.
 
     Attributes:
-        cluster: the nodes and their home.
+        cluster: the nodes and their coordinator.
         placement: the shares of each layer.
         expected: estimated time and traffic.
         used: bytes of weights by node number.

@@ -252,7 +252,7 @@ def _input_shares(
     inputs: int,
     neurons: int,
 ) -> tuple[Share, ...] | None:
-    """Divide inputs in whole slices, so that each packet of the home has one owner."""
+    """Divide inputs in whole slices, so that each packet of the coordinator has one owner."""
     slice_bytes = neurons * row_bytes(SLICE_BITS)
     caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
     speeds = [_speed(cluster, i, SLICE_BITS) for i in chosen]

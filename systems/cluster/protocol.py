@@ -128,7 +128,7 @@ class TaskPacket:
         count: number of filled words of a body that carries bits.
         offset: position of the body's first word in the vector, in words of 32 bits.
         body: 48 bytes; numbers are big-endian.
-        lap: whether the packet has passed the home.
+        lap: whether the packet has passed the coordinator.
     """
 
     type: PacketType
@@ -274,7 +274,7 @@ def bits_packets(
         outputs: number of neurons of the layer.
         offset: position of the words in the layer's input, in words.
         destination: node number, or :data:`BY_RANGE`.
-        lap: whether the sender is the home.
+        lap: whether the sender is the coordinator.
     """
     for at in range(0, len(words), BODY_WORDS):
         part = words[at : at + BODY_WORDS]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session of a ring, seen from its home: rows in, scores out, several batches at once."""
+"""A session of a ring, seen from its coordinator: rows in, scores out, several batches at once."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class RingLink:
     """The ring as a session sees it.
 
     Attributes:
-        addresses: address of every node, by number; the home's own is not used.
+        addresses: address of every node, by number; the coordinator's own is not used.
         cards: nodes of the card subset.
-        timing: timing of the home's links.
-        faults: faults that the home injects.
+        timing: timing of the coordinator's links.
+        faults: faults that the coordinator injects.
     """
 
     addresses: Mapping[int, Address]
@@ -62,12 +62,12 @@ def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
 
 
 class CoordinatorLoop:
-    """Runs the home's endpoint in its own thread.
+    """Runs the coordinator's endpoint in its own thread.
 
     Args:
         home: the handler.
-        wire: the home's socket.
-        station: the home's endpoint.
+        wire: the coordinator's socket.
+        station: the coordinator's endpoint.
         timing: timing of its links.
         begin: called in every turn; returns packets to send.
         waiting: returns whether something is expected from the ring.
@@ -171,15 +171,15 @@ class CoordinatorSession(ABC):
     Use it as a context manager: at the end of the block the nodes are told to stop.
 
     Args:
-        nodes: number of nodes beside the home.
+        nodes: number of nodes beside the coordinator.
         digest: SHA-256 of the model or kernel that they hold.
         flow: the work of the ring.
         ring: addresses and timing of the ring.
-        sock: the home's socket, from :func:`~n3ic.systems.cluster.udp.open_socket`; closed at
-            the end.
+        sock: the coordinator's socket, from :func:`~n3ic.systems.cluster.udp.open_socket`; closed
+            at the end.
 
     Attributes:
-        station: endpoint of the home.
+        station: endpoint of the coordinator.
 
     Raises:
         ClusterError: A node does not answer, or holds something else.
@@ -310,7 +310,7 @@ class Session(RowSession[np.int32]):
         model: the model that the nodes hold.
         placement: placement of the model.
         ring: addresses and timing of the ring.
-        sock: the home's socket; closed at the end.
+        sock: the coordinator's socket; closed at the end.
 
     Raises:
         ClusterError: A node does not answer, or does not hold what the plan says.
@@ -363,7 +363,7 @@ class GemmSession(RowSession[np.int64]):
         kernel: the matrix.
         nodes: number of nodes of the ring.
         ring: addresses and timing of the ring.
-        sock: the home's socket; closed at the end.
+        sock: the coordinator's socket; closed at the end.
     """
 
     def __init__(self, kernel: GemmKernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
@@ -394,7 +394,7 @@ class JobSession(CoordinatorSession):
         kernel: the kernel.
         nodes: number of nodes of the ring.
         ring: addresses and timing of the ring.
-        sock: the home's socket; closed at the end.
+        sock: the coordinator's socket; closed at the end.
     """
 
     def __init__(self, kernel: Kernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:

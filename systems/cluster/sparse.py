@@ -198,7 +198,7 @@ class CombinedRows(RowReader):
         self._counts = np.zeros(share.end - share.start, dtype=np.int64)
 
     def forget(self) -> None:
-        """Forget the results, because the home has them."""
+        """Forget the results, because the coordinator has them."""
         super().forget()
         self._totals[:] = 0
         self._counts[:] = 0

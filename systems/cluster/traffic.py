@@ -32,7 +32,7 @@ class Traffic:
 
     Attributes:
         links: packets from node ``i`` to the next, float64 array of shape ``(nodes + 1,)``;
-            node 0 is the home.
+            node 0 is the coordinator.
         taken: task packets of which a node consumes a part, its own included; same shape.
         origins: packets that each node puts on the ring or consumes itself; same shape.
     """
@@ -56,7 +56,7 @@ class Traffic:
 
 @dataclass
 class _Ring:
-    """Packet counts of a ring of ``nodes`` nodes and its home."""
+    """Packet counts of a ring of ``nodes`` nodes and its coordinator."""
 
     nodes: int
     links: list[int] = field(init=False)

@@ -131,7 +131,7 @@ def run_endpoint(
     After the end it acknowledges for a while, because the last acknowledgements may be lost.
 
     Args:
-        station: the node or the home.
+        station: the node or the coordinator.
         wire: socket of the endpoint.
         timing: timing of its links.
         each: called with the time before anything is sent.
@@ -166,6 +166,6 @@ def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
-    """Return where an endpoint sends: predecessor, successor and, for errors, the home."""
+    """Return where an endpoint sends: predecessor, successor and, for errors, the coordinator."""
     wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
     return {node: ring[node] for node in wanted}

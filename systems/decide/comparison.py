@@ -25,7 +25,7 @@ from n3ic.meter.extract import extract
 from n3ic.meter.labels import Labels
 from n3ic.meter.rows import FLOW_KEY
 from n3ic.meter.table import LABEL, load_flows
-from n3ic.model.metering import Decision, MeterSpec
+from n3ic.model.meter_spec import Decision, MeterSpec
 from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.evaluation.further import FurtherEvaluation
 from n3ic.evaluation.held_out import HeldOut
+from n3ic.evaluation.plugin import EvaluationPlugin
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 from n3ic.util.plain_data import from_plain
@@ -78,7 +78,7 @@ def early_exits(held: HeldOut) -> list[EarlyExit]:
     return found
 
 
-class EarlyExitEvaluation(FurtherEvaluation):
+class EarlyExitEvaluation(EvaluationPlugin):
     """Accuracy by the margin required to decide early, in every run with a schedule."""
 
     def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from n3ic.meter.records import meter_capture
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.meter.sequences import with_sequence
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.targets.bench_tools import (
     core_seconds_of,
     generated_frames,

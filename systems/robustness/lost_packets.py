@@ -17,7 +17,7 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import CompiledMeter, Records
 from n3ic.meter.verdicts import features_of, meter_for
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.systems.robustness.shift_row import ShiftRow
 
 KEPT = {"1 % of the packets lost": 0.99, "1 packet in 10 sampled": 0.1}

@@ -17,8 +17,8 @@ from n3ic.evaluation.held_out import HeldOut, labels_of
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.runs.experiment import train
+from n3ic.runs.experiment_spec import Experiment
 from n3ic.runs.folder import OPTIONS
-from n3ic.runs.prepared import Experiment
 from n3ic.systems.robustness.shift_row import ShiftRow, shift_row
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.base import use_case

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
-from n3ic.evaluation.further import FurtherEvaluation
 from n3ic.evaluation.held_out import HeldOut
+from n3ic.evaluation.plugin import EvaluationPlugin
 from n3ic.kernel.prediction import predict
 from n3ic.model.bits import Bits, pack, unpack
 from n3ic.options import Option, Options
@@ -101,7 +101,7 @@ def _within_classes(label: NDArray[np.int64], rng: np.random.Generator) -> NDArr
     return order
 
 
-class Shifts(FurtherEvaluation):
+class Shifts(EvaluationPlugin):
     """Robustness rows: scaled times, permuted columns, other rows, lost packets, new networks."""
 
     name: ClassVar[str] = "shifts"
@@ -131,7 +131,7 @@ class Shifts(FurtherEvaluation):
             UsageError: The model has no meter for a capture, the flows have no categories or no
                 order in time, or the run does not record its recipe.
         """
-        from n3ic.systems.robustness.exchange import exchanged_rows
+        from n3ic.systems.robustness.column_permutation import exchanged_rows
         from n3ic.systems.robustness.lost_packets import capture_rows
         from n3ic.systems.robustness.other_rows import rows_of
         from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category

@@ -15,8 +15,8 @@ from n3ic.errors import UsageError
 from n3ic.systems.sweep.result import SeedFigures
 from n3ic.util.files import (
     parents_of,
+    report_kept_work,
     reserved_folder,
-    telling_what_is_kept,
     write_atomic,
 )
 from n3ic.util.json_text import json_text
@@ -109,7 +109,7 @@ def sweep_folder(
                 # reserved_folder() has checked that the folder holds nothing but files of a sweep.
                 for old in list(place.iterdir()):
                     old.unlink()
-            with telling_what_is_kept(place, "point-*", "network", note):
+            with report_kept_work(place, "point-*", "network", note):
                 yield SweepFolder(place, full)
 
 

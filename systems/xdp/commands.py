@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from n3ic.exporters.xdp.plan import Choices
-    from n3ic.exporters.xdp.verdicts import Limits
+    from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.model.classifier import Classifier
 
 COMMANDS = typer.Typer(
@@ -119,7 +119,7 @@ def load(
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.libbpf import AttachMode
-    from n3ic.exporters.xdp.verdicts import Limits
+    from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.systems.xdp.deployment import load as attach
     from n3ic.systems.xdp.program_record import Interface
 
@@ -205,7 +205,7 @@ def _choices(
 def _model(path: Path) -> Classifier:
     """The model of a file or a run."""
     from n3ic.errors import UsageError
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
 
     found = models_of(path)
@@ -288,7 +288,7 @@ def pack(
 ) -> None:
     """Write a pack for n3icd, the daemon in C: model, rules and policies as bytes of maps."""
     from n3ic.cli.console import print_result
-    from n3ic.exporters.xdp.verdicts import Limits
+    from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.systems.xdp.daemon import write_pack
 
     chosen = _choices(
@@ -346,10 +346,10 @@ def block(
     """Drop packets of a source or of a flow before they are metered."""
     from n3ic.cli.console import print_result
     from n3ic.exporters.xdp.policy_parser import operators_action
-    from n3ic.systems.xdp.deployment import put
+    from n3ic.systems.xdp.deployment import put_verdict
     from n3ic.systems.xdp.program_record import Interface
 
-    shown = put(Interface.named(interface), what, *operators_action(action), ttl)
+    shown = put_verdict(Interface.named(interface), what, *operators_action(action), ttl)
     print_result(f"{interface}: {shown}: {action}{f' for {ttl:g} s' if ttl is not None else ''}")
 
 
@@ -365,15 +365,15 @@ def allow(
     """Let packets of a source or of a flow pass, whatever the verdict."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
-    from n3ic.systems.xdp.deployment import put, take_off
+    from n3ic.systems.xdp.deployment import put_verdict, remove_verdicts
     from n3ic.systems.xdp.program_record import Interface
 
     if remove:
-        if not take_off(Interface.named(interface), what, allowed=True):
+        if not remove_verdicts(Interface.named(interface), what, allowed=True):
             raise UsageError(f"{interface}: {what} is not on the list: see n3ic xdp list")
         print_result(f"{interface}: {what}: no longer allowed")
         return
-    shown = put(Interface.named(interface), what, "allow", 0, ttl)
+    shown = put_verdict(Interface.named(interface), what, "allow", 0, ttl)
     print_result(f"{interface}: {shown}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
 
 
@@ -382,10 +382,10 @@ def unblock(interface: InterfaceName, what: What) -> None:
     """Remove the verdicts on a source or flow, both the operator's and those by decisions."""
     from n3ic.cli.console import print_result
     from n3ic.errors import UsageError
-    from n3ic.systems.xdp.deployment import take_off
+    from n3ic.systems.xdp.deployment import remove_verdicts
     from n3ic.systems.xdp.program_record import Interface
 
-    if not take_off(Interface.named(interface), what, allowed=False):
+    if not remove_verdicts(Interface.named(interface), what, allowed=False):
         raise UsageError(f"{interface}: no verdict on {what}: n3ic xdp list {interface} shows them")
     print_result(f"{interface}: {what}: unblocked")
 
@@ -394,11 +394,11 @@ def unblock(interface: InterfaceName, what: What) -> None:
 def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
     """List what is allowed and blocked: by whom, for how long, and for how many packets."""
     from n3ic.cli.console import print_json
-    from n3ic.systems.xdp.deployment import listed
+    from n3ic.systems.xdp.deployment import listed_verdicts
     from n3ic.systems.xdp.program_record import Interface
     from n3ic.systems.xdp.terminal import show_verdicts
 
-    found = listed(Interface.named(interface))
+    found = listed_verdicts(Interface.named(interface))
     if json:
         print_json({name: [asdict(one) for one in some] for name, some in found.items()})
     else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.xdp import policy_parser, source, verdicts
+from n3ic.exporters.xdp import policy_parser, source, verdict_lists
 from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, table_of
 from n3ic.exporters.xdp.libbpf import (
     AttachedProgram,
@@ -26,7 +26,7 @@ from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
-from n3ic.exporters.xdp.verdicts import SECOND_NS, Action
+from n3ic.exporters.xdp.verdict_lists import SECOND_NS, Action
 from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.systems.xdp import daemon_requests, dispatcher
 from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
@@ -174,7 +174,7 @@ def _fill(programs: MeterPrograms, structure: Structure, made: Plan) -> None:
 
 
 @contextmanager
-def opened(
+def open_program(
     interface: Interface, *, ending: bool = False
 ) -> Iterator[tuple[ProgramRecord, MeterPrograms, dict[int, Classifier]]]:
     """Open the program of an interface.
@@ -334,7 +334,7 @@ def update(
         MissingDependencyError: A new program is needed, clang is missing, and no export's object
             file fits.
     """
-    with changing(interface), opened(interface) as (record, programs, models):
+    with changing(interface), open_program(interface) as (record, programs, models):
         if model.meter != programs.spec:
             raise ExportError(
                 f"{model.name}: its meter is not the program's: load an export of it instead"
@@ -387,7 +387,7 @@ def _succeed(
         programs.spec, structure, per_cpu=record.per_cpu, table=record.table
     )
     try:
-        image = source.compiled(files, source.METER)
+        image = source.compile_program(files, source.METER)
     except MissingDependencyError as error:
         image = _built(export, models, record, error)
         compiled = compiled[:1]
@@ -478,7 +478,9 @@ def unload(interface: Interface) -> bool:
     return found is not None or known
 
 
-def put(interface: Interface, what: str, action: Action, argument: int, ttl_s: float | None) -> str:
+def put_verdict(
+    interface: Interface, what: str, action: Action, argument: int, ttl_s: float | None
+) -> str:
     """Put an operator's verdict into the maps of an interface's program.
 
     Args:
@@ -494,16 +496,16 @@ def put(interface: Interface, what: str, action: Action, argument: int, ttl_s: f
     Raises:
         UsageError: No program is loaded there, or ``what`` is not a target.
     """
-    with changing(interface), opened(interface) as (record, programs, _):
-        where = verdicts.target(what, programs.spec)
+    with changing(interface), open_program(interface) as (record, programs, _):
+        where = verdict_lists.verdict_subject(what, programs.spec)
         tick_ns = programs.spec.tick_ns
         now = now_of(record, tick_ns)
         until = None if ttl_s is None else now + int(ttl_s * SECOND_NS) // tick_ns
-        verdicts.put(programs.maps, where, action, argument, now, until)
+        verdict_lists.set_verdict(programs.maps, where, action, argument, now, until)
     return where.text
 
 
-def take_off(interface: Interface, what: str, *, allowed: bool) -> bool:
+def remove_verdicts(interface: Interface, what: str, *, allowed: bool) -> bool:
     """Remove the verdicts on a target from the maps.
 
     Args:
@@ -518,17 +520,19 @@ def take_off(interface: Interface, what: str, *, allowed: bool) -> bool:
     Raises:
         UsageError: No program is loaded there, or ``what`` is not a target.
     """
-    with changing(interface), opened(interface) as (_, programs, _):
-        return verdicts.remove(programs.maps, verdicts.target(what, programs.spec), allowed=allowed)
+    with changing(interface), open_program(interface) as (_, programs, _):
+        return verdict_lists.remove_verdict(
+            programs.maps, verdict_lists.verdict_subject(what, programs.spec), allowed=allowed
+        )
 
 
-def listed(interface: Interface) -> dict[str, list[verdicts.Entry]]:
-    """The verdicts that hold on an interface, by list; see :func:`~.verdicts.entries`."""
-    with opened(interface) as (record, programs, models):
+def listed_verdicts(interface: Interface) -> dict[str, list[verdict_lists.ListedVerdict]]:
+    """Verdicts that hold on an interface, by list; see :func:`~.verdict_lists.list_verdicts`."""
+    with open_program(interface) as (record, programs, models):
         tick_ns, names = programs.spec.tick_ns, {SHUNT: SHUNT_NAME}
         if record.otherwise in models:
             names |= dict(enumerate(models[record.otherwise].classes))
-        return verdicts.entries(programs.maps, now_of(record, tick_ns), tick_ns, names)
+        return verdict_lists.list_verdicts(programs.maps, now_of(record, tick_ns), tick_ns, names)
 
 
 def now_of(record: ProgramRecord, tick_ns: int) -> int:
@@ -562,7 +566,7 @@ def _image(place: Path) -> bytes:
     try:
         return read_regular(place / OBJECT, MAX_BYTES)
     except FileNotFoundError:
-        return source.compiled(read_program(place), source.METER)
+        return source.compile_program(read_program(place), source.METER)
     except OSError as error:
         raise VerifyError(f"{place / OBJECT}: {error.strerror or error}") from error
 

@@ -8,7 +8,7 @@ import time
 from n3ic.cli.console import print_note
 from n3ic.errors import UsageError
 from n3ic.systems.xdp.daemon_requests import runs
-from n3ic.systems.xdp.deployment import is_attached, opened
+from n3ic.systems.xdp.deployment import is_attached, open_program
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.prometheus import registry
 from n3ic.systems.xdp.status import status, sweep
@@ -33,7 +33,7 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
     found = registry(lambda: status(interface))
     from prometheus_client import start_http_server
 
-    with opened(interface):
+    with open_program(interface):
         pass
     try:
         server, thread = start_http_server(port, address, found)
@@ -43,7 +43,7 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
     end = None if seconds is None else time.monotonic() + seconds
     try:
         while end is None or time.monotonic() < end:
-            with opened(interface, ending=True) as (record, programs, _):
+            with open_program(interface, ending=True) as (record, programs, _):
                 while is_attached(interface, record) and (end is None or time.monotonic() < end):
                     if not (isinstance(record, DaemonRecord) and runs(record)):
                         sweep(record, programs)

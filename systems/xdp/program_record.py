@@ -28,7 +28,7 @@ from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
 from n3ic.exporters.xdp.packing import PACK, unpack
 from n3ic.exporters.xdp.source import Table
 from n3ic.model.classifier import Classifier
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.util.files import write_atomic
 
 _RECORD, _DAEMON, _OBJECT, _WATCH = "record.json", "n3icd.json", "program.o", "watch"

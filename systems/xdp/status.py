@@ -11,8 +11,8 @@ from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.classifier import Classifier
-from n3ic.systems.robustness.domain import Domain, domain
-from n3ic.systems.xdp.deployment import now_of, opened, residents
+from n3ic.systems.robustness.out_of_distribution import OodReport, ood_report
+from n3ic.systems.xdp.deployment import now_of, open_program, residents
 from n3ic.systems.xdp.dispatcher import dispatched
 from n3ic.systems.xdp.drift import Drift, drift
 from n3ic.systems.xdp.program_record import Interface, ProgramRecord
@@ -39,7 +39,7 @@ class SlotStatus:
     shunted: int
     margins: tuple[int, ...]
     drift: tuple[Drift, ...]
-    domain: Domain | None = None
+    domain: OodReport | None = None
 
     @property
     def decided(self) -> int:
@@ -150,7 +150,7 @@ def status(interface: Interface) -> ProgramStatus:
     Raises:
         UsageError: n3ic has loaded no program there.
     """
-    with opened(interface) as (record, programs, _):
+    with open_program(interface) as (record, programs, _):
         return status_of(interface, record, programs)
 
 
@@ -249,5 +249,5 @@ def _slot(programs: MeterPrograms, slot: int, model: Classifier) -> SlotStatus:
         shunted=int(tally["shunted"]),
         margins=tuple(margins),
         drift=tuple(drift(model.input, counts, seen)),
-        domain=domain(model.input, counts, seen),
+        domain=ood_report(model.input, counts, seen),
     )

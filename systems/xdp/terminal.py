@@ -18,10 +18,10 @@ from n3ic.cli.console import console, print_note, print_result, table
 from n3ic.exporters.xdp.layout import NO_MODEL
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.resident import NO_VLAN
-from n3ic.exporters.xdp.verdicts import Entry
+from n3ic.exporters.xdp.verdict_lists import ListedVerdict
 from n3ic.meter.compiled import ENDS
 from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
-from n3ic.systems.xdp.deployment import is_attached, opened, residents
+from n3ic.systems.xdp.deployment import is_attached, open_program, residents
 from n3ic.systems.xdp.program_record import Interface, watching
 from n3ic.systems.xdp.status import ProgramStatus, status_of, sweep
 from n3ic.util.display import visible
@@ -106,7 +106,7 @@ def lines(status: ProgramStatus) -> list[str]:
     return out
 
 
-def show_verdicts(interface: str, found: Mapping[str, list[Entry]]) -> None:
+def show_verdicts(interface: str, found: Mapping[str, list[ListedVerdict]]) -> None:
     """Print the verdicts in force, by list."""
     rows = [
         (
@@ -154,7 +154,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
     with live as view:
         while going():
             with (
-                opened(interface, ending=True) as (record, programs, models),
+                open_program(interface, ending=True) as (record, programs, models),
                 watching(interface),
             ):
                 while going() and is_attached(interface, record):

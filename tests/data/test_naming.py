@@ -7,9 +7,9 @@ as the programs write them.
 
 import pytest
 
+from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names
-from n3ic.data.inference import infer
-from n3ic.data.naming import ROLES, UNITS, is_label_name, role_of
+from n3ic.data.column_roles import ROLES, UNITS, is_label_name, role_of
 
 UNSW_NB15 = """
 feature: service state rate trans ct_srv_src ct_dst_ltm ct_src_dport_ltm ct_dst_sport_ltm

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names
 from n3ic.data.description import description_text, read_description
 from n3ic.data.file_tables import open_sheets
 from n3ic.data.files import Content
-from n3ic.data.inference import infer
 from n3ic.data.user_table import (
     UserTable,
     describe,

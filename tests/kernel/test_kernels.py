@@ -13,12 +13,12 @@ from kernel_models import small_model
 
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, KernelLibrary
-from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec, to_integer
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features, verification_vectors
 
 widths = st.one_of(
     st.integers(1, 70), st.sampled_from([31, 32, 33, 64, 96, 127, 128, 152, 255, 256, 257])

@@ -15,9 +15,9 @@ import pytest
 
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.kernel import build, prediction
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.util.cache import Cache, UnsafeCacheError
 
 pytestmark = pytest.mark.usefixtures("quick_build")

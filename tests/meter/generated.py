@@ -2,7 +2,7 @@
 """Random specifications and random traffic for them, the hostile kind included."""
 
 from n3ic.meter.clock import FAR_NS
-from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.model.meter_spec import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 from n3ic.targets.fuzz_traffic import fuzz_frames
 
 FIELDS = (

@@ -13,7 +13,7 @@ from generated import random_frames, random_spec
 
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Decision
+from n3ic.model.meter_spec import Decision
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"

@@ -19,16 +19,16 @@ from n3ic.data.files import Content
 from n3ic.errors import DataError, MissingDependencyError, ModelError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, libpcap, plain_capture
 from n3ic.meter.extract import extract
-from n3ic.meter.info import SYNTHETIC_MARK
+from n3ic.meter.info_labels import SYNTHETIC_MARK
 from n3ic.meter.labels import Labelled, read_labels
 from n3ic.meter.packet import LINK_EACH, LINK_ETHERNET
 from n3ic.meter.pcapng import BlockError, with_links
 from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS
-from n3ic.meter.specification import read_spec, write_spec
+from n3ic.meter.spec_file import read_spec, write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import load_flows, read_table
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.model.meter_spec import MeteredFeature, MeterSpec, Register
 
 try:
     libpcap()

@@ -18,7 +18,7 @@ from n3ic.meter.compiled import CompiledMeter, Frames, _built, _library
 from n3ic.meter.packet import LINK_EACH
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register, Step, Window
 
 TUNNELS = ("gre", "vxlan", "gtp")
 

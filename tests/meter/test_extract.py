@@ -23,7 +23,7 @@ from n3ic.meter.extract import extract, find_captures
 from n3ic.meter.labels import read_labels
 from n3ic.meter.records import left_out
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.model.meter_spec import MeteredFeature, MeterSpec, Register
 from n3ic.targets.bench_tools import generated_frames, write_pcap
 
 try:

@@ -18,7 +18,7 @@ from n3ic.kernel import build
 from n3ic.meter.compiled import KEY, SECRET_BYTES, CompiledMeter
 from n3ic.meter.source import meter_source
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Window
+from n3ic.model.meter_spec import Window
 
 COUNTING = bytes(range(16))  # the secret of the published vectors
 TABLES = {"flows": 65_536, "window": 4_096, "fragments": 4_096}  # and the keys that they hold

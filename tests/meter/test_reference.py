@@ -10,7 +10,7 @@ from n3ic.meter import reference
 from n3ic.meter.packet import ACK, FIN, LINK_ETHERNET, RST, SYN, TCP, UDP, Packet, parse
 from n3ic.meter.reference import FlowKey, ReferenceMeter, _passes
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     Decision,
     Guard,
     MeteredFeature,

@@ -21,7 +21,7 @@ from n3ic.meter.labels import read_labels
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import flow_table, load_flows, read_table
 from n3ic.meter.verdicts import predict_capture
-from n3ic.model.metering import Decision
+from n3ic.model.meter_spec import Decision
 from n3ic.model.network import BinaryModel
 from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.training import train_use_case

@@ -11,7 +11,7 @@ from generated import random_frames
 from n3ic.errors import ModelError, UsageError
 from n3ic.meter.sequences import sequence_registers, sequence_spec, with_sequence
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     Decision,
     Guard,
     MeteredFeature,

@@ -7,7 +7,7 @@ from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP, UDP, Packet
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import catalogue_of
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
+from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register, Step
 
 CLIENT, SERVER, OTHER = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), bytes([10, 0, 0, 3])
 OUT = (CLIENT, SERVER, 4000, 80)

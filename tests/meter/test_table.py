@@ -10,7 +10,7 @@ import pytest
 from n3ic.errors import DataError
 from n3ic.meter import rows
 from n3ic.meter.table import catalogue_of, flow_table
-from n3ic.model.metering import (
+from n3ic.model.meter_spec import (
     Decision,
     Guard,
     MeteredFeature,

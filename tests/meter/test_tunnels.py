@@ -18,9 +18,9 @@ from n3ic.errors import ModelError, N3icWarning
 from n3ic.meter.capture import Capture
 from n3ic.meter.extract import extract
 from n3ic.meter.packet import LINK_COOKED, LINK_COOKED_2, LINK_ETHERNET, LINK_RAW, Packet, parse
-from n3ic.meter.specification import write_spec
+from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.targets.fuzz_traffic import pcap
 
 TUNNELS = ("gre", "vxlan", "gtp")

@@ -37,7 +37,7 @@ from n3ic.meter.labels import read_labels
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import catalogue_of, load_flows
 from n3ic.meter.verdicts import predict_capture
-from n3ic.model.metering import UINT32_MAX
+from n3ic.model.meter_spec import UINT32_MAX
 from n3ic.model.network import BinaryModel
 from n3ic.runs.preparation import Experiment
 from n3ic.training.recipe import Recipe, Training

@@ -10,10 +10,10 @@ import pytest
 from n3ic.errors import ModelError
 from n3ic.families.spn.random_models import random_spn
 from n3ic.model.columns import ColumnRule, TableRules
-from n3ic.model.families import parse_model
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.model.load import parse_model
+from n3ic.model.meter_spec import MeteredFeature, MeterSpec, Register, Step, Window
 from n3ic.model.random_models import random_model
 
 METER = MeterSpec(

@@ -14,7 +14,7 @@ from n3ic.meter.table import catalogue_of
 from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.model.meter_spec import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model

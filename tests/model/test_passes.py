@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import pack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Findings, Removed, analyse, simplify, unchanged
 from n3ic.model.passes.dead import read_neurons
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 
 
 def degenerate(shape, seed: int, *, masked: bool) -> BinaryModel:

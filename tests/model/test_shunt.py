@@ -8,7 +8,6 @@ import pytest
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import pack
-from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import InputSpec
@@ -16,6 +15,7 @@ from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import SHUNT, BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import margin_vectors, verification_vectors
 
 
 def sample(shunt=3, shape=(40, 21, 4)):

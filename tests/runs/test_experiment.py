@@ -11,7 +11,7 @@ import pytest
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import ModelError
-from n3ic.exporters.netfpga import unrolled
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.model.passes import simplify
 from n3ic.runs.experiment import train
@@ -35,8 +35,8 @@ def test_trees_are_trained_and_read_back_from_the_core(experiment):
     assert result.model.shape[2] <= 3
     assert result.validation.accuracy > 0.8
     model = simplify(result.model).model
-    texts = unrolled.generate(model)
-    found = decode_core(texts[unrolled.FILE], texts[unrolled.CELLS], model)
+    texts = unrolled_write.generate(model)
+    found = decode_core(texts[unrolled_write.FILE], texts[unrolled_write.CELLS], model)
     assert found is not None
     assert not decoding_difference(model, found)
 

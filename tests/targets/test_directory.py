@@ -15,9 +15,9 @@ from n3ic.errors import (
     VerifyError,
 )
 from n3ic.model.bits import pack
-from n3ic.model.boundary import boundary_vectors, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.verification_vectors import boundary_vectors, verification_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.manifest import read_manifest
 from n3ic.targets.verification import verify_directory

@@ -13,13 +13,13 @@ def figures(model, **given):
 
 
 def test_an_unrolled_core_has_sites_and_a_latency():
-    from n3ic.exporters.netfpga import unrolled
+    from n3ic.exporters.netfpga.unrolled import design as unrolled_design
     from n3ic.exporters.netfpga.unrolled.size import estimate
 
     model = random_model((24, 6, 3), np.random.default_rng(0))
     found = figures(model, style="unrolled")
     assert found["lut_sites"].value == estimate(model, outputs="scores").lut_sites
-    clocks = unrolled.latency(model, outputs="scores")
+    clocks = unrolled_design.latency(model, outputs="scores")
     assert found["latency.clocks"].value == clocks
     assert found["latency"].value == 5 * clocks  # ns at 200 MHz
     assert {f.kind for f in found.values()} == {"estimated"}

@@ -11,13 +11,13 @@ from n3ic.families.binary import family as binary
 from n3ic.families.binary.coverage import coverage, deciding_vectors
 from n3ic.families.spn.random_models import random_spn
 from n3ic.model.bits import unpack
-from n3ic.model.boundary import margin_vectors
 from n3ic.model.classifier import margins_of
 from n3ic.model.family import Decided, family
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import margin_vectors
 
 
 def inputs_to_run(network, count, seed):

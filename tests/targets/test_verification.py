@@ -8,16 +8,16 @@ import pytest
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.model.bits import pack
-from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features
 from n3ic.targets import verification
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded, DecodedLayer
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.metering import Metering
+from n3ic.targets.meter_verification import Metering
 from n3ic.targets.verification import (
     Verification,
     _beside_threshold,

@@ -15,7 +15,7 @@ from n3ic.data.table import Feature, FlowTable
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.meter.standard import standard_spec

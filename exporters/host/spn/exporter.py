@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from n3ic.exporters.host.compiled_in import CompiledInExporter
+from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
 from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.exporters.host.spn.program import LEAST_ROWS, SpnProgram, program
 from n3ic.families.spn.arithmetic import LogArithmetic
@@ -21,7 +21,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_SCRATCH = 1 << 20  # bytes of stack that one call may use
 
 
-class HostSpnExporter(CompiledInExporter[SpnModel]):
+class HostSpnExporter(EmbeddedModelExporter[SpnModel]):
     """Self-contained C11 that computes a sum-product network, with ``bnn-exec``."""
 
     family: ClassVar[str] = SpnModel.family

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.families.tables.decoded import DecodedTables, compared
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import DecodedTables, compared
 from n3ic.targets.decoding import Decoded, read_artefact
 
 _T = TypeVar("_T")

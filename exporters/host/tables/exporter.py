@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.exporters.host.compiled_in import CompiledInExporter
+from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
 from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.exporters.host.tables.decode import decode_directory
 from n3ic.exporters.host.tables.planes import Plane, ordered, plane_of
@@ -30,7 +30,7 @@ REGISTER = 32  # bytes that AVX2 loads at once
 MOST_INPUTS = 1 << 15  # a block's masks are on the stack: 32 bytes for each input bit
 
 
-class HostTablesExporter(CompiledInExporter[TablesModel]):
+class HostTablesExporter(EmbeddedModelExporter[TablesModel]):
     """Self-contained C11 that computes look-up tables, with ``bnn-exec``."""
 
     family: ClassVar[str] = TablesModel.family

@@ -88,7 +88,7 @@ def _candidates(path: Path) -> tuple[Classifier, ...]:
     An export directory holds one network. A model file or a run stands for two: the model itself,
     and the model without the parts that do not affect its scores.
     """
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.model.passes import simplify
     from n3ic.runs.folder import models_of
     from n3ic.targets.manifest import MANIFEST, exported_network, read_manifest

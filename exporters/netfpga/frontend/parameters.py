@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.exporters.netfpga.spn.pipeline import pipeline
 from n3ic.exporters.netfpga.spn.verilog import latency
 from n3ic.exporters.netfpga.tables.network import design
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.families.spn.network import SpnModel
 from n3ic.families.tables.network import TablesModel
 from n3ic.model.classifier import Classifier
@@ -250,7 +250,7 @@ def _clocks(model: Classifier, options: Options) -> int:
     if isinstance(model, TablesModel):
         return design(model, str(options["outputs"]), int(options["pipeline"])).plan.depth
     assert isinstance(model, BinaryModel)  # noqa: S101 - there are three families
-    return unrolled.latency(
+    return unrolled_design.latency(
         model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from n3ic.errors import N3icError, UsageError
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.exporters.netfpga.tools import simulate, simulator_process
 from n3ic.exporters.netfpga.tools import tap as wire
 from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram

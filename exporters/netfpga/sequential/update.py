@@ -21,8 +21,8 @@ from pathlib import Path
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.operation_file import OperationFile
-from n3ic.exporters.netfpga.sequential.images import writes
 from n3ic.exporters.netfpga.sequential.layout import SequentialLayout
+from n3ic.exporters.netfpga.sequential.memory_contents import writes
 from n3ic.model.network import BinaryModel
 
 _UPDATE = OperationFile(

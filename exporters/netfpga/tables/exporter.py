@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.exporters.netfpga import shell, unrolled
+from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import parameters as front
 from n3ic.exporters.netfpga.packet import wrapper
@@ -24,6 +24,7 @@ from n3ic.exporters.netfpga.tables.decode_sequential import decode_sequential
 from n3ic.exporters.netfpga.tables.network import design, write
 from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import size
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.vectors import tables_vectors
@@ -81,7 +82,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             "outputs",
             "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
             "scores",
-            choices=unrolled.OUTPUTS,
+            choices=unrolled_design.OUTPUTS,
             only_with=_UNROLLED,
         ),
         *wrapper.OPTIONS,
@@ -228,7 +229,7 @@ def _clocks(model: TablesModel, options: Options) -> tuple[int, int]:
     return layout.latency, layout.turns
 
 
-def _design(model: TablesModel, options: Options) -> unrolled.Design:
+def _design(model: TablesModel, options: Options) -> unrolled_design.Design:
     return design(model, str(options["outputs"]), int(options["pipeline"]))
 
 

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.exporters.netfpga.unrolled import CELLS, FILE, Design
 from n3ic.exporters.netfpga.unrolled.bit_heap import BitHeap, BitHeapCompressor
 from n3ic.exporters.netfpga.unrolled.cells import MAX_INPUTS, lookup
+from n3ic.exporters.netfpga.unrolled.design import Design
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, Netlist
 from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.exporters.netfpga.unrolled.ranking import Ranking, below_threshold, ranked
 from n3ic.exporters.netfpga.unrolled.schedule import schedule
 from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text, of_bit
+from n3ic.exporters.netfpga.unrolled.write import CELLS, FILE
 from n3ic.families.tables.network import TablesModel
 from n3ic.targets.identifiers import comment
 

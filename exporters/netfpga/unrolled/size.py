@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
-from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled.cells import ADD7
 from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
@@ -25,10 +25,10 @@ SOURCE = "count of the generator's tables and registers"
 
 def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Resources:
     """Estimate the resources of a model's unrolled core."""
-    return count(unrolled.design(model, pipeline=pipeline, outputs=outputs))
+    return count(unrolled_design.design(model, pipeline=pipeline, outputs=outputs))
 
 
-def count(made: unrolled.Design) -> Resources:
+def count(made: unrolled_design.Design) -> Resources:
     """Count the resources of a design, and predict its shift registers."""
     net, plan = made.network.net, made.plan
     tables = [net.table(node) for node in sorted(plan.core)]
@@ -55,7 +55,7 @@ def count(made: unrolled.Design) -> Resources:
     )
 
 
-def _chains(made: unrolled.Design) -> list[int]:
+def _chains(made: unrolled_design.Design) -> list[int]:
     """Lengths of the register chains between two taps."""
     net, plan = made.network.net, made.plan
     taps: dict[int, set[int]] = defaultdict(set)

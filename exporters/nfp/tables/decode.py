@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.families.tables.decoded import DecodedTables
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import DecodedTables
 from n3ic.model.bits import Words
 
 

@@ -20,9 +20,9 @@ from n3ic.exporters.nfp.estimate import threads_estimate
 from n3ic.exporters.nfp.exporter import MODELLED, NfpExporter
 from n3ic.exporters.nfp.tables import blob, counts
 from n3ic.exporters.nfp.tables.decode import decode_words
-from n3ic.families.tables.decoded import compared
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.operations import packing
+from n3ic.families.tables.readback import compared
 from n3ic.model.bits import Words, pack
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.errors import VerifyError
 from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.decode import cuts_of, shunt_of
-from n3ic.families.tables.decoded import DecodedTables
+from n3ic.families.tables.readback import DecodedTables
 from n3ic.model.inputs import InputSpec
 
 # All nodes from the bits to the sums, as text: operator, inputs, output, attributes.

@@ -10,8 +10,8 @@ from n3ic.exporters.onnx.exporter import FILE
 from n3ic.exporters.onnx.integers import IntegerOnnxExporter
 from n3ic.exporters.onnx.tables.build import build
 from n3ic.exporters.onnx.tables.decode import decode
-from n3ic.families.tables.decoded import compared
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import compared
 from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.figures import Figure

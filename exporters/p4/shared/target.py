@@ -226,7 +226,7 @@ class P4Target(P4Program[BinaryModel]):
         return self.scaled_latency(operations(model), remark)
 
 
-def compiled(source: str, model: Classifier) -> Switch:
+def compile_switch(source: str, model: Classifier) -> Switch:
     """Compile the program of a network, without entries.
 
     Raises:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.decoding import DecodedEntry, loaded
 from n3ic.exporters.p4.shared.decoding import held_digest
-from n3ic.families.tables.decoded import DecodedTables
 from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
+from n3ic.families.tables.readback import DecodedTables
 
 _PROGRAM = "n3ic.p4"
 _INDEX = r"^ +{meta}\.t(\d{{1,5}})_index = (.*);$"

@@ -12,13 +12,13 @@ from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
 from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, P4Exporter
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
-from n3ic.exporters.p4.shared.target import PROGRAM, compiled, read_artefact
+from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
 from n3ic.exporters.p4.table_entries import cli_commands, ids_of, p4runtime_requests
 from n3ic.exporters.p4.tables.decoding import decode_entries, program_wiring
 from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_entries, tables_pipeline
 from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
-from n3ic.families.tables.decoded import compared
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import compared
 from n3ic.options import Option, Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
@@ -88,7 +88,7 @@ class P4TablesExporter(P4TablesTarget):
         """Decode the indices from the program, and the entries from each of the four files."""
         source = read_artefact(directory / PROGRAM)
         wiring = program_wiring(source, "meta")
-        switch = compiled(source, model)
+        switch = compile_switch(source, model)
         port = packet_layout(model, options).shunt_port
         found = []
         for name in (COMMANDS, UPDATE, P4RUNTIME, P4RUNTIME_UPDATE):
@@ -104,7 +104,7 @@ class P4TablesExporter(P4TablesTarget):
     def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
         """Report entries, operations, PHV bits, stages and tables."""
         source = read_artefact(directory / PROGRAM)
-        program = compiled(source, model)
+        program = compile_switch(source, model)
         network = tables_pipeline(model, shunts=packet_layout(model, options).shunts)
         memory = {"entries": 0, "offsets": 0}
         count = 0

@@ -21,7 +21,7 @@ from n3ic.exporters.p4.table_entries import (
     shunting_entries,
 )
 from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.stored import StoredTables, stored
+from n3ic.families.tables.unsigned_tables import StoredTables, stored
 from n3ic.targets.packets import SCORE_BITS
 
 

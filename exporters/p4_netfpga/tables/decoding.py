@@ -13,8 +13,8 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.p4.shared.decoding import held_digest
 from n3ic.exporters.p4.tables.decoding import biases, wiring_of
 from n3ic.exporters.p4_netfpga.decoding import model_numbers, shunting_of
-from n3ic.families.tables.decoded import DecodedTables
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import DecodedTables
 
 _NAME = "n3ic.p4"
 _WORDS = re.compile(

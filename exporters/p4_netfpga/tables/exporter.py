@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.exporters.p4.shared.options import packet_layout
-from n3ic.exporters.p4.shared.target import PROGRAM, compiled, read_artefact
+from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
 from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_pipeline
 from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
 from n3ic.exporters.p4_netfpga import exporter as binary
@@ -19,8 +19,8 @@ from n3ic.exporters.p4_netfpga.exporter import (
     scaled_resources,
 )
 from n3ic.exporters.p4_netfpga.tables.decoding import decode_program
-from n3ic.families.tables.decoded import compared
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import compared
 from n3ic.options import Option, Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
@@ -72,7 +72,7 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
         kept = "constants in the code without a memory of their own"
         figures = (
             Figure("memory.entries", _constant_bytes(network), "byte", "measured", kept),
-            *tables_figures(network, source, compiled(source, model)),
+            *tables_figures(network, source, compile_switch(source, model)),
             *resource_figures(self.needs(network), self.device.paper),
             self.scaled_latency(bit_operations(network)),
         )

@@ -206,11 +206,11 @@ def check(result: int, what: str) -> int:
         BpfError: the result is an error code; ``what`` names the request.
     """
     if result < 0:
-        raise refused(result, what)
+        raise errno_error(result, what)
     return result
 
 
-def refused(result: int, what: str) -> BpfError:
+def errno_error(result: int, what: str) -> BpfError:
     """Make the error for a call that returned ``-errno``."""
     number = -result
     if number in (errno.EPERM, errno.EACCES):
@@ -252,11 +252,11 @@ def _hear(level: int, form: bytes, arguments: int) -> int:
 _HEARD = _PRINT(_hear)
 
 
-def because() -> str:
+def warning_suffix() -> str:
     """Return libbpf's first warning in brackets; empty if it gave none."""
-    return f" (libbpf: {last_said()})" if said else ""
+    return f" (libbpf: {last_warning()})" if said else ""
 
 
-def last_said() -> str:
+def last_warning() -> str:
     """Return libbpf's first warning: it names the cause, and later ones are consequences."""
     return said[0].removeprefix("libbpf: ") if said else "it says nothing"

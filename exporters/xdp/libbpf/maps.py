@@ -20,9 +20,9 @@ from n3ic.exporters.xdp.libbpf.library import (
     MapInfo,
     check,
     cpus,
+    errno_error,
     information,
     libbpf,
-    refused,
 )
 
 ANY, NEW, EXISTING = 0, 1, 2  # update flags BPF_ANY, BPF_NOEXIST, BPF_EXIST
@@ -190,7 +190,7 @@ class RingBuffer(Closing):
         self._callback = SAMPLE(self._take)  # keep a reference: libbpf calls it
         made = libbpf().ring_buffer__new(ring.fd, self._callback, None, None)
         if not made:
-            raise refused(-ctypes.get_errno(), f"map {ring.name}: reading as a ring buffer")
+            raise errno_error(-ctypes.get_errno(), f"map {ring.name}: reading as a ring buffer")
         self._ring = ctypes.c_void_p(made)
 
     def close(self) -> None:

@@ -19,14 +19,14 @@ from n3ic.exporters.xdp.libbpf.library import (
     Descriptor,
     ProgramInfo,
     VerifierError,
-    because,
     check,
     cpus,
+    errno_error,
     information,
-    last_said,
+    last_warning,
     libbpf,
-    refused,
     said,
+    warning_suffix,
     without_perfmon,
 )
 from n3ic.exporters.xdp.libbpf.maps import BpfMap, map_by_id
@@ -290,7 +290,7 @@ def _load(
         options = _OpenOptions(size=ctypes.sizeof(_OpenOptions), object_name=b"n3ic")
         opened = c.bpf_object__open_mem(image, len(image), ctypes.byref(options))
         if not opened:
-            raise BpfError(f"{name}: not an object that libbpf reads: {last_said()}")
+            raise BpfError(f"{name}: not an object that libbpf reads: {last_warning()}")
         pointer = ctypes.c_void_p(opened)
         stack.callback(c.bpf_object__close, pointer)
         for wanted, size in entries.items():
@@ -354,8 +354,8 @@ def _load_error(result: int, name: str, logs: Mapping[str, str]) -> BpfError:
     # The log of an accepted program ends with the verifier's statistics.
     log = next((log for log in reversed(list(logs.values())) if log.strip()), "")
     if not log or -result == errno.EPERM:
-        error = refused(result, f"{name}: loading into the kernel")
-        return BpfError(f"{error}{because()}", error.number)
+        error = errno_error(result, f"{name}: loading into the kernel")
+        return BpfError(f"{error}{warning_suffix()}", error.number)
     end = "\n".join(f"  {line}" for line in log.strip().splitlines()[-_LOG_LINES:])
     why = ", and allows less without CAP_PERFMON" if without_perfmon() else ""
     return VerifierError(

@@ -16,8 +16,8 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, read_value
 from n3ic.exporters.xdp.network.structure import Structure, as_bits
 from n3ic.exporters.xdp.tables.arrange import arranged
-from n3ic.families.tables.decoded import DecodedTables, compared
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.readback import DecodedTables, compared
 from n3ic.targets.decoding import Decoded
 
 _WORD = 64

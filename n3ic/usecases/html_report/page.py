@@ -11,8 +11,8 @@ from typing import Any
 
 from n3ic import __version__
 from n3ic.errors import N3icError
-from n3ic.evaluation.further import tables_of
 from n3ic.evaluation.held_out import HeldOut, held_out, known_split
+from n3ic.evaluation.plugin import tables_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel

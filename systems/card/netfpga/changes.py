@@ -24,7 +24,7 @@ from n3ic.exporters.netfpga.operation_file import OperationFile
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.netfpga import control
-from n3ic.systems.card.netfpga.image import Leg, NetfpgaCardImage
+from n3ic.systems.card.netfpga.image import HardwarePass, NetfpgaCardImage
 from n3ic.systems.card.netfpga.simulation import Operation
 from n3ic.targets.identifiers import comment
 
@@ -53,9 +53,9 @@ def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> l
     graphs = [names.index(name) for name in change.graphs]
     if change.verb == "remove":
         return control.remove_graphs(image, graphs)
-    models: list[tuple[Leg, BinaryModel]] = []
+    models: list[tuple[HardwarePass, BinaryModel]] = []
     for name, model in change.networks.items():
-        for leg in image.legs_of(name):
+        for leg in image.passes_of(name):
             if change.verb == "replace" or _is_written(image, leg, model):
                 _check(image, name, leg, model)
                 # A task in several regions is written in each of them.
@@ -97,13 +97,13 @@ def read_change(path: str | Path) -> list[Operation]:
     return out
 
 
-def _is_written(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> bool:
+def _is_written(image: NetfpgaCardImage, leg: HardwarePass, model: BinaryModel) -> bool:
     """Whether a new network must be written; its region's bitstream may already hold it."""
     core = image.core_of(leg)
     return core is None or core[0].layout is not None or core[1].digest != model.digest
 
 
-def _check(image: NetfpgaCardImage, name: str, leg: Leg, model: BinaryModel) -> None:
+def _check(image: NetfpgaCardImage, name: str, leg: HardwarePass, model: BinaryModel) -> None:
     """Check that a leg's executor can hold a network.
 
     Raises:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import CardError
-from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.packet.traffic import BEAT
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, parse_options
 from n3ic.systems.card.description import (
@@ -40,10 +40,10 @@ from n3ic.systems.card.netfpga.image import (
     CardTask,
     CardTenant,
     CoreTask,
+    HardwarePass,
     HardwareRule,
     InputTask,
     Join,
-    Leg,
     NetfpgaCardImage,
     UserTask,
 )
@@ -133,7 +133,7 @@ class _Shared:
     index: int
     names: list[str]
     models: list[BinaryModel]
-    layouts: list[sequential.SequentialLayout]
+    layouts: list[sequential_layout.SequentialLayout]
     load: float
 
 
@@ -171,7 +171,7 @@ class _Chains:
                 places[name] = _Place(len(tasks))
                 tasks.append(_user(self.card, task))
         for each in shared:
-            layout = sequential.shared(each.layouts)
+            layout = sequential_layout.shared(each.layouts)
             tasks[each.index] = CoreTask(tuple(each.models), layout=layout, names=tuple(each.names))
         return tasks, places
 
@@ -184,7 +184,7 @@ class _Chains:
                 CoreTask((model,), "unrolled", None, int(chosen["pipeline"]), outputs, (task.name,))
             )
             return _Place(len(tasks) - 1)
-        layout, load = sequential.plan_with(model, chosen), self.loads[task.name]
+        layout, load = sequential_layout.plan_with(model, chosen), self.loads[task.name]
         for each in shared:
             first = each.layouts[0]
             interval = CoreTask((model,), layout=first).interval
@@ -201,7 +201,9 @@ class _Chains:
         return _Place(len(tasks) - 1)
 
 
-def _alike(one: sequential.SequentialLayout, other: sequential.SequentialLayout) -> bool:
+def _alike(
+    one: sequential_layout.SequentialLayout, other: sequential_layout.SequentialLayout
+) -> bool:
     """Whether two networks can share an executor: same shape and same width of scores."""
     shapes = [[(p.n, p.m) for p in each.layers] for each in (one, other)]
     same = one.score_w == other.score_w and one.modules == other.modules
@@ -343,13 +345,13 @@ def _legs(
     names: Sequence[str],
     ways: Sequence[Mapping[str, int]],
     places: Mapping[tuple[int, str], _Place],
-) -> tuple[Leg, ...]:
+) -> tuple[HardwarePass, ...]:
     """Make the passes of a branch; alternative paths become instances where they are alike."""
     shapes = [_passes(names, way, places) for way in ways]
     # The hardware gives a leg a set of regions, so only paths with the same passes can be merged.
     alike = [s for s in shapes if [p[1:] for p in s] == [p[1:] for p in shapes[0]]]
     return tuple(
-        Leg(tuple(sorted({s[i][0] for s in alike})), tasks, model)
+        HardwarePass(tuple(sorted({s[i][0] for s in alike})), tasks, model)
         for i, (_, tasks, model) in enumerate(alike[0])
     )
 

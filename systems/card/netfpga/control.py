@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from n3ic.errors import ExportError
-from n3ic.exporters.netfpga import sequential
+from n3ic.exporters.netfpga.sequential import memory_contents as sequential_memory
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.netfpga.image import Leg, NetfpgaCardImage
+from n3ic.systems.card.netfpga.image import HardwarePass, NetfpgaCardImage
 from n3ic.systems.card.netfpga.simulation import (
     GRAPH,
     REGION,
@@ -33,7 +33,7 @@ _JUDGED = 64  # clocks of the longest frame and its way from the parser to its q
 _IDLE, _IN_RESET = 1 << 4, 1 << 5
 
 
-def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
+def load_network(image: NetfpgaCardImage, leg: HardwarePass, model: BinaryModel) -> list[Operation]:
     """Give a leg another network: write it beside the one in use, then swap the banks.
 
     The old network answers packets in flight. The change takes one clock per word, and then waits
@@ -45,7 +45,7 @@ def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[
     core = image.core_of(leg)
     if core is None or core[0].layout is None:
         raise ExportError("the leg has no sequential network that could be replaced")
-    writes = sequential.writes(model, core[0].layout)
+    writes = sequential_memory.writes(model, core[0].layout)
     return [operation for r in leg.regions for operation in load(r, leg.model, writes)]
 
 
@@ -97,7 +97,7 @@ def restart_task(region: int) -> list[Operation]:
 def bring_graphs(
     image: NetfpgaCardImage,
     graphs: Sequence[int],
-    models: Sequence[tuple[Leg, BinaryModel]],
+    models: Sequence[tuple[HardwarePass, BinaryModel]],
     clocks: int,
 ) -> list[Operation]:
     """Add graphs: configure their regions, load their networks, then open the graphs.

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from n3ic.errors import ExportError
-from n3ic.exporters.netfpga import sequential
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
 from n3ic.exporters.netfpga.sequential.layout import clog2
 from n3ic.exporters.netfpga.unrolled.network import class_width, score_width
 from n3ic.model.network import BinaryModel
@@ -40,7 +40,7 @@ class CoreTask:
     kind: ClassVar[str] = "core"
     models: tuple[BinaryModel, ...]
     style: Literal["sequential", "unrolled"] = "sequential"
-    layout: sequential.SequentialLayout | None = None
+    layout: sequential_layout.SequentialLayout | None = None
     pipeline: int = 1
     outputs: Literal["scores", "class"] = "scores"
     names: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class CardRegion:
 
 
 @dataclass(frozen=True)
-class Leg:
+class HardwarePass:
     """A pass through a region.
 
     Attributes:
@@ -185,7 +185,7 @@ class CardGraph:
     tenant: int
     uid: int
     input_bytes: int
-    branches: tuple[tuple[Leg, ...], ...]
+    branches: tuple[tuple[HardwarePass, ...], ...]
     join: Join = "both"
     rules: tuple[HardwareRule, ...] = ()
     sources: int = ALL_PORTS
@@ -368,7 +368,7 @@ class NetfpgaCardImage:
         """Whether packets may go to a second task."""
         return self.tasks > 1 or any(len(b) > 1 for g in self.graphs for b in g.branches)
 
-    def has_input(self, branch: tuple[Leg, ...]) -> bool:
+    def has_input(self, branch: tuple[HardwarePass, ...]) -> bool:
         """Whether a branch runs through an input stage."""
         return any(
             isinstance(self.regions[leg.regions[0]].tasks[k], InputTask)
@@ -376,16 +376,16 @@ class NetfpgaCardImage:
             for k in leg.tasks
         )
 
-    def legs_of(self, name: str) -> list[Leg]:
+    def passes_of(self, name: str) -> list[HardwarePass]:
         """Return the legs of a network, by the full name of its task: one per region with it."""
         return [
-            Leg((r,), (k,), task.names.index(name))
+            HardwarePass((r,), (k,), task.names.index(name))
             for r, region in enumerate(self.regions)
             for k, task in enumerate(region.tasks)
             if isinstance(task, CoreTask) and name in task.names
         ]
 
-    def core_of(self, leg: Leg) -> tuple[CoreTask, BinaryModel] | None:
+    def core_of(self, leg: HardwarePass) -> tuple[CoreTask, BinaryModel] | None:
         """Return the executor and the network of a leg; None for a leg without a network."""
         for index in leg.tasks:
             task = self.regions[leg.regions[0]].tasks[index]

@@ -10,12 +10,9 @@ is refused.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from n3ic.errors import N3icError, needed
-
-if TYPE_CHECKING:
-    from pyslang.syntax import SyntaxNode
 
 _SYSTEM_FUNCTIONS = frozenset({"bits", "clog2", "signed", "unsigned"})
 # Without conditionals: tools predefine macros, and other files define some, of which pyslang does
@@ -54,7 +51,8 @@ def modules_of(name: str, text: str) -> tuple[str, ...]:
         said = pyslang.DiagnosticEngine.reportAll(tree.sourceManager, errors)
         raise UserVerilogError(f"expected Verilog, got {said.strip()[:400]}")
     # pyslang gives a lone member without the unit around it
-    members = tree.root.members if _kind(tree.root) == "CompilationUnit" else (tree.root,)
+    root: Any = tree.root
+    members = root.members if _kind(root) == "CompilationUnit" else (root,)
     for member in members:
         if _kind(member) != "ModuleDeclaration":
             raise UserVerilogError(f"expected modules, got {_short(member)}")
@@ -62,7 +60,7 @@ def modules_of(name: str, text: str) -> tuple[str, ...]:
     return tuple(member.header.name.valueText for member in members)
 
 
-def _check_module(module: SyntaxNode) -> None:
+def _check_module(module: Any) -> None:
     nodes = [(_kind(node), node) for node in _nodes(module)]
     declared = {_first(node.name) for kind, node in nodes if kind in _DECLARED}
     for kind, node in nodes[1:]:
@@ -94,15 +92,15 @@ def _check_system(name: str) -> None:
         raise UserVerilogError(f"expected a design that runs by itself, got {name}")
 
 
-def _nodes(root: SyntaxNode) -> list[SyntaxNode]:
+def _nodes(root: Any) -> list[Any]:
     from pyslang.syntax import SyntaxNode
 
-    found: list[SyntaxNode] = []
+    found: list[Any] = []
     root.visit(lambda part: found.append(part) if isinstance(part, SyntaxNode) else None)
     return found
 
 
-def _kind(node: SyntaxNode) -> str:
+def _kind(node: Any) -> str:
     return str(node.kind).rpartition(".")[2]
 
 
@@ -112,5 +110,5 @@ def _first(part: Any) -> str:
     return str(token.valueText)
 
 
-def _short(node: SyntaxNode) -> str:
+def _short(node: Any) -> str:
     return repr(" ".join(str(node).split())[:60])

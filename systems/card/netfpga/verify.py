@@ -14,9 +14,9 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.packet.traffic import Frame, edge_features
 from n3ic.exporters.netfpga.tools.simulate import Simulator
 from n3ic.model.bits import Words, unpack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.systems.card.frames import words_of
 from n3ic.systems.card.netfpga import simulation, traffic
 from n3ic.systems.card.netfpga.image import (

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
 from n3ic.exporters.netfpga.packet.wrapper import features_text
+from n3ic.exporters.netfpga.sequential import write as sequential_write
 from n3ic.exporters.netfpga.sequential.layout import clog2
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.model.bits import word_count
 from n3ic.systems.card.netfpga.image import (
     CARRIERS,
@@ -20,9 +21,9 @@ from n3ic.systems.card.netfpga.image import (
     CardGraph,
     CardTask,
     CoreTask,
+    HardwarePass,
     HardwareRule,
     InputTask,
-    Leg,
     NetfpgaCardImage,
     UserTask,
 )
@@ -188,7 +189,7 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
         }
     with tempfile.TemporaryDirectory(prefix="n3ic-core-") as name:
         ports = _write_core(task, Path(name))
-        shared = {p.name for p in (sequential.FOLDER / "rtl").glob("*.v")}
+        shared = {p.name for p in (sequential_write.FOLDER / "rtl").glob("*.v")}
         shared |= {p.name for p in SHARED_RTL.glob("*.v")}
         texts = {p.name: p.read_text() for p in sorted((Path(name) / "rtl").glob("*.v"))}
         # Blocks that all cores have in common are written once, under their own names.
@@ -215,8 +216,8 @@ def _write_core(task: CoreTask, out: Path) -> dict[str, Any]:
     (out / "rtl").mkdir()
     if task.layout is None:
         model = task.models[0]
-        return unrolled.write(model, out, pipeline=task.pipeline, outputs=task.outputs)
-    return sequential.write(task.models[0], task.layout, out, task.models[1:])
+        return unrolled_write.write(model, out, pipeline=task.pipeline, outputs=task.outputs)
+    return sequential_write.write(task.models[0], task.layout, out, task.models[1:])
 
 
 def _apart(texts: Mapping[str, str], mark: str, out: Path) -> None:
@@ -252,7 +253,7 @@ def _legs(image: NetfpgaCardImage) -> list[dict[str, Any]]:
     ]
 
 
-def _skip(image: NetfpgaCardImage, leg: Leg) -> int:
+def _skip(image: NetfpgaCardImage, leg: HardwarePass) -> int:
     return ((1 << image.tasks) - 1) & ~sum(1 << task for task in leg.tasks)
 
 

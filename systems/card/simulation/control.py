@@ -14,7 +14,7 @@ from n3ic.systems.card.simulation.regions import Chain, Launch, SimRegion, SimRe
 from n3ic.systems.card.simulation.scaling import Scaling, scaled
 from n3ic.systems.card.simulation.scenario import Failure, Scenario, SimGraph
 from n3ic.systems.card.simulation.scheduler import ChainInstance, IssueSlots, Scheduler, Server
-from n3ic.systems.card.simulation.throttle import OfferedLoad, fair_rates
+from n3ic.systems.card.simulation.throttle import OfferedLoad, ingress_rates
 from n3ic.systems.card.simulation.trace import Event, GraphCounts
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class ControlPlane:
             times = self._scenario.times(graph)
             if self._present(graph.tenant) and all(t in instances for t in times):
                 demands[name] = OfferedLoad(loads[name], graph.entitled, graph.weight, times)
-        for name, fair in fair_rates(demands, instances).items():
+        for name, fair in ingress_rates(demands, instances).items():
             watched = self._watched[name]
             # Never below the entitlement, so a returning tenant need not wait for the monitoring.
             rate = max(fair, watched.graph.entitled)

@@ -29,7 +29,7 @@ class OfferedLoad:
     times: Mapping[str, float]
 
 
-def fair_rates(
+def ingress_rates(
     demands: Mapping[str, OfferedLoad], instances: Mapping[str, float]
 ) -> dict[str, float]:
     """Compute the packets per second of each graph: its entitlement, then max-min dominant shares.

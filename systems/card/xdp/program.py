@@ -15,7 +15,7 @@ from typing import Any, Self
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.resident import check_slot, swap
-from n3ic.exporters.xdp.source import compiled
+from n3ic.exporters.xdp.source import compile_program
 from n3ic.systems.card.xdp.image import PROGRAM, TABLES
 
 COUNTS = (
@@ -92,7 +92,7 @@ class CardProgram(CardTables):
             networks = [(directory / "networks" / f"{s}.bin").read_bytes() for s in slots]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VerifyError(f"{directory}: not an export of a card for XDP: {error}") from error
-        self.object = libbpf.BpfObject(compiled(files, PROGRAM), "card.o")
+        self.object = libbpf.BpfObject(compile_program(files, PROGRAM), "card.o")
         super().__init__(self.object.maps)
         self.program = self.object.programs[PROGRAM_NAME]
         # Tables are full before the program is attached, so no frame meets an empty slot.

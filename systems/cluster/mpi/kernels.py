@@ -214,7 +214,7 @@ def _nobody() -> int:
 
 
 def _binary(problem: KernelProblem, comm: Comm) -> Run:
-    """Broadcast the home's bits; each rank computes some neurons, and their bits are gathered."""
+    """Broadcast the coordinator's bits; each rank computes neurons, and their bits are gathered."""
     rng = np.random.default_rng(problem.seed)
     weights = rng.random((problem.outputs, problem.size)) < 0.5
     bits = pack(rng.random((problem.batch, problem.size)) < 0.5)

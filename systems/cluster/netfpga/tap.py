@@ -141,7 +141,7 @@ class VerilatedCards(CardSimulator):
         """Run a node's card, plugged in while the context is entered."""
         own = card_endpoint(node)
         before = host_endpoint(node, CARD_PORT + 1)
-        # On a ring of one node, predecessor and successor are both the home, with one socket.
+        # On a ring of one node, predecessor and successor are the coordinator, with one socket.
         behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))
         image = node_image(model, placement, node, own=own, predecessor=before, successor=behind)
         found = SimulatedCard(

@@ -98,7 +98,7 @@ def sim_node(node: ClusterNode) -> SimNode:
 
 
 def sim_nodes(cluster: ClusterDescription) -> tuple[SimNode, ...]:
-    """Convert the home and the nodes of a cluster."""
+    """Convert the coordinator and the nodes of a cluster."""
     return tuple(sim_node(n) for n in (cluster.home, *cluster.nodes))
 
 
@@ -109,7 +109,7 @@ def wire_seconds(packets: int, datagrams: int, sender: SimNode) -> float:
 
 @dataclass(frozen=True)
 class PacketTrain:
-    """Equal task packets of one origin, and the work that they cause; node 0 is the home.
+    """Equal task packets of one origin, and the work that they cause; node 0 is the coordinator.
 
     Attributes:
         origin: node that puts them on the ring.
@@ -176,7 +176,7 @@ class RingTrace:
     Attributes:
         seconds: time until the last result was home.
         packets: packets on all links, without acknowledgements.
-        handler: fraction of the time that each node's handlers were busy; home first.
+        handler: fraction of the time that each node's handlers were busy; coordinator first.
         kernel: the same for its kernels.
         link: the same for its link.
         frozen: maximum number of task packets that waited for remote data at one node.
@@ -193,5 +193,5 @@ class RingTrace:
 
 
 def nothing(nodes: int) -> NDArray[np.float64]:
-    """Return a zero for the home and for each node."""
+    """Return a zero for the coordinator and for each node."""
     return np.zeros(nodes + 1)

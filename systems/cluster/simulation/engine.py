@@ -90,7 +90,7 @@ def simulate(
 
     Args:
         workload: the work to simulate.
-        nodes: the home, then the nodes in ring order.
+        nodes: the coordinator, then the nodes in ring order.
         train: packets per train; None chooses by the number of packets.
         barrier: whether to use the compute-centric model (exchange, barrier, kernel, barrier)
             instead of the data-centric one.
@@ -110,7 +110,7 @@ def simulate_rows(
 
     Args:
         rows: workload of each row.
-        nodes: the home, then the nodes in ring order.
+        nodes: the coordinator, then the nodes in ring order.
         slots: maximum rows in flight.
         cores: as in :func:`simulate`.
     """
@@ -187,7 +187,7 @@ class _Simulation:
         done.append(float(self.env.now))
 
     def _at_home(self) -> Steps:
-        """Spend the home's time for the start or the end of a row, if it is a process."""
+        """Spend the coordinator's time for the start or the end of a row, if it is a process."""
         home = self.nodes[0]
         if home.serial:
             at = self.handlers[0].enter(self.env.now, home.pipeline)

@@ -31,7 +31,7 @@ class NodeModel:
     figures: NodeFigures | None = None
 
     def nodes(self, count: int) -> tuple[SimNode, ...]:
-        """Make a home and ``count`` nodes of this kind."""
+        """Make a coordinator and ``count`` nodes of this kind."""
         return sim_nodes(like_coordinator(count, self.target, self.link, self.figures))
 
 

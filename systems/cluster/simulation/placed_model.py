@@ -29,7 +29,7 @@ def row_workload(placement: ModelPlacement, row: int, nodes: Sequence[SimNode]) 
     Args:
         placement: placement of the model.
         row: number of the row.
-        nodes: the home, then the nodes in ring order; their slice sizes are read.
+        nodes: the coordinator, then the nodes in ring order; their slice sizes are read.
     """
     stages: list[Stage] = []
     sources: Sequence[Share] = (Share(HOME, 0, placement.shape[0]),)

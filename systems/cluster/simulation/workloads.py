@@ -112,7 +112,7 @@ def workload(problem: KernelProblem, nodes: int) -> Workload:
 
 
 def _binary(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    """Split a binary layer by output: input bits go round from the home, result bits return."""
+    """Split a binary layer by output: the coordinator's input bits go round, result bits return."""
     neurons, slices = _divided(problem.outputs, nodes), -(-problem.size // problem.slice_bits)
     work = tuple((i, float(n * slices * problem.batch)) for i, n in enumerate(neurons, 1) if n)
     results = np.array([0, *(problem.batch * slices_of(n) for n in neurons)], dtype=np.int64)
@@ -307,7 +307,7 @@ def _divided(size: int, nodes: int) -> list[int]:
 
 
 def _even(nodes: int, each: float) -> Array:
-    """Return the same value for all nodes, and 0 for the home."""
+    """Return the same value for all nodes, and 0 for the coordinator."""
     return np.array([0.0, *[float(each)] * nodes])
 
 

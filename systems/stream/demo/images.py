@@ -26,10 +26,10 @@ from n3ic.systems.stream.functions.supervisor import ChainSupervisor, ask
 from n3ic.systems.stream.messages.bench import machine_load
 from n3ic.systems.stream.messages.devices import open_device
 from n3ic.systems.stream.messages.models import MessageModel, message_model
-from n3ic.systems.stream.messages.paper import paper_table
+from n3ic.systems.stream.messages.netml_paper import paper_table
 from n3ic.systems.stream.messages.sender import MessageSender
 from n3ic.systems.stream.messages.service import digest_of
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 from n3ic.util.display import TextTable
 
 PART = 1024  # bytes of an image in a packet
@@ -42,7 +42,7 @@ _PATIENCE_S, _PAUSE_S = 120.0, 0.002
 
 
 @dataclass(frozen=True)
-class WayTimes:
+class TransferTimes:
     """The times of an image by one way, in milliseconds.
 
     Attributes:
@@ -82,8 +82,8 @@ class ImageFigures:
     device: str
     image_bytes: int
     images: int
-    times: list[WayTimes] = field(default_factory=list)
-    lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WAYS, 0))
+    times: list[TransferTimes] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSFERS, 0))
     port: Mapping[str, Any] = field(default_factory=dict)
     balance: Mapping[str, int] = field(default_factory=dict)
     load: str = ""
@@ -119,10 +119,10 @@ def run_images(
     expected = _computed(chosen, payloads)
     chain = FunctionChain(
         ports=(f"net_af_packet0,iface={_NIC},framecnt={_RING}",),
-        receive=tuple(WAYS),
+        receive=tuple(TRANSFERS),
         function=tuple(
             ChainFunction(way, "messages", options=_options(folder, model, seed, i), hang_s=120)
-            for i, way in enumerate(WAYS)
+            for i, way in enumerate(TRANSFERS)
         ),
     )
     chain_ends = _ChainEnds(folder / "control")
@@ -147,7 +147,7 @@ def run_images(
 def image_tables(figures: ImageFigures) -> list[TextTable]:
     """A table of the three ways side by side, and the paper's own figures."""
     rows = []
-    for way, found in WAYS.items():
+    for way, found in TRANSFERS.items():
         times = [t for t in figures.times if t.way == way and t.image]
         columns = (
             [t.packets for t in times],
@@ -194,7 +194,7 @@ class _ChainEnds:
 
 
 def _options(folder: Path, model: str, seed: int, index: int) -> dict[str, Any]:
-    way = [*WAYS][index]
+    way = [*TRANSFERS][index]
     said = {"model": model, "way": way, "port": _PORT + index, "seed": seed, "timeout": 5.0}
     return {**said, "out": str(folder / f"{way}.jsonl")}
 
@@ -234,12 +234,12 @@ def _send(
                 raise N3icError(f"{_NIC} receives no packets")
         packets += count
 
-    for way in WAYS:
+    for way in TRANSFERS:
         (folder / f"{way}.jsonl").touch()
     try:
         for number in range(figures.images + 1):
             payload = payloads[number % len(payloads)]
-            for i, way in enumerate(WAYS):
+            for i, way in enumerate(TRANSFERS):
                 with closing(MessageSender(_TO, _PORT + i, PART)) as sender:
                     sender.send(number, payload, room)
                 line = _line(chain, folder / f"{way}.jsonl", number)
@@ -248,7 +248,7 @@ def _send(
                 else:
                     times = line["packets_ms"], line["transfer_ms"], line["inference_ms"]
                     equal = line["digest"] == expected[number % len(payloads)]
-                    figures.times.append(WayTimes(way, number, *times, equal))
+                    figures.times.append(TransferTimes(way, number, *times, equal))
                 told(figures)
     finally:
         with suppress(UsageError):  # the chain has already ended

@@ -39,9 +39,9 @@ from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
 from n3ic.systems.stream.learning.host_models import HostTrees
 from n3ic.systems.stream.learning.late_labels import LabelJoin, record_key
 from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.second_stage import second_verdicts
-from n3ic.systems.stream.learning.session import LearningFolder
 from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
@@ -262,7 +262,7 @@ def _loaded(directory: Path) -> Iterator[MeterPrograms]:
     interface = Interface.named(_CARD)
     deployment.load(interface, directory)
     try:
-        with deployment.opened(interface) as (_, programs, _):
+        with deployment.open_program(interface) as (_, programs, _):
             yield programs
     finally:
         deployment.unload(interface)

@@ -14,7 +14,7 @@ from n3ic.meter.rows import key_table
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import FLOW_COLUMNS
 from n3ic.model.classifier import Classifier
-from n3ic.model.metering import MeterSpec
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.systems.stream.batch import FlowBatch, decided, encoded, features_read
 
 if TYPE_CHECKING:

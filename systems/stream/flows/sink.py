@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from n3ic import plugins
-from n3ic.errors import DataError, N3icError, UsageError, nearest
+from n3ic.errors import DataError, N3icError, UsageError, did_you_mean
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
 
@@ -172,7 +172,7 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
     if scheme:
         known = (*SCHEMES, *plugins.names(GROUP))
         if name not in known:
-            raise UsageError(f"sink {text!r}: {nearest(name, known)}known: {', '.join(known)}")
+            raise UsageError(f"sink {text!r}: {did_you_mean(name, known)}known: {', '.join(known)}")
         module = import_module(f"{_HERE}.{name}") if name in SCHEMES else plugins.load(GROUP, name)
     else:
         suffix = Path(text).suffix.lower()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from n3ic import plugins
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 from n3ic.meter.capture import STANDARD_INPUT
 from n3ic.meter.compiled import Frames, Records
 from n3ic.model.classifier import Classifier
@@ -24,10 +24,10 @@ OWN = {
         ("af_xdp", "af_xdp"),
         ("capture", "capture"),
         ("dpdk", "dpdk"),
-        ("interface", "interface"),
+        ("interface", "af_packet"),
         ("kafka", "kafka"),
         ("shunted", "shunted"),
-        ("udp", "datagrams"),
+        ("udp", "udp"),
         ("xdp", "xdp_events"),
     )
 }
@@ -110,7 +110,7 @@ def open_source(text: str, model: Classifier) -> Source:
         return open_source(f"capture:{text}", model)
     if text in {interface for _, interface in socket.if_nameindex()}:
         return open_source(f"interface:{text}", model)
-    hint = nearest(name, known) if _ else ""
+    hint = did_you_mean(name, known) if _ else ""
     raise UsageError(
         f"source {text!r}: {hint}no such file or network interface; expected a capture, - for "
         f"standard input, an interface, or one of {', '.join(f'{n}:...' for n in sorted(known))}"

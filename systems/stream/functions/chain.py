@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from n3ic.errors import UsageError, nearest
+from n3ic.errors import UsageError, did_you_mean
 from n3ic.util.files import read_regular
 from n3ic.util.plain_data import from_plain
 
@@ -142,7 +142,7 @@ def _problems(chain: FunctionChain) -> list[str]:
     wanted = [("receive", n) for n in chain.receive]
     wanted += [(f.name, n) for f in chain.function for n in (f.next, *f.routes) if n]
     found += [
-        f"{of}: there is no function or port {name!r}; {nearest(name, places)}".rstrip("; ")
+        f"{of}: there is no function or port {name!r}; {did_you_mean(name, places)}".rstrip("; ")
         for of, name in wanted
         if name not in places
     ]

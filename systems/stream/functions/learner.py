@@ -22,8 +22,8 @@ from n3ic.systems.stream.functions.options import path_of
 from n3ic.systems.stream.functions.packets import PacketView
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
 from n3ic.systems.stream.learning.pushes import push_to
-from n3ic.systems.stream.learning.session import LOG, LearningFolder
 from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner
 from n3ic.util.plain_data import from_plain
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 from n3ic.systems.stream.functions.chain import MOST_TICKETS
-from n3ic.systems.stream.functions.options import only, opened, path_of
+from n3ic.systems.stream.functions.options import only, open_output, path_of
 from n3ic.systems.stream.functions.packets import (
     HOLD,
     PASS,
@@ -30,7 +30,7 @@ from n3ic.systems.stream.messages.devices import open_device
 from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.protocol import HEADER, HEADER_BYTES
 from n3ic.systems.stream.messages.service import described
-from n3ic.systems.stream.messages.ways import way_named
+from n3ic.systems.stream.messages.transfers import transfer_named
 
 _BUSY_US = 1000  # between two checks of the device's progress
 _COMPUTING_S = 0.5  # between two heartbeats
@@ -51,7 +51,7 @@ class MessagesFunction(PacketFunction):
         self.port = self._number("port", 9700, 1, 65_535)
         rows = self._number("rows", 8, 1, 1 << 16)
         timeout = self._number("timeout", 2.0, 0.001, 86_400.0)
-        way = way_named(str(self.options.get("way", "pull")))
+        way = transfer_named(str(self.options.get("way", "pull")))
         self.counts_path = path_of(self.options, "counts") if "counts" in self.options else None
         model = message_model(
             str(path_of(self.options, "model")), self._number("seed", 0, 0, 1 << 62)
@@ -61,7 +61,7 @@ class MessagesFunction(PacketFunction):
             model.message_bytes, per_sender=max(1, rows - 1), timeout_s=timeout
         )
         with ExitStack() as stack:
-            self.out = stack.enter_context(opened(path_of(self.options, "out")))
+            self.out = stack.enter_context(open_output(path_of(self.options, "out")))
             device = stack.enter_context(closing(open_device(str(self.options.get("device", "")))))
             self.batches = stack.enter_context(
                 MessageBatches(

@@ -17,7 +17,7 @@ from n3ic.meter.compiled import CompiledMeter, Records
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.rows import key_table
 from n3ic.systems.stream.batch import FlowBatch, decided, features_read
-from n3ic.systems.stream.functions.options import only, opened, path_of
+from n3ic.systems.stream.functions.options import only, open_output, path_of
 from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
 
 _BURST = 64  # METER_BURST
@@ -47,7 +47,7 @@ class MeterFunction(PacketFunction):
         self.spec = self.model.meter
         self.meter = CompiledMeter(self.spec, LINK_ETHERNET)
         self.actions = self._actions(self.options.get("verdicts", {}))
-        self.out = opened(path_of(self.options, "out"))
+        self.out = open_output(path_of(self.options, "out"))
 
     def _actions(self, verdicts: Any) -> NDArray[np.uint8] | None:
         """An action for each verdict: undecided, classes, shunt, aside; None if all pass."""

@@ -34,7 +34,7 @@ def path_of(options: Mapping[str, Any], name: str) -> Path:
     return Path(value)
 
 
-def opened(path: Path) -> BufferedWriter:
+def open_output(path: Path) -> BufferedWriter:
     """Open a file to which a function appends, also after a restart.
 
     Raises:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from n3ic.model.classifier import Classifier
     from n3ic.systems.stream.batch import FlowBatch
     from n3ic.systems.stream.learning.late_labels import LabelFile
+    from n3ic.systems.stream.learning.learning_folder import LearningFolder
     from n3ic.systems.stream.learning.replay import ReplayedFlows
     from n3ic.systems.stream.learning.rows import LabelledRows
-    from n3ic.systems.stream.learning.session import LearningFolder
     from n3ic.systems.stream.learning.stream import LearnedBatch, ReplayedLabels
 
 _BATCH = 200  # flows of a batch of a replayed table
@@ -88,9 +88,9 @@ def learn(
     from n3ic.systems.stream.flows.source import open_source
     from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
     from n3ic.systems.stream.learning.learner import LearnSettings
+    from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
     from n3ic.systems.stream.learning.live import learn_live
     from n3ic.systems.stream.learning.replay import replayed
-    from n3ic.systems.stream.learning.session import LOG, LearningFolder
     from n3ic.systems.stream.learning.stream import LiveLearner, ReplayedLabels
 
     if (labels is None) == (delay is None):
@@ -170,7 +170,7 @@ def rollback(
 ) -> None:
     """Put the former model back, both on the target and in the log."""
     from n3ic.cli.console import print_result
-    from n3ic.systems.stream.learning.session import LearningFolder
+    from n3ic.systems.stream.learning.learning_folder import LearningFolder
 
     learning = LearningFolder(folder, _swap(push), now=_now)
     learning.roll_back()
@@ -188,7 +188,7 @@ def history(
 ) -> None:
     """Show what was decided, and check that the log yields the same decisions again."""
     from n3ic.cli.console import print_json, print_result, show_table
-    from n3ic.systems.stream.learning.session import LearningFolder
+    from n3ic.systems.stream.learning.learning_folder import LearningFolder
     from n3ic.util.display import TextTable
 
     learning = LearningFolder(folder, retrain=replay)
@@ -289,8 +289,8 @@ def drift(
 
     from n3ic.cli.console import print_json, print_result, show_table
     from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.drift_detector import DriftDetector
     from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
-    from n3ic.systems.stream.learning.drift_test import DriftTest
     from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
 
     if not 0 < alpha < 1:
@@ -308,7 +308,7 @@ def drift(
         else:
             show_table(delay_table(delays, len(flows), len(whole)))
         return
-    test = DriftTest(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
+    test = DriftDetector(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
     found = test.add(flows.features)
     if json:
         alarm = None if found is None else {"flow": found.flow, "statistic": found.statistic}
@@ -337,7 +337,7 @@ def _now() -> str:
 def _model(path: Path) -> Classifier:
     """The model of a file, or of a run with one model."""
     from n3ic.errors import UsageError
-    from n3ic.model.families import load_model
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
 
     found = models_of(path)

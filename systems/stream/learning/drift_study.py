@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError, needed
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
-from n3ic.systems.stream.learning.drift_test import DriftTest
+from n3ic.systems.stream.learning.drift_detector import DriftDetector
 from n3ic.systems.stream.learning.host_models import HostTrees
 from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.replay import ReplayedFlows
@@ -136,7 +136,7 @@ def _ours(
     out: list[tuple[int, str]] = []
     at = 0
     while at < len(stream):
-        test = DriftTest(model, reference, alpha=alpha, seed=seed + len(out))
+        test = DriftDetector(model, reference, alpha=alpha, seed=seed + len(out))
         while test.alarm is None and at + test.flows < len(stream):
             start = at + test.flows
             test.add(stream[start : start + _WINDOW])

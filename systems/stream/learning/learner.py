@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
+from n3ic.systems.stream.learning.betting_tests import PairedBet, spent
 from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
-from n3ic.systems.stream.learning.sequential import PairedBet, spent
 
 _FEWEST = 20  # fewest anchors of a class from which its recall is judged
 

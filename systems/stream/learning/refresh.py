@@ -33,12 +33,12 @@ def refreshed(
     rounds: int = 2,
     seed: int = 0,
 ) -> Classifier:
-    """Train a model further on flows; the same arguments give the same bytes.
+    """Refresh a model on flows; the same arguments give the same bytes.
 
-    A binary network is trained further by gradient and polished
-    (:mod:`n3ic.families.binary.further`, :mod:`n3ic.families.binary.polish`); look-up tables get
-    new entries. Input, shape, masks and indices stay the same, so a card can load the new numbers
-    in place of the old. The shunting threshold is adjusted so that no more of these flows are
+    A binary network is trained further by gradient (:mod:`n3ic.families.binary.fine_tuning`) and
+    polished (:mod:`n3ic.families.binary.polish`). Look-up tables get new entries. Input,
+    shape, masks and indices stay the same, so a card can load the new numbers in place of the old.
+    The shunting threshold is adjusted so that no more of these flows are
     shunted than before.
 
     Args:
@@ -65,12 +65,12 @@ def refreshed(
     new: Classifier
     with threadpool_limits(1):  # otherwise, float sums depend on the number of cores
         if isinstance(model, BinaryModel):
-            from n3ic.families.binary.further import trained_further
+            from n3ic.families.binary.fine_tuning import fine_tune
             from n3ic.families.binary.polish import polish
 
             start = model
             if model.output.mask is None:
-                start = trained_further(model, bits, weights, seed=seed)
+                start = fine_tune(model, bits, weights, seed=seed)
             new = polish(start, words, label, rounds=rounds, class_weight=class_weight, seed=seed)
         elif isinstance(model, TablesModel):
             from n3ic.families.tables.train import fit_tables

@@ -26,7 +26,7 @@ from n3ic.systems.stream.messages.assembly import (
 from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.devices import TransferDevice, TransferMark
 from n3ic.systems.stream.messages.rows import BatchRows
-from n3ic.systems.stream.messages.ways import TransferWay
+from n3ic.systems.stream.messages.transfers import TransferMethod
 
 BatchWork = Callable[[Tensor, list[PartialMessage]], Any]
 """The computation on a batch; it gets uint8 rows on the device, and their messages."""
@@ -145,7 +145,7 @@ class MessageBatches:
         self,
         buffers: PacketBuffers,
         device: TransferDevice,
-        way: type[TransferWay],
+        way: type[TransferMethod],
         work: BatchWork,
         limits: AssemblyLimits,
         *,

@@ -36,7 +36,7 @@ from n3ic.systems.stream.messages.receiver import (
     open_receiver,
     refused_by_kernel,
 )
-from n3ic.systems.stream.messages.ways import TransferWay
+from n3ic.systems.stream.messages.transfers import TransferMethod
 
 SIZES = (10_000, 100_000, 500_000, 1_000_000, 4_000_000)
 PARTS = (256, 512, 1024)
@@ -53,7 +53,7 @@ Told = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
-class WayFigures:
+class TransferFigures:
     """Times of one way for messages of one kind: minimum, median, percentiles 90 and 99, in µs.
 
     Attributes:
@@ -148,7 +148,7 @@ class _Lane:
         self,
         stack: ExitStack,
         device: TransferDevice,
-        way: type[TransferWay],
+        way: type[TransferMethod],
         work: BatchWork,
         size: int,
         part: int,
@@ -200,7 +200,7 @@ def _exchange(
     return [(sent, found) for sent, found in pairs if found is not None]
 
 
-def _figures(lane: _Lane, model: str, size: int, part: int) -> WayFigures:
+def _figures(lane: _Lane, model: str, size: int, part: int) -> TransferFigures:
     def percentiles(times: Iterator[int]) -> tuple[float, ...]:
         found = np.percentile([*times] or [0], PERCENTILES) / 1e3
         return tuple(round(float(x), 1) for x in found)
@@ -208,7 +208,7 @@ def _figures(lane: _Lane, model: str, size: int, part: int) -> WayFigures:
     pairs = [(sent, out, out.messages[0]) for sent, out in lane.samples]
     equal = None if model else all(out.result for _, out, _ in pairs)
     host, device = np.median(lane.cpu or [(0, 0)], axis=0) / 1e3
-    return WayFigures(
+    return TransferFigures(
         way=lane.way.name,
         model=model,
         size=size,
@@ -232,7 +232,7 @@ def _figures(lane: _Lane, model: str, size: int, part: int) -> WayFigures:
 def _measure(
     sender: LoopbackSender,
     make_device: Callable[[], TransferDevice],
-    ways: Sequence[type[TransferWay]],
+    ways: Sequence[type[TransferMethod]],
     payloads: NDArray[np.uint8],
     part: int,
     pages: Pages,
@@ -241,7 +241,7 @@ def _measure(
     *,
     model: str = "",
     pipelined: int = 0,
-) -> list[WayFigures]:
+) -> list[TransferFigures]:
     """Measure each way for messages of one kind; the ways take turns."""
     size = payloads.shape[1]
     sender.load(payloads)
@@ -274,7 +274,7 @@ def _measure(
 
 def bench_transfer(
     make_device: Callable[[], TransferDevice],
-    ways: Sequence[type[TransferWay]],
+    ways: Sequence[type[TransferMethod]],
     sizes: Sequence[int] = SIZES,
     parts: Sequence[int] = PARTS,
     repeats: int = 10,
@@ -282,7 +282,7 @@ def bench_transfer(
     pages: Pages = "huge",
     seed: int = 0,
     told: Told = lambda share, said: None,
-) -> list[WayFigures]:
+) -> list[TransferFigures]:
     """Measure the transfer of messages to the device, and compare what arrives with what was sent.
 
     Args:
@@ -300,7 +300,7 @@ def bench_transfer(
         DeviceMemoryError: The messages do not fit the device.
     """
     _check_parts(parts)
-    out: list[WayFigures] = []
+    out: list[TransferFigures] = []
     rng = np.random.default_rng(seed)
     with loopback_sender(_WINDOW) as sender:
         for i, (size, part) in enumerate((s, p) for s in sizes for p in parts):
@@ -327,7 +327,7 @@ def _arrived_whole(
 
 def bench_models(
     make_device: Callable[[], TransferDevice],
-    ways: Sequence[type[TransferWay]],
+    ways: Sequence[type[TransferMethod]],
     models: Sequence[str] = MODELS,
     parts: Sequence[int] = PARTS,
     repeats: int = 5,
@@ -335,7 +335,7 @@ def bench_models(
     pages: Pages = "huge",
     seed: int = 0,
     told: Told = lambda share, said: None,
-) -> tuple[list[WayFigures], dict[str, float]]:
+) -> tuple[list[TransferFigures], dict[str, float]]:
     """Measure the time from messages to results, one at a time and pipelined.
 
     The arguments are those of :func:`bench_transfer`, with names of models instead of sizes.
@@ -344,7 +344,7 @@ def bench_models(
         The figures, and the median time of each model, in ms, on rows already on the device.
     """
     _check_parts(parts)
-    out: list[WayFigures] = []
+    out: list[TransferFigures] = []
     alone: dict[str, float] = {}
     rng = np.random.default_rng(seed)
     with loopback_sender(_WINDOW) as sender:

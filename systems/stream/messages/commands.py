@@ -115,10 +115,10 @@ def bench(
     from n3ic.systems.stream.messages import bench as run
     from n3ic.systems.stream.messages import tables
     from n3ic.systems.stream.messages.buffers import page_kind
-    from n3ic.systems.stream.messages.ways import way_named
+    from n3ic.systems.stream.messages.transfers import transfer_named
 
     make, ran = _device(device, device_memory)
-    taken = [way_named(name) for name in ways.split(",")]
+    taken = [transfer_named(name) for name in ways.split(",")]
     kind = page_kind(pages)
     size_list, part_list = _list(sizes, "--sizes"), _list(parts, "--parts")
     found: dict[str, Any] = {"ran": ran, "load_before": run.machine_load()}
@@ -271,14 +271,14 @@ def train(
     from n3ic.systems.stream.messages.tables import training_tables
     from n3ic.systems.stream.messages.tasks import task_named
     from n3ic.systems.stream.messages.training import bench_training
-    from n3ic.systems.stream.messages.ways import way_named
+    from n3ic.systems.stream.messages.transfers import transfer_named
 
     make, ran = _device(device, device_memory)
     before = machine_load()
     with progress_bar(f"training on {task}") as told:
         chosen = task_named(task, data, seed)
         found = bench_training(
-            *(chosen, make, [way_named(name) for name in ways.split(",")]),
+            *(chosen, make, [transfer_named(name) for name in ways.split(",")]),
             *(_list(batches, "--batches"), parse_bytes(part, "--part"), repeats),
             pages=page_kind(pages),
             seed=seed,

@@ -166,7 +166,7 @@ def message_model(name: str, seed: int = 0) -> MessageModel:
 
         model: Classifier = random_model((256, 32, 16, 2), np.random.default_rng(seed))
     elif Path(name).exists():
-        from n3ic.model.families import load_model
+        from n3ic.model.load import load_model
         from n3ic.runs.folder import models_of
 
         files = models_of(name)

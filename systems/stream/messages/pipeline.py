@@ -14,7 +14,7 @@ from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.protocol import headers_of
 from n3ic.systems.stream.messages.receiver import PacketReceiver, refused_by_kernel
-from n3ic.systems.stream.messages.ways import TransferWay
+from n3ic.systems.stream.messages.transfers import TransferMethod
 
 BURST = 256  # packets per system call
 _COMPUTING_WAIT_S = 0.0005  # short, as the sender may wait for the batch being computed
@@ -39,7 +39,7 @@ class MessagePipeline(MessageBatches):
         sock: socket.socket,
         buffers: PacketBuffers,
         device: TransferDevice,
-        way: type[TransferWay],
+        way: type[TransferMethod],
         work: BatchWork,
         limits: AssemblyLimits,
         *,

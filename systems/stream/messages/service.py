@@ -20,7 +20,7 @@ from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
-from n3ic.systems.stream.messages.ways import way_named
+from n3ic.systems.stream.messages.transfers import transfer_named
 from n3ic.util.signals import check
 
 _DIGITS = 16
@@ -76,7 +76,7 @@ def serve_model(
         UsageError: An option is wrong.
         DeviceMemoryError: The model or the messages do not fit the device.
     """
-    way = way_named(options.way)
+    way = transfer_named(options.way)
     found = message_model(model, options.seed)
     limits = AssemblyLimits(
         found.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s

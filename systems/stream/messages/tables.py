@@ -11,12 +11,12 @@ from typing import Any
 from n3ic.systems.stream.messages.bench import (
     MEDIAN,
     ForwardFigures,
-    WayFigures,
+    TransferFigures,
     processor_mhz,
 )
-from n3ic.systems.stream.messages.paper import paper_table
+from n3ic.systems.stream.messages.netml_paper import paper_table
 from n3ic.systems.stream.messages.training import TrainedStream
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 
@@ -30,7 +30,7 @@ def _times(microseconds: Sequence[float]) -> str:
     return " / ".join(f"{t / 1e3:.2f}" for t in microseconds)
 
 
-def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
+def transfer_tables(figures: Iterable[TransferFigures]) -> list[TextTable]:
     """Tables for figures 5 and 9 of the paper."""
     clock = processor_mhz()
     head = ("message", "packets of", "way", "first byte", "last byte", "to device", "after last",
@@ -39,7 +39,7 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
         (
             f"{f.size:,}",
             f"{f.part:,}",
-            f"{WAYS[f.way].paper} {f.way}",
+            f"{TRANSFERS[f.way].paper} {f.way}",
             *(f"{times[MEDIAN] / 1e3:.2f}" for times in (f.first, f.last)),
             _times(f.transfer),
             f"{f.tail[MEDIAN] / 1e3:.2f}",
@@ -59,7 +59,7 @@ def transfer_tables(figures: Iterable[WayFigures]) -> list[TextTable]:
     return [TextTable(title, head, rows, 3), paper_table("transfer")]
 
 
-def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list[TextTable]:
+def model_tables(figures: Sequence[TransferFigures], alone: dict[str, float]) -> list[TextTable]:
     """Tables for table I and figures 10 to 12 of the paper."""
     head = ("model", "packets of", "way", "total", "to device", "after last", "inference",
             "device alone", "pipelined", "overlap", "lost")  # fmt: skip
@@ -67,7 +67,7 @@ def model_tables(figures: Sequence[WayFigures], alone: dict[str, float]) -> list
         (
             f.model,
             f"{f.part:,}",
-            f"{WAYS[f.way].paper} {f.way}",
+            f"{TRANSFERS[f.way].paper} {f.way}",
             _times(f.total),
             *(f"{t[MEDIAN] / 1e3:.2f}" for t in (f.transfer, f.tail, f.inference)),
             f"{alone[f.model]:.2f}",
@@ -111,7 +111,7 @@ def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list
         rows.append(
             (
                 f"{runs[0].batch}",
-                f"{WAYS[runs[0].way].paper} {runs[0].way}",
+                f"{TRANSFERS[runs[0].way].paper} {runs[0].way}",
                 *(f"{rate:,.0f}" for rate in (median(rates), min(rates), max(rates))),
                 percent(median(run.accuracy for run in runs)),
                 f"{median(run.host_cpu_us for run in runs):.1f}",

@@ -27,7 +27,7 @@ from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.protocol import HEADER_BYTES
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.tasks import LABEL_BYTES, StreamTask
-from n3ic.systems.stream.messages.ways import TransferWay
+from n3ic.systems.stream.messages.transfers import TransferMethod
 from n3ic.training.loop import deterministic
 
 BATCHES = (50, 80, 100)
@@ -119,7 +119,7 @@ def digest_of(network: nn.Module) -> str:
 def train_on_stream(
     task: StreamTask,
     make_device: Callable[[], TransferDevice],
-    way: type[TransferWay],
+    way: type[TransferMethod],
     batch: int,
     part: int,
     sender: LoopbackSender,
@@ -206,7 +206,7 @@ def _warm(task: StreamTask, device: TransferDevice, batch: int, size: int) -> No
 def bench_training(
     task: StreamTask,
     make_device: Callable[[], TransferDevice],
-    ways: Sequence[type[TransferWay]],
+    ways: Sequence[type[TransferMethod]],
     batches: Sequence[int] = BATCHES,
     part: int = 128,
     repeats: int = 3,

@@ -223,7 +223,7 @@ def test_classification_takes_any_table_with_a_label(tmp_path):
 
 def test_a_metered_table_keeps_its_meter(tmp_path):
     from n3ic.data.table_meter import meter_file
-    from n3ic.meter.specification import write_spec
+    from n3ic.meter.spec_file import write_spec
     from n3ic.meter.standard import standard_spec
 
     spec = standard_spec()

@@ -11,10 +11,10 @@ import pytest
 
 import n3ic
 from n3ic.data.dataset import data_set
+from n3ic.dataframes import read_dataframe, table_sheet
 from n3ic.datasets.cic_ids2017 import DATASET as CIC
 from n3ic.datasets.iscx_tor2016 import DATASET as TOR
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.memory import read_memory, table_sheet
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -43,7 +43,7 @@ def as_trained(table, label, tell=lambda line: None, dataset=None, **options):
         said = PLAIN | {"label": column, "positive": positive} | options
         return use_case("flows").load(sheet, dataset, said, tell)
 
-    return read_memory(table, label, tell=tell, read=read)
+    return read_dataframe(table, label, tell=tell, read=read)
 
 
 def network(table, columns=COLUMNS):

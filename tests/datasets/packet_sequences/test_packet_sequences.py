@@ -16,7 +16,7 @@ from n3ic.datasets.packet_sequences.loader import load_sequences
 from n3ic.errors import DataError, UsageError
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
-from n3ic.model.metering import log_code
+from n3ic.model.meter_spec import log_code
 
 TUNNELS = DOH_TUNNELS
 

@@ -18,7 +18,7 @@ from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
 from n3ic.meter.packet import SYN
-from n3ic.meter.specification import write_spec
+from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment

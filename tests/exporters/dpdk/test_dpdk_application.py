@@ -29,11 +29,11 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import STAMPS
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import MeteredFeature
+from n3ic.model.meter_spec import MeteredFeature
 from n3ic.model.passes import unchanged
 from n3ic.targets.bench_tools import write_pcap
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap, pcapng
-from n3ic.targets.metering import check_metering
+from n3ic.targets.meter_verification import check_metering
 
 pytestmark = pytest.mark.slow
 

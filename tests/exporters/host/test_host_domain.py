@@ -12,7 +12,7 @@ from metered_models import metered_network
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
-from n3ic.systems.robustness.domain import DomainWatch
+from n3ic.systems.robustness.out_of_distribution import OodMonitor
 from n3ic.targets.fuzz_traffic import fuzz_captures
 
 
@@ -46,11 +46,11 @@ def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like, 
     program = compiled_flows(compiler, model, tmp_path / "out", *flags)
     done = subprocess.run([program, capture], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "runtime error" not in done.stderr, done.stderr
-    watch = DomainWatch(model.input)
+    watch = OodMonitor(model.input)
     columns = capture_features(model, capture)
     for start in range(0, len(next(iter(columns.values()))), 1000):  # of so few, it looks at all
         watch.add({n: v[start : start + 1000] for n, v in columns.items()})
-    found = watch.domain()
+    found = watch.report()
     assert found.rows > 400 and len(found.mixture) == 3
     assert found.traffic == ("same" if like else "another")
     said = [line for line in done.stderr.splitlines() if "not the traffic" in line]
@@ -77,9 +77,9 @@ def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, pac
         end += 16 + int.from_bytes(data[end + 8 : end + 12], "little")
     short.write_bytes(data[:end])
     done = subprocess.run([program, short], capture_output=True, text=True, timeout=600)
-    watch = DomainWatch(model.input)
+    watch = OodMonitor(model.input)
     watch.add(capture_features(model, short))
-    found = watch.domain()
+    found = watch.report()
     assert 0 < found.rows < 200
     said = [line for line in done.stderr.splitlines() if "traffic of the training" in line]
     assert len(said) == len(found.lines()) == 1
@@ -100,6 +100,6 @@ def test_rates_of_other_numbers_of_classes_are_left_out():
     """A file may say anything."""
     one = Field("a", "thermometer", 1, 5, (5,), rates=(RATE_UNIT // 2,), class_rates=((9,), (3,)))
     other = Field("a", "thermometer", 1, 7, (7,), rates=(RATE_UNIT // 4,))
-    watch = DomainWatch(InputSpec((one, other)))
+    watch = OodMonitor(InputSpec((one, other)))
     watch.add({"a": np.arange(400) % 10})
-    assert watch.domain().mixture == (1.0,)
+    assert watch.report().mixture == (1.0,)

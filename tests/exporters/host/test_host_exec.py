@@ -18,9 +18,9 @@ from n3ic.errors import DataError
 from n3ic.exporters.nfp.blob import build as build_nfp
 from n3ic.kernel import blob
 from n3ic.model.bits import Words
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec, to_integer
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 
 MODEL = small_model()
 HEADER = 'size,"duration, us",rate,ttl,"a ""quoted"" one"'

@@ -16,10 +16,10 @@ from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelLibrary
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 
 pytestmark = pytest.mark.usefixtures("quick_build")
 

@@ -39,10 +39,10 @@ from n3ic.meter.packet import LINK_EACH, parse
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Window
+from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register, Window
 from n3ic.model.network import BinaryModel
 from n3ic.targets.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
-from n3ic.targets.metering import check_metering, flow_columns, reference_flows
+from n3ic.targets.meter_verification import check_metering, flow_columns, reference_flows
 
 try:
     libpcap()

@@ -22,9 +22,9 @@ from metered_models import metered_network
 
 from n3ic.kernel import build
 from n3ic.model import passes
-from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Window
+from n3ic.model.meter_spec import Decision, Guard, MeteredFeature, MeterSpec, Register, Window
 from n3ic.targets.fuzz_traffic import fuzz_frames
-from n3ic.targets.metering import reference_flows
+from n3ic.targets.meter_verification import reference_flows
 
 SECOND = 1_000_000
 TIMEOUT_S = 600

@@ -27,9 +27,9 @@ from n3ic.meter.capture import libpcap
 from n3ic.meter.standard import standard_spec
 from n3ic.model import passes
 from n3ic.model.bits import pack
-from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.verification_vectors import boundary_features
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 
@@ -79,7 +79,7 @@ def test_every_kernel_gives_the_scores_and_verdicts(
 def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = random_spn(np.random.default_rng(4), features=4)
     EXPORTER.write(model, OPTIONS, tmp_path)
-    library, _ = runner.compiled(tmp_path)
+    library, _ = runner.compile_library(tmp_path)
     net = runner.load(library, None, tmp_path)
     rows = program(model).block
     words = spn_vectors(model, 3 * rows)

@@ -21,9 +21,9 @@ from n3ic.exporters.host.tables.decode import (
 )
 from n3ic.exporters.host.tables.exporter import BLOCK, MOST_INPUTS
 from n3ic.exporters.host.tables.planes import ordered, plane_of
-from n3ic.families.tables.decoded import tables_difference
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.random_models import random_tables
+from n3ic.families.tables.readback import tables_difference
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.kernel import build
 from n3ic.meter.standard import standard_spec
@@ -67,7 +67,7 @@ def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> No
     least = [replace(t, entries=np.full_like(t.entries, -128)) for t in small.tables[:300]]
     model = replace(small, tables=(*least, *small.tables[300:], *large.tables))
     EXPORTER.write(model, OPTIONS, tmp_path)
-    library, _ = runner.compiled(tmp_path)
+    library, _ = runner.compile_library(tmp_path)
     net = runner.load(library, None, tmp_path)
     words = tables_vectors(model, 3 * BLOCK)
     wanted = model.scores(words)
@@ -136,7 +136,7 @@ def test_features_of_every_size_at_the_ends_of_their_ranges(
     own = MIXED if features == 0 else InputSpec(MIXED.fields[-features:])
     model = random_tables(rng, spec=own, tables=35, inputs=(1, 7), classes=2 + features % 2)
     EXPORTER.write(model, OPTIONS, tmp_path)
-    library, _ = runner.compiled(tmp_path)
+    library, _ = runner.compile_library(tmp_path)
     net = runner.load(library, None, tmp_path)
     cuts = np.array([cut for f in own.fields for cut in f.cuts] + [1 << 8, 1 << 16, 1 << 31])
     ends = np.concatenate([cuts - 1, cuts, cuts + 1, [0, 2**32 - 1]]).clip(0, 2**32 - 1)

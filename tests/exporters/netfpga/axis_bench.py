@@ -16,7 +16,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStream
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
-from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.model.bits import Words, pack, unpack
 from n3ic.targets.manifest import exported_network, read_manifest
 

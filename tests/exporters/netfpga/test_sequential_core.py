@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
-from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
+from n3ic.exporters.netfpga.sequential import memory_contents as sequential_memory
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import unpack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 
@@ -168,16 +169,16 @@ def test_verilog_has_no_warning(
 
 def test_256_32_16_2_fits_four_blocks(tmp_path: Path) -> None:
     model = random_model((256, 32, 16, 2), np.random.default_rng(1))
-    layout = sequential.plan(model, packing="balanced", modules=1, tables=False)
+    layout = sequential_layout.plan(model, packing="balanced", modules=1, tables=False)
     assert [p.rows for p in layout.layers] == [32, 16, 2]
     assert sum(p.bram36 for p in layout.layers) == 4
-    full = sequential.plan(model, packing="full", modules=1, tables=False)
+    full = sequential_layout.plan(model, packing="full", modules=1, tables=False)
     assert [p.lanes for p in full.layers] == [1, 8, 1]
 
 
 def test_deep_thresholds_lie_in_block_ram() -> None:
     model = random_model((152, 128, 64, 2), np.random.default_rng(1))
-    layout = sequential.plan(model, packing="balanced", modules=1, tables=False)
+    layout = sequential_layout.plan(model, packing="balanced", modules=1, tables=False)
     assert [p.block_side for p in layout.layers] == [True, False, False]
     assert [p.bram36 for p in layout.layers] == [3.0, 2.0, 0.0]  # five words a row, four, a few
 
@@ -227,13 +228,13 @@ def test_a_changed_weight_is_named(tmp_path: Path) -> None:
 
 def test_another_shape_has_no_writes() -> None:
     rng = np.random.default_rng(1)
-    layout = sequential.plan(
+    layout = sequential_layout.plan(
         random_model((40, 8, 3), rng), packing="balanced", modules=1, tables=False
     )
     with pytest.raises(ExportError, match="computes 40-8-3, the model is 40-9-3"):
-        sequential.writes(random_model((40, 9, 3), rng), layout)
+        sequential_memory.writes(random_model((40, 9, 3), rng), layout)
     with pytest.raises(ExportError, match="has a mask"):
-        sequential.writes(random_model((40, 8, 3), rng, density=0.5), layout)
+        sequential_memory.writes(random_model((40, 8, 3), rng, density=0.5), layout)
 
 
 def test_too_large_a_network_is_refused() -> None:

@@ -20,12 +20,16 @@ from n3ic.errors import (
     UsageError,
     VerifyError,
 )
-from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, CardTrafficCounts, check_card
-from n3ic.exporters.netfpga.sequential import plan_with, read_update
+from n3ic.exporters.netfpga.packet.nic_simulation import LEAST_ASKS, CardTrafficCounts, check_card
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
+from n3ic.exporters.netfpga.sequential import memory_contents as sequential_memory
+from n3ic.exporters.netfpga.sequential.layout import plan_with
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.model.difference import first_difference
 from n3ic.model.network import SHUNT, BinaryModel
@@ -218,7 +222,7 @@ def _checksum(lines: list[str]) -> str:
     )
 
 
-@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("outputs", unrolled_design.OUTPUTS)
 @pytest.mark.parametrize(
     ("classes", "threshold"),
     [
@@ -229,8 +233,8 @@ def _checksum(lines: list[str]) -> str:
 )
 def test_every_threshold_is_read_back_from_the_logic(at_the_threshold, outputs, classes, threshold):
     model = simplify(at_the_threshold(classes)[0].with_shunt(threshold)).model
-    texts = unrolled.generate(model, outputs=outputs)
-    core, cells = texts[unrolled.FILE], texts[unrolled.CELLS]
+    texts = unrolled_write.generate(model, outputs=outputs)
+    core, cells = texts[unrolled_write.FILE], texts[unrolled_write.CELLS]
     found = decode_core(core, cells, model)
     assert found is not None and found.shunt == threshold
 
@@ -257,10 +261,12 @@ def test_thresholds_that_no_margin_tells_apart_are_one():
     ).model
     margins = set(model.infer(np.arange(1 << 12, dtype=np.uint32)[:, None]).margins.tolist())
     assert margins <= {0, 2, 4, 6, 8, 10, 12}
-    for outputs in unrolled.OUTPUTS:
-        texts = unrolled.generate(model, outputs=outputs)
+    for outputs in unrolled_design.OUTPUTS:
+        texts = unrolled_write.generate(model, outputs=outputs)
         for told in (3, 4):
-            found = decode_core(texts[unrolled.FILE], texts[unrolled.CELLS], model.with_shunt(told))
+            found = decode_core(
+                texts[unrolled_write.FILE], texts[unrolled_write.CELLS], model.with_shunt(told)
+            )
             assert found is not None
             assert outputs == "scores" or found.shunt == told
 
@@ -298,9 +304,9 @@ def test_a_core_without_the_register_takes_no_threshold(tmp_path, at_the_thresho
     # Nor the other way: the threshold of the model before would stay.
     with pytest.raises(UsageError, match="made for the executor"):
         read_update(folders["plain"] / "mem" / "update.hex", CorePorts.load(folders["shunting"]))
-    layout = sequential.plan(plain, packing="balanced", modules=1, tables=False)
+    layout = sequential_layout.plan(plain, packing="balanced", modules=1, tables=False)
     with pytest.raises(ExportError, match="--shunting all"):
-        sequential.writes(shunting, layout)
+        sequential_memory.writes(shunting, layout)
     options = EXPORTER.parse_options({"shunting": "all"})
     assert complaint(folders["ready"], plain, options) == ""
 

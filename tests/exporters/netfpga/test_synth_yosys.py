@@ -12,18 +12,20 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.sequential import plan_with, size
+from n3ic.exporters.netfpga.sequential import size
+from n3ic.exporters.netfpga.sequential.layout import plan_with
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.tools.synth import count
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.size import estimate
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from tests.exporters.netfpga.synthesised import run_netlist
 
 RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
@@ -53,12 +55,12 @@ def recorded_model(case) -> BinaryModel:
 
 
 def export(model: BinaryModel, out: Path, **options) -> Path:
-    ports = unrolled.write(model, out, **options)
+    ports = unrolled_write.write(model, out, **options)
     CorePorts(
         style="unrolled",
         n_in=model.shape[0],
         n_classes=model.shape[-1],
-        sources=(f"rtl/{unrolled.CELLS}", f"rtl/{unrolled.FILE}"),
+        sources=(f"rtl/{unrolled_write.CELLS}", f"rtl/{unrolled_write.FILE}"),
         **ports,
     ).save(out)
     return out
@@ -129,7 +131,7 @@ def test_the_record_is_what_yosys_says(tmp_path):
 @pytest.mark.slow
 @needs_yosys
 @needs_icarus
-@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("outputs", unrolled_design.OUTPUTS)
 def test_the_netlist_computes_the_model(tmp_path, outputs):
     model = random_model((24, 6, 2), np.random.default_rng(3), extremes=False)
     directory = export(model, tmp_path, outputs=outputs)
@@ -142,7 +144,7 @@ def test_the_netlist_computes_the_model(tmp_path, outputs):
         np.testing.assert_array_equal(seen.inference.scores, truth.scores)
         np.testing.assert_array_equal(seen.inference.margins, truth.margins)
     assert seen.interval == 1
-    assert seen.latency == unrolled.latency(model, outputs=outputs)
+    assert seen.latency == unrolled_design.latency(model, outputs=outputs)
 
 
 def test_a_missing_tool_is_named(monkeypatch):

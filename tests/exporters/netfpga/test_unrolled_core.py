@@ -15,18 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.tools.simulate import run_core
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
+from n3ic.exporters.netfpga.unrolled import network as unrolled_network
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.model.bits import unpack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="needs Icarus Verilog (iverilog)"
@@ -50,7 +52,7 @@ def evaluate(network: LutNetwork, bits):
 
 
 def check(model: BinaryModel, outputs: str, vectors: int) -> None:
-    network = unrolled.design(model, outputs=outputs).network
+    network = unrolled_design.design(model, outputs=outputs).network
     words = verification_vectors(model, vectors)
     truth = model.infer(words)
     value = evaluate(network, unpack(words, model.input.n_bits))
@@ -58,7 +60,7 @@ def check(model: BinaryModel, outputs: str, vectors: int) -> None:
     hidden = np.array([value([x]) for x in network.hidden]).reshape(-1, len(words))
     if model.hidden:
         np.testing.assert_array_equal(hidden.T, np.concatenate(truth.hidden, axis=1))
-    half = 1 << (unrolled.score_width(model) - 1)
+    half = 1 << (unrolled_network.score_width(model) - 1)
     for c, literals in enumerate(network.scores):
         np.testing.assert_array_equal((value(literals) ^ half) - half, truth.scores[:, c])
     np.testing.assert_array_equal(value(network.margin), truth.margins)
@@ -70,7 +72,7 @@ def check(model: BinaryModel, outputs: str, vectors: int) -> None:
     classes=st.integers(2, 6),
     density=st.sampled_from([None, 0.7, 0.3, 0.05]),
     seed=st.integers(0, 2**32 - 1),
-    outputs=st.sampled_from(unrolled.OUTPUTS),
+    outputs=st.sampled_from(unrolled_design.OUTPUTS),
 )
 def test_tables_compute_the_model(shape, classes, density, seed, outputs):
     model = random_model((*shape, classes), np.random.default_rng(seed), density=density)
@@ -103,11 +105,11 @@ def test_equal_opposite_and_constant_neurons():
     last = rng.random((2, 6)) < 0.5
     last[1] = ~last[0]
     model = model_of(weights, [12, 12, 13, 0, 25, 14], last)
-    for outputs in unrolled.OUTPUTS:
+    for outputs in unrolled_design.OUTPUTS:
         check(model, outputs, 500)
-    design = unrolled.design(model)
+    design = unrolled_design.design(model)
     # One sum serves all neurons, so the core is about as large as that of two of them.
-    two = unrolled.design(model_of([row, row], [12, 14], last[:, :2]))
+    two = unrolled_design.design(model_of([row, row], [12, 14], last[:, :2]))
     assert len(design.plan.core) <= len(two.plan.core) + 8
 
 
@@ -125,28 +127,28 @@ def test_neurons_that_nothing_needs_cost_nothing():
     last = np.zeros((2, 8), dtype=bool)
     last[:, 3:] = True  # the same for both classes
     last[0, :3] = True
-    used = unrolled.design(model_of(weights, [20] * 8, last))
-    alone = unrolled.design(model_of(weights[:3], [20] * 3, last[:, :3]))
+    used = unrolled_design.design(model_of(weights, [20] * 8, last))
+    alone = unrolled_design.design(model_of(weights[:3], [20] * 3, last[:, :3]))
     assert len(used.plan.core) == len(alone.plan.core)
 
 
 def test_a_constant_answer_needs_no_tables():
     model = model_of([[1, 0, 1]], [2], [[1], [1]], bias=(5, 0))
-    assert not unrolled.design(model).plan.core
+    assert not unrolled_design.design(model).plan.core
     check(model, "class", 8)
 
 
 @pytest.mark.slow
 def test_random_dense_weights_fit_the_goal():
     model = random_model((256, 32, 16, 2), np.random.default_rng(1), extremes=False)
-    design = unrolled.design(model)
+    design = unrolled_design.design(model)
     supports = [design.network.net.table(node).inputs for node in sorted(design.plan.core)]
     assert len(supports) - lut_pairs(supports) <= 2500
 
 
 def test_cost_follows_connections():
     sizes = [
-        len(unrolled.design(random_model((128, 16, 2), np.random.default_rng(2), density=d,
+        len(unrolled_design.design(random_model((128, 16, 2), np.random.default_rng(2), density=d,
                                          extremes=False)).plan.core)
         for d in (0.5, 0.25, 0.125)
     ]  # fmt: skip
@@ -156,19 +158,19 @@ def test_cost_follows_connections():
 
 def test_the_same_model_gives_the_same_text():
     model = random_model((48, 12, 3), np.random.default_rng(8))
-    first = unrolled.generate(model)
-    unrolled._design.cache_clear()
-    assert unrolled.generate(model) == first
+    first = unrolled_write.generate(model)
+    unrolled_design._design.cache_clear()
+    assert unrolled_write.generate(model) == first
 
 
 @pytest.mark.parametrize(("key", "value"), [("pipeline", 0), ("pipeline", "x"), ("outputs", "y")])
 def test_options_are_checked(key, value):
     with pytest.raises(UsageError):
-        unrolled.generate(random_model((4, 2, 2), np.random.default_rng(0)), **{key: value})
+        unrolled_write.generate(random_model((4, 2, 2), np.random.default_rng(0)), **{key: value})
 
 
 def export(model: BinaryModel, out: Path, **options) -> Path:
-    ports = unrolled.write(model, out, **options)
+    ports = unrolled_write.write(model, out, **options)
     CorePorts(
         "unrolled",
         model.shape[0],
@@ -202,7 +204,7 @@ def test_verilog_computes_the_model(tmp_path, shape, density, pipeline, outputs)
     for got, wanted in zip(seen.inference.hidden, truth.hidden, strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert seen.interval == 1
-    assert seen.latency == unrolled.latency(model, **options)
+    assert seen.latency == unrolled_design.latency(model, **options)
 
 
 def test_short_runs_do_without_a_compiler(tmp_path):

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga import unrolled
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.decode import (
     EquationSystem,
     Lead,
@@ -56,8 +57,8 @@ from n3ic.targets.directory import export
 
 
 def written(model: BinaryModel, **options) -> tuple[str, str]:
-    texts = unrolled.generate(model, **options)
-    return texts[unrolled.FILE], texts[unrolled.CELLS]
+    texts = unrolled_write.generate(model, **options)
+    return texts[unrolled_write.FILE], texts[unrolled_write.CELLS]
 
 
 def fault(model: BinaryModel, core: str, cells: str) -> str:
@@ -76,7 +77,7 @@ def fault(model: BinaryModel, core: str, cells: str) -> str:
     classes=st.integers(2, 4),
     density=st.sampled_from([None, 0.7, 0.3]),
     seed=st.integers(0, 2**32 - 1),
-    outputs=st.sampled_from(unrolled.OUTPUTS),
+    outputs=st.sampled_from(unrolled_design.OUTPUTS),
     pipeline=st.integers(1, 4),
 )
 def test_every_weight_is_read_back(shape, classes, density, seed, outputs, pipeline):
@@ -145,7 +146,7 @@ def test_what_the_logic_does_not_tell_is_not_decoded():
     assert decode_core(*written(model), model) is None
 
 
-@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("outputs", unrolled_design.OUTPUTS)
 def test_a_tournament_whose_sums_meet_again_is_read(outputs):
     """Five classes: the parity of some differences is a bit that they were made of."""
     model = random_model((24, 9, 5), np.random.default_rng(5), density=0.7, extremes=False)
@@ -311,7 +312,7 @@ def test_a_constant_is_the_one_that_keeps_the_least_sum_inside_its_bits():
         assert unwrapped(constant, half) == unwrapped(constant, half, 0)
 
 
-@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("outputs", unrolled_design.OUTPUTS)
 @pytest.mark.parametrize("threshold", [0, 3])
 def test_a_core_without_an_output_is_refused(outputs, threshold):
     model = small().with_shunt(threshold)

@@ -11,18 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.tools import synth
+from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import rules
+from n3ic.exporters.netfpga.unrolled import write as unrolled_write
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.exporters.netfpga.unrolled.netlist import Netlist
 from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.families.binary.forest import train_forest
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.decoding import decoding_difference
 from n3ic.training.recipe import Training
 from tests.exporters.netfpga.synthesised import run_netlist
@@ -73,8 +74,8 @@ def forest(seed: int, *, trees: int = 3, inputs: int = 20, leaves: int = 30) -> 
 
 
 def written(model: BinaryModel, **options) -> tuple[str, str]:
-    texts = unrolled.generate(model, **options)
-    return texts[unrolled.FILE], texts[unrolled.CELLS]
+    texts = unrolled_write.generate(model, **options)
+    return texts[unrolled_write.FILE], texts[unrolled_write.CELLS]
 
 
 def fault(model: BinaryModel, core: str, cells: str) -> str:
@@ -87,7 +88,7 @@ def fault(model: BinaryModel, core: str, cells: str) -> str:
 
 
 @pytest.mark.parametrize("trees", [1, 3])
-@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+@pytest.mark.parametrize("outputs", unrolled_design.OUTPUTS)
 def test_trees_compute_the_model_and_are_read_back(trees, outputs):
     model = forest(1, trees=trees)
     check(model, outputs, 300)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, UsageError
-from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
+from n3ic.exporters.netfpga.sequential import memory_contents as sequential_memory
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -113,7 +114,7 @@ def test_the_old_form_without_a_head_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_id_is_written_last() -> None:
-    layout = sequential.plan(model(), packing="balanced", modules=1, tables=False)
-    address, word = sequential.writes(model(), layout)[-1]
+    layout = sequential_layout.plan(model(), packing="balanced", modules=1, tables=False)
+    address, word = sequential_memory.writes(model(), layout)[-1]
     assert address >> layout.address_map.kind_at & 3 == 3
     assert word == int(model().digest[:8], 16)

@@ -19,12 +19,12 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.nfp.blob import build
 from n3ic.exporters.nfp.exporter import EXPORTER, MODELLED
 from n3ic.kernel import blob as host_blob
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.options import Options
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory

@@ -17,9 +17,9 @@ from n3ic.exporters.nfp.tables import counts
 from n3ic.exporters.nfp.tables.blob import build
 from n3ic.exporters.nfp.tables.decode import _row_bits, decode_words
 from n3ic.exporters.nfp.tables.exporter import EXPORTER
-from n3ic.families.tables.decoded import tables_difference
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
+from n3ic.families.tables.readback import tables_difference
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.model import passes
 from n3ic.model.bits import pack

@@ -17,12 +17,12 @@ from n3ic.errors import ExportError, N3icWarning, VerifyError
 from n3ic.exporters.onnx.exporter import EXPORTER as ONNX
 from n3ic.exporters.onnx.importer import read
 from n3ic.exporters.qonnx.exporter import EXPORTER as QONNX
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory

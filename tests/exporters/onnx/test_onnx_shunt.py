@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, ModelError, VerifyError
-from n3ic.model.boundary import margin_vectors
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import margin_vectors
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 

@@ -17,10 +17,10 @@ import pytest
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER
 from n3ic.exporters.p4.run import bmv2, packet_io
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 

@@ -19,12 +19,12 @@ from n3ic.exporters.p4.run.execute import LoadedProgram
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.bits import Words
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.base import Exporter
 from n3ic.targets.directory import export
 from n3ic.targets.packets import FIELD_BITS, PacketResult

@@ -51,7 +51,7 @@ def load(
     """The metering program of a model, loaded, the model in slot 0."""
     structure = structure_of([model])
     files = source.meter_program(model.meter, structure, per_cpu=per_cpu, table=table)
-    image = image or source.compiled(files, source.METER)
+    image = image or source.compile_program(files, source.METER)
     programs = MeterPrograms(
         image,
         "meter.o",

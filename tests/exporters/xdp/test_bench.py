@@ -12,7 +12,7 @@ import pytest
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp import bench, libbpf, veth_bench
 from n3ic.exporters.xdp import links as links_of_xdp
-from n3ic.exporters.xdp.network import kernel as kernel_network
+from n3ic.exporters.xdp.network import kernel_run as kernel_network
 from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
 from n3ic.model.random_models import random_model
 
@@ -119,7 +119,7 @@ def test_without_the_right_to_make_links_the_reason_is_said(metering, monkeypatc
     assert bench._wire(metering, packets=10) == (0.0, (), "ip link: Operation not permitted")
     monkeypatch.setattr(links_of_xdp.shutil, "which", lambda name: None)
     assert links() == before
-    monkeypatch.setattr(veth_bench, "compiled", lambda *given: b"")
+    monkeypatch.setattr(veth_bench, "compile_program", lambda *given: b"")
     assert "iproute2" in bench._wire(metering, packets=10)[2]
     result = bench.XdpBench("cpu", "kernel", 1.0, (), (), 5.0, *bench._wire(metering, packets=10))
     shown = bench.render(result)

@@ -17,7 +17,7 @@ from n3icd import CLASSES, flows, frame, free_port, repacked, send
 from wires import ip
 
 from n3ic.exporters.xdp import libbpf
-from n3ic.exporters.xdp.verdicts import Limits
+from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.model.random_models import random_model
 
 

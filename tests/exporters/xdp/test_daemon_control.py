@@ -26,7 +26,7 @@ from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.packing import pack, repack, unpack
 from n3ic.exporters.xdp.plan import Choices, plan
-from n3ic.exporters.xdp.verdicts import Limits
+from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.model.random_models import random_model
 from n3ic.systems.xdp.deployment import exported
 from n3ic.systems.xdp.program_record import Interface

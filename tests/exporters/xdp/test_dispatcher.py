@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("clang", "kernel")
 def exported(tmp_path_factory, clang):
     out = tmp_path_factory.mktemp("dispatcher") / "export"
     export(network(SPEC), "xdp", out, verify=False)
-    built = source.compiled(read_program(out / "meter"), source.METER)
+    built = source.compile_program(read_program(out / "meter"), source.METER)
     (out / "meter/meter.o").write_bytes(built)
     return out
 

@@ -18,15 +18,15 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.meter.standard import standard_spec
-from n3ic.model.boundary import boundary_features, verification_vectors
-from n3ic.model.metering import Window
+from n3ic.model.meter_spec import Window
 from n3ic.model.passes import simplify, unchanged
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features, verification_vectors
 from n3ic.targets.base import exporter as target
 from n3ic.targets.directory import export
 from n3ic.targets.fuzz_traffic import fuzz_captures
 from n3ic.targets.manifest import read_manifest
-from n3ic.targets.metering import check_metering
+from n3ic.targets.meter_verification import check_metering
 from n3ic.targets.packets import PacketLayout
 from n3ic.targets.verification import verify_directory
 
@@ -209,7 +209,7 @@ def test_requests_are_answered_and_nothing_else(clang, kernel, tmp_path):
     packets = PacketLayout(37, 3, "both", "", 0x2323, 0)
     words = verification_vectors(model, 400, 0)
     with AnswerProgram(
-        source.compiled(read_program(path), source.ANSWER), "answer.o", packets
+        source.compile_program(read_program(path), source.ANSWER), "answer.o", packets
     ) as program:
         request = packets.request(5)
         assert program.program.test_run(request).result == 1  # no model yet: dropped

@@ -16,7 +16,7 @@ from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic
-from n3ic.exporters.xdp.verdicts import Limits
+from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
@@ -34,14 +34,16 @@ pytestmark = pytest.mark.usefixtures("clang", "kernel")
 @pytest.fixture(scope="module")
 def image(clang, kernel):
     files = source.meter_program(SPEC, structure_of([network(SPEC)]), per_cpu=False)
-    return source.compiled(files, source.METER)
+    return source.compile_program(files, source.METER)
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, clang):
     out = tmp_path_factory.mktemp("hooks") / "export"
     export(network(SPEC), "xdp", out, verify=False)
-    (out / "meter/meter.o").write_bytes(source.compiled(read_program(out / "meter"), source.METER))
+    (out / "meter/meter.o").write_bytes(
+        source.compile_program(read_program(out / "meter"), source.METER)
+    )
     return out
 
 
@@ -298,7 +300,7 @@ def test_policies_hold_in_both_directions(tcx, policy, dry_run, out, third, coun
 
 def test_a_rate_holds_for_what_goes_out(tcx):
     def check(interface, far, near, other):
-        deployment.put(interface, "10.0.0.2", "rate-limit", 10**9, None)
+        deployment.put_verdict(interface, "10.0.0.2", "rate-limit", 10**9, None)
         for _ in range(5):
             send_out(near, UDP)
         assert len(arrived(far)) == 1

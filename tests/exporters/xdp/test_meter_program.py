@@ -33,7 +33,7 @@ from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.sequences import sequence_spec, with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
-from n3ic.model.metering import Decision
+from n3ic.model.meter_spec import Decision
 from n3ic.targets.base import exporter as target
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4
@@ -50,7 +50,7 @@ def standard(request, clang, kernel):
     files = source.meter_program(
         STANDARD, structure_of([model]), per_cpu=False, table=request.param
     )
-    return model, source.compiled(files, source.METER), request.param
+    return model, source.compile_program(files, source.METER), request.param
 
 
 @pytest.fixture
@@ -627,7 +627,7 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
     structure = structure_of([one, two])
     files = source.meter_program(spec, structure, per_cpu=False, table=table)
     values = [value_bytes(structure, m) for m in (one, two)]
-    image = source.compiled(files, source.METER)
+    image = source.compile_program(files, source.METER)
     with MeterPrograms(image, "meter.o", spec, structure, clock="trailer", table=table) as programs:
         programs.set_model(0, values[0])
         stop = threading.Event()

@@ -20,15 +20,15 @@ from n3ic.exporters.xdp.network import (
 )
 from n3ic.exporters.xdp.network.groups import input_groups
 from n3ic.exporters.xdp.network.host import HostNetwork
-from n3ic.exporters.xdp.network.kernel import BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.structure import as_bits, hidden_sums, layer_groups
 from n3ic.model.bits import pack
-from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features, verification_vectors
 
 pytestmark = pytest.mark.usefixtures("compiler")
 

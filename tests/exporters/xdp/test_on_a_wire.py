@@ -20,8 +20,8 @@ from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic
 from n3ic.meter.capture import Capture
 from n3ic.meter.standard import standard_spec
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.packets import PacketLayout, inputs_of
 
 SPEC = standard_spec(packets=8)
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("clang", "kernel")
 @pytest.fixture(scope="module")
 def image(clang, kernel):
     files = source.meter_program(SPEC, structure_of([network(SPEC)]), per_cpu=False)
-    return source.compiled(files, source.METER)
+    return source.compile_program(files, source.METER)
 
 
 def frames_of(path):
@@ -144,7 +144,7 @@ def test_requests_are_answered_on_a_wire(clang, in_namespace, mode):
     model = random_model((40, 8, 3), np.random.default_rng(1), extremes=False)
     structure = structure_of([model], bits=True)
     packets = PacketLayout(40, 3, "both", "", 0x2323, 0)
-    image = source.compiled(source.answer_program(structure, packets), source.ANSWER)
+    image = source.compile_program(source.answer_program(structure, packets), source.ANSWER)
     words = verification_vectors(model, 100, 0)
 
     def check():

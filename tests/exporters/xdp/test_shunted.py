@@ -49,7 +49,7 @@ def model():
 @pytest.fixture(scope="module")
 def image(model):
     files = source.meter_program(SPEC, structure_of([model]), per_cpu=False)
-    return source.compiled(files, source.METER)
+    return source.compile_program(files, source.METER)
 
 
 def frames_of(flows, *, large=False):

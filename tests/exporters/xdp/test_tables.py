@@ -19,7 +19,7 @@ from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.network import bits_of, layout, structure_of, value_bytes
 from n3ic.exporters.xdp.network.host import HostNetwork
-from n3ic.exporters.xdp.network.kernel import BpfNetwork
+from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.structure import as_bits
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.exporters.xdp.plan import Choices
@@ -31,9 +31,9 @@ from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
-from n3ic.model.boundary import boundary_features
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import boundary_features
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.program_record import Interface

@@ -168,10 +168,10 @@ def test_scores_that_are_watched_are_the_models(link, exported, models):
 def test_only_who_ends_flows_loads_the_program_that_does(link, exported):
     interface = Interface.named(link[0])
     n3ic("load", link[0], exported)
-    with deployment.opened(interface) as (_, programs, _):
+    with deployment.open_program(interface) as (_, programs, _):
         assert programs.held() == 0
         assert set(programs.object.programs) == set()
-    with deployment.opened(interface, ending=True) as (_, programs, _):
+    with deployment.open_program(interface, ending=True) as (_, programs, _):
         assert set(programs.object.programs) == {"n3ic_end"}
 
 
@@ -290,7 +290,7 @@ def test_the_table_is_as_large_as_asked(link, exported):
     one, other = link
     began = time.monotonic()
     n3ic("load", one, exported, "--memory", "2M", "--new-flows", 20)
-    with deployment.opened(Interface.named(one)) as (_, programs, _):
+    with deployment.open_program(Interface.named(one)) as (_, programs, _):
         flows, item = programs.maps["flows"], programs.maps["flows"].value_bytes
         item += programs.maps["tags"].value_bytes
         assert 0 <= (2 << 20) - flows.entries * item < item
@@ -436,7 +436,7 @@ def test_without_clang_the_object_of_an_export_is_the_new_program(
     export(wide, "xdp", per_cpu, verify=False, options={"windows": "per-cpu"})
     first = shutil.copytree(exported, tmp_path / "first")
     for out in (card, per_cpu, first):
-        image = source.compiled(read_program(out / "meter"), source.METER)
+        image = source.compile_program(read_program(out / "meter"), source.METER)
         (out / "meter" / "meter.o").write_bytes(image)
     n3ic("load", one, exported, "--policy", "a=drop")
     send(other, [frame(1)] * 2)
@@ -602,7 +602,7 @@ def test_a_program_that_is_replaced_while_it_is_opened(moment, link, exported, m
         return found or ask(number)
 
     monkeypatch.setattr(deployment, moment, late)
-    with deployment.opened(interface) as (record, _, _):
+    with deployment.open_program(interface) as (record, _, _):
         assert updated
         assert deployment.is_attached(interface, record)
 

@@ -14,11 +14,11 @@ from metering import load, network, set_policy
 from verdict_model import Held, VerdictModel
 
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp import layout, libbpf, source, verdicts
+from n3ic.exporters.xdp import layout, libbpf, source, verdict_lists
 from n3ic.exporters.xdp.layout import SUBJECT, VERDICT
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.replay import replay, replayable, traffic
-from n3ic.exporters.xdp.verdicts import ACTIONS, Limits, rate
+from n3ic.exporters.xdp.verdict_lists import ACTIONS, Limits, rate
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
@@ -41,7 +41,7 @@ def image(clang, kernel):
     """The program of either table; scores that are close are shunted."""
     structure = structure_of([network(SPEC, shunt=2)])
     return {
-        table: source.compiled(
+        table: source.compile_program(
             source.meter_program(SPEC, structure, per_cpu=False, table=table), source.METER
         )
         for table in source.TABLES
@@ -54,7 +54,7 @@ def schedules(clang, kernel):
     model = network(standard_spec(schedule=(1, 2, 3, 4)))
     structure = structure_of([model])
     files = source.meter_program(model.meter, structure, per_cpu=False, table="buckets")
-    return model, source.compiled(files, source.METER)
+    return model, source.compile_program(files, source.METER)
 
 
 def reference(model, maps, frames):
@@ -125,12 +125,12 @@ def check(image, table, seed, limits, policies, allowed=(), listed=()):
         for verdict, policy in policies.items():
             set_policy(programs, verdict, *policy)
         for text, until in allowed:
-            where = verdicts.target(text, SPEC)
-            verdicts.put(programs.maps, where, "allow", 0, 0, until)
+            where = verdict_lists.verdict_subject(text, SPEC)
+            verdict_lists.set_verdict(programs.maps, where, "allow", 0, 0, until)
             maps.allowed[ipaddress.ip_network(text)] = held("allow", 0, until)
         for text, action, argument, until in listed:
-            where = verdicts.target(text, SPEC)
-            verdicts.put(programs.maps, where, action, argument, 0, until)
+            where = verdict_lists.verdict_subject(text, SPEC)
+            verdict_lists.set_verdict(programs.maps, where, action, argument, 0, until)
             maps.listed[ipaddress.ip_network(text)] = held(action, argument, until)
         wanted, records = reference(model, maps, frames)
         results = []
@@ -138,7 +138,7 @@ def check(image, table, seed, limits, policies, allowed=(), listed=()):
             programs, frames, lambda f: results.append(programs.program.test_run(f).result)
         )
         counters = programs.counters()
-        shown = verdicts.entries(programs.maps, 0, SPEC.tick_ns, {})
+        shown = verdict_lists.list_verdicts(programs.maps, 0, SPEC.tick_ns, {})
         guard = int.from_bytes(programs.maps["guards"].lookup(0)[8:16], "little")
     dropped = Counter()
     assert results == [policy_result(maps, a, dropped) for a in wanted]
@@ -224,7 +224,10 @@ def test_one_decision_blocks_nobody_where_the_policy_asks_for_more(
             set_policy(programs, verdict, "drop", 0, "host", SECOND, from_packet, times)
         for time in range(1, 5):
             programs.program.test_run(programs.replayed(frame, len(frame), time))
-        found = [v.packets for v in verdicts.entries(programs.maps, 5, SPEC.tick_ns, {})["decided"]]
+        found = [
+            v.packets
+            for v in verdict_lists.list_verdicts(programs.maps, 5, SPEC.tick_ns, {})["decided"]
+        ]
         assert found == ([] if blocked is None else [4 - blocked])
 
 
@@ -236,7 +239,7 @@ def test_decisions_are_forgotten_after_the_time_to_live(schedules):
         for i, (time, held) in enumerate([(1, 0), (11, 0), (20, 1)]):
             frame = udp("10.0.0.1", port=i)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
-            assert len(verdicts.entries(programs.maps, time, 1, {})["decided"]) == held
+            assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == held
 
 
 def test_a_dry_run_counts_and_drops_nothing(image):
@@ -273,10 +276,10 @@ def test_packets_without_ports_are_judged_by_their_addresses(image, kind):
 
     with load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs:
         programs.program.test_run(programs.replayed(udp("10.0.0.9"), 60, 5))
-        blocked = verdicts.target("10.0.0.1", SPEC)
-        verdicts.put(programs.maps, blocked, "drop", 0, 5, 1000)
+        blocked = verdict_lists.verdict_subject("10.0.0.1", SPEC)
+        verdict_lists.set_verdict(programs.maps, blocked, "drop", 0, 5, 1000)
         assert [result("10.0.0.1", 6), result("10.0.0.2", 7)] == [DROP, PASS]
-        verdicts.remove(programs.maps, blocked, allowed=False)
+        verdict_lists.remove_verdict(programs.maps, blocked, allowed=False)
         assert result("10.0.0.1", 8) == PASS
         assert programs.counters()["blocked"] == 1
 
@@ -319,7 +322,7 @@ def test_entries_carry_the_key_that_a_typed_flow_has(image, table):
             assert {k.tobytes() for k in keys} == set(programs.maps["flows"].keys())
         assert len(keys) > 20
         for key in keys:
-            where = verdicts.target(verdicts.flow_text(key), SPEC)
+            where = verdict_lists.verdict_subject(verdict_lists.flow_text(key), SPEC)
             assert where.flow and where.key == key.tobytes()
 
 
@@ -330,18 +333,22 @@ def test_a_full_list_makes_room_of_what_has_expired(image):
     ):
         maps = programs.maps | {"listed": small}
         for host, until in ((1, 10), (2, 30), (3, 30)):
-            where = verdicts.target(f"10.0.0.{host}", SPEC)
-            verdicts.put(maps, where, "drop", 0, 20, until)
+            where = verdict_lists.verdict_subject(f"10.0.0.{host}", SPEC)
+            verdict_lists.set_verdict(maps, where, "drop", 0, 20, until)
         assert small.count() == 2
         with pytest.raises(UsageError, match=r"10\.0\.0\.4: the list of 2 prefixes is full"):
-            verdicts.put(maps, verdicts.target("10.0.0.4", SPEC), "drop", 0, 20, 30)
+            verdict_lists.set_verdict(
+                maps, verdict_lists.verdict_subject("10.0.0.4", SPEC), "drop", 0, 20, 30
+            )
 
 
 def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
     """A prefix that expired hides no shorter one; a flow's verdict goes before its host's."""
 
     def at(time, action, text, until):
-        verdicts.put(programs.maps, verdicts.target(text, SPEC), action, 0, time, until)
+        verdict_lists.set_verdict(
+            programs.maps, verdict_lists.verdict_subject(text, SPEC), action, 0, time, until
+        )
 
     def results(times):
         frame = udp("10.0.0.1")
@@ -394,8 +401,8 @@ def test_verdicts_settle_while_decisions_bring_more(monkeypatch):
         update = dict.__setitem__
 
     uses = Uses()
-    monkeypatch.setattr(verdicts, "_latest", latest)
-    verdicts.settle({"uses": uses})
+    monkeypatch.setattr(verdict_lists, "_latest", latest)
+    verdict_lists.set_expiry({"uses": uses})
     assert len(looks) < 20
     until = {layout.USES[i]: int.from_bytes(value, "little") for i, value in uses.items()}
     assert until["any"] == until["hosts"] > 1000 * len(looks) + 10**6

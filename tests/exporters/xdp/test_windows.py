@@ -19,7 +19,7 @@ from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import difference, replay
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import Decision, Window
+from n3ic.model.meter_spec import Decision, Window
 
 pytestmark = pytest.mark.usefixtures("clang", "kernel")
 
@@ -62,7 +62,7 @@ def image(clang):
     def build(table="buckets", per_cpu=False):
         structure = structure_of([network(SPEC)])
         files = source.meter_program(SPEC, structure, per_cpu=per_cpu, table=table)
-        return source.compiled(files, source.METER)
+        return source.compile_program(files, source.METER)
 
     return build
 

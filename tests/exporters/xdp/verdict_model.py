@@ -10,7 +10,7 @@ import ipaddress
 from collections import Counter
 from dataclasses import dataclass, field
 
-from n3ic.exporters.xdp.verdicts import SECOND_NS, Limits, rate
+from n3ic.exporters.xdp.verdict_lists import SECOND_NS, Limits, rate
 
 KEEP_AWAY = ("drop", "rate-limit", "interface", "socket")
 

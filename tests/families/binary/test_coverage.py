@@ -18,12 +18,12 @@ from n3ic.families.binary.coverage import (
     deciding_vectors,
 )
 from n3ic.model.bits import pack
-from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import margin_vectors, verification_vectors
 
 
 def test_an_input_on_either_side_of_a_threshold_is_as_near():

@@ -15,10 +15,10 @@ from n3ic.families.spn.nodes import Leaf, Product, Sum, scopes
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.spn.vectors import bits_of_bins, spn_coverage, spn_vectors
 from n3ic.model.bits import pack
-from n3ic.model.families import load_model
 from n3ic.model.family import family
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.load import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 

@@ -40,7 +40,7 @@ def test_every_kernel_gives_the_references_scores_and_verdicts(compiler, name):
     rng = np.random.default_rng(5)
     model = random_tables(rng, **MODELS[name])
     model = model.changed(shunt=model.largest_margin // 4)
-    library = kernel.compiled()
+    library = kernel.compile_kernel()
     assert library.kernels[0] == "portable"
     network = library.load(kernel.dump(model))
     n = model.input.n_bits
@@ -65,7 +65,7 @@ def test_sums_of_the_largest_entries_fit(compiler):
     for part in (tables, tables[:9], tables[9:]):
         model = TablesModel(InputSpec.raw(33), tuple(part), np.array([1 << 29]), ("a", "b"))
         words = pack(np.random.default_rng(0).random((70, 33)) < 0.5)
-        library = kernel.compiled()
+        library = kernel.compile_kernel()
         network = library.load(kernel.dump(model))
         for name in library.kernels:
             network.use_kernel(name)
@@ -74,7 +74,7 @@ def test_sums_of_the_largest_entries_fit(compiler):
 
 def test_prediction_takes_the_kernel_and_any_array(compiler):
     model = random_tables(np.random.default_rng(6), features=12)
-    assert prediction.compiled(model) is not None
+    assert prediction.load_into_kernel(model) is not None
     words = pack(np.random.default_rng(7).random((200, model.input.n_bits)) < 0.5)
     want = model.scores(words)
     backward = words[::-1]
@@ -107,7 +107,7 @@ def test_lines_are_the_same_without_the_kernel(compiler, monkeypatch, classes):
     names = [name.encode() for name in model.verdict_names]
     lines, counts = prediction.csv_lines(model, columns, 7, names)
     monkeypatch.setenv("N3IC_NATIVE", "0")
-    assert prediction.compiled(model) is None
+    assert prediction.load_into_kernel(model) is None
     plain, same = prediction.csv_lines(model, columns, 7, names)
     assert bytes(lines) == plain
     assert counts.tolist() == same.tolist()
@@ -129,13 +129,13 @@ def test_the_largest_model_of_the_kernel(compiler):
     model = random_tables(rng, spec=spec, classes=kernel.MOST_CLASSES)
     words = pack(rng.random((65, spec.n_bits)) < 0.5)
     network = model.compiled()
-    for name in kernel.compiled().kernels:
+    for name in kernel.compile_kernel().kernels:
         network.use_kernel(name)
         assert np.array_equal(network.scores(words), model.scores(words))
 
 
 def test_bytes_that_are_no_tables_are_refused(compiler):
-    library = kernel.compiled()
+    library = kernel.compile_kernel()
     model = random_tables(np.random.default_rng(12))
     blob = kernel.dump(model)
     for broken in (b"", blob[:40], blob[:-1], blob + b"\0"):
@@ -157,9 +157,9 @@ def test_a_miscompiled_kernel_is_not_used(compiler, monkeypatch, tmp_path):
     wrong.write_text(text.replace("sum[s][i] = net->bias[s];", "sum[s][i] = net->bias[s] + 1;"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernel, "SOURCE", wrong)
-    kernel.compiled.cache_clear()
+    kernel.compile_kernel.cache_clear()
     model = random_tables(np.random.default_rng(13))
     words = pack(np.random.default_rng(14).random((9, model.input.n_bits)) < 0.5)
     with pytest.warns(N3icWarning, match="reference"):
         assert np.array_equal(prediction.scores(model, words), model.scores(words))
-    kernel.compiled.cache_clear()
+    kernel.compile_kernel.cache_clear()

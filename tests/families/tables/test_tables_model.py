@@ -20,10 +20,10 @@ from n3ic.families.tables.operations import (
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.model.bits import pack, unpack
-from n3ic.model.families import load_model
 from n3ic.model.family import family
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.load import load_model
 from n3ic.model.passes import simplify
 
 

@@ -12,12 +12,12 @@ from n3ic.cli.main import command_line
 from n3ic.data.dataset import data_set
 from n3ic.data.user_table import describe
 from n3ic.errors import DataError, UsageError
-from n3ic.systems.audit import loss
+from n3ic.systems.audit import ablation
+from n3ic.systems.audit.ablation import losses
 from n3ic.systems.audit.audit import AuditRequest, audit
 from n3ic.systems.audit.commands import _recipe
-from n3ic.systems.audit.loss import losses
 from n3ic.systems.audit.marks import kind_of, marks_of
-from n3ic.systems.audit.telling import FOLDS, Rows, best_cut, bins, told_by
+from n3ic.systems.audit.separability import FOLDS, CodedRows, best_cut, bins, separability_by
 from n3ic.training.recipe import Recipe, Training
 
 ROWS = 2400
@@ -199,13 +199,15 @@ def test_told_by_a_cut_and_by_bins_is_what_counting_by_hand_gives():
     mark = np.repeat([0, 1], 100)
     fold = np.arange(200) % FOLDS
     every = np.zeros(200, dtype=np.int64)
-    rows = Rows(mark, 2, every, every, fold)
-    cut, table = told_by(mark, rows)
+    rows = CodedRows(mark, 2, every, every, fold)
+    cut, table = separability_by(mark, rows)
     assert cut.sure.tolist() == table.sure.tolist() == [1, 1]
-    cut, table = told_by(np.where(np.arange(200) % 100 < 25, 1 - mark, mark), rows)
+    cut, table = separability_by(np.where(np.arange(200) % 100 < 25, 1 - mark, mark), rows)
     assert np.allclose(cut.sure, 0.5)
     assert np.allclose(table.within, 0.5)
-    cut, table = told_by(np.where(mark, 1, np.tile([0, 2], 100)), rows)  # the middle of three
+    cut, table = separability_by(
+        np.where(mark, 1, np.tile([0, 2], 100)), rows
+    )  # the middle of three
     assert np.allclose(cut.sure, 0.5, atol=0.05)
     assert np.allclose(table.sure, 1)
 
@@ -213,9 +215,9 @@ def test_told_by_a_cut_and_by_bins_is_what_counting_by_hand_gives():
 def test_groups_that_have_one_value_alone_say_nothing():
     mark = np.repeat([0, 1], 100)
     every = np.zeros(200, dtype=np.int64)
-    rows = Rows(mark, 2, every, mark, np.arange(200) % FOLDS)
-    assert np.isnan(told_by(mark, rows)[0].within).all()
-    assert told_by(mark, rows)[0].sure.tolist() == [0, 0]
+    rows = CodedRows(mark, 2, every, mark, np.arange(200) % FOLDS)
+    assert np.isnan(separability_by(mark, rows)[0].within).all()
+    assert separability_by(mark, rows)[0].sure.tolist() == [0, 0]
     assert (rows.permuted(np.random.default_rng(0)).mark == mark).all()
 
 
@@ -252,7 +254,7 @@ def run(*words):
 
 
 def test_the_command_writes_table_json_csv_page_and_picture(tmp_path, monkeypatch):
-    monkeypatch.setattr(loss, "_ROUNDS", 3)
+    monkeypatch.setattr(ablation, "_ROUNDS", 3)
     rng, table = columns(rows=1000)
     table["rtt"] = np.where(table["ttl"] == 31, 500, 5000) + rng.integers(0, 99, 1000)
     path = written(tmp_path / "t.csv", table)
@@ -320,7 +322,7 @@ def test_a_network_without_the_column_that_tells_the_class_loses(tmp_path, small
     table["payload"] = np.where(table["label"] == "attack", 900, 100)
     own, _ = describe(written(tmp_path / "t.csv", table), "label")
     quick = Recipe("quick", "", bits=16, training=Training(hidden=(8,), epochs=2, polish=0))
-    right = loss.network(own.load(tmp_path / "t.csv"), quick, 1, lambda _: None)
+    right = ablation.network(own.load(tmp_path / "t.csv"), quick, 1, lambda _: None)
     (one,) = losses(right, "networks", ("payload", "bytes"), [("payload",)])
     assert one.rows == 216  # validation rows: a tenth of nine tenths
     assert one.lost > 0.2 and not one.free

@@ -12,7 +12,7 @@ from n3ic.errors import CardError
 from n3ic.systems.card.demand import demand_of
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.parser import parse_card
-from n3ic.systems.card.plan import Visit
+from n3ic.systems.card.plan import RegionPass
 from n3ic.systems.card.planner import plan, plan_card, time_shares
 from n3ic.systems.card.resources import Amount, Resource, TaskCost, budget_of
 
@@ -41,13 +41,16 @@ def test_the_example_of_two_tenants_on_three_regions(two_tenants):
     u1, u2 = planned.graphs
     assert [p.stages for p in u1.paths] == [
         (
-            (Visit(region["nt1", "nt2"], ("nt1", "nt2")),),
-            (Visit(region["nt3", "nt4"], ("nt3", "nt4")),),
+            (RegionPass(region["nt1", "nt2"], ("nt1", "nt2")),),
+            (RegionPass(region["nt3", "nt4"], ("nt3", "nt4")),),
         )
     ]
     assert [p.stages for p in u2.paths] == [
-        ((Visit(region["nt2", "nt4"], ("nt2", "nt4")),),),
-        ((Visit(region["nt1", "nt2"], ("nt2",)),), (Visit(region["nt3", "nt4"], ("nt4",)),)),
+        ((RegionPass(region["nt2", "nt4"], ("nt2", "nt4")),),),
+        (
+            (RegionPass(region["nt1", "nt2"], ("nt2",)),),
+            (RegionPass(region["nt3", "nt4"], ("nt4",)),),
+        ),
     ]
     assert u2.paths[0].rate == pytest.approx(10 * GBPS, rel=1e-4)
     assert u1.latency_ns == 2 * 64 + 4 * 200

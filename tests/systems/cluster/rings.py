@@ -106,7 +106,7 @@ class BinaryRing:
         self.flow.slots = self.slots or self.home.slots
 
     def run(self, words):
-        """Scores of packed rows; raises the home's error."""
+        """Scores of packed rows; raises the coordinator's error."""
         first = self.flow.submit(words)
         self.station.send(self.flow.admit())
         self.network.run(lambda: self.flow.idle or self.home.error)

@@ -6,8 +6,8 @@ import pytest
 
 from n3ic.errors import ClusterError
 from n3ic.families.spn.random_models import random_spn
+from n3ic.systems.cluster.fcsn_api import check_computable
 from n3ic.systems.cluster.launch import RingOptions
-from n3ic.systems.cluster.overlay import check_computable
 
 NOWHERE = RingOptions(dask="tcp://127.0.0.1:9")  # a ring that is started fails with another error
 

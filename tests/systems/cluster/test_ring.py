@@ -9,8 +9,8 @@ from rings import BinaryRing
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import pack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.systems.cluster.coordinator import Coordinator
 from n3ic.systems.cluster.endpoint import CARD, Endpoint
 from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
@@ -123,7 +123,7 @@ def test_a_greater_session_begins_anew_and_an_older_one_is_dropped():
     ring.start()
     words = pack(RNG.random((3, 500)) < 0.5)
     ring.flow.submit(words)
-    ring.station.send(ring.flow.admit())  # and the home dies with rows half way
+    ring.station.send(ring.flow.admit())  # and the coordinator dies with rows half way
     again = BinaryRing(PLAIN, placed)
     nodes = {n: s for n, s in ring.network.stations.items() if n}
     again.network.stations = nodes | {0: Endpoint(again.home, 2, session=8)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings on loopback sockets: nodes on threads, the home's session, losses, a node that dies."""
+"""Rings on loopback sockets: nodes on threads, the coordinator's session, losses, a dead node."""
 
 import threading
 from dataclasses import replace

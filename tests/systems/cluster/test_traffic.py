@@ -78,7 +78,7 @@ def test_input_packets_of_a_layer_split_by_output_pass_each_owner_and_end_at_the
 def test_a_task_that_begins_in_the_middle_of_the_owners_is_split_in_two():
     first = LayerPlacement(LayerSplit.OUTPUT, (Share(2, 0, 32),))
     layers = row_traffic(placement((32, 32, 96), 3, first, by_output(96, (1, 2, 3))))
-    # node 2 keeps its own; one rest goes to 3, the other through 3 and the home to 1
+    # node 2 keeps its own; one rest goes to 3, the other through 3 and the coordinator to 1
     assert layers[1].inputs.links.tolist() == [1, 0, 2, 1]
     assert layers[1].inputs.taken.tolist() == [0, 1, 1, 1]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import n3ic
-from n3ic.evaluation.further import tables_of
+from n3ic.evaluation.plugin import tables_of
 from n3ic.systems.decide.early_exit import EVALUATION, EarlyExit, early_exits
 
 

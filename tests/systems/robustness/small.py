@@ -5,7 +5,7 @@ import numpy as np
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.runs.experiment import train
-from n3ic.runs.prepared import Experiment
+from n3ic.runs.experiment_spec import Experiment
 from n3ic.training.recipe import Recipe, Training
 
 

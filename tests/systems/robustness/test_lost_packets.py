@@ -13,8 +13,8 @@ from n3ic.errors import UsageError
 from n3ic.meter.extract import extract
 from n3ic.meter.records import meter_capture
 from n3ic.meter.standard import standard_spec
+from n3ic.systems.robustness.flow_rate import flows_a_day
 from n3ic.systems.robustness.lost_packets import KEPT, capture_rows, metered
-from n3ic.systems.robustness.times import flows_a_day
 from n3ic.targets.fuzz_traffic import fuzz_captures
 
 SPEC = standard_spec(packets=6)

@@ -12,7 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import parse_options
-from n3ic.systems.robustness.exchange import exchanged_rows
+from n3ic.systems.robustness.column_permutation import exchanged_rows
 from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category
 from n3ic.systems.robustness.scaling import mixed, power_of, powers, scaled
 from n3ic.systems.robustness.shifts import EVALUATION, cheap_rows

@@ -13,7 +13,7 @@ from xdp_machine import clang, kernel
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.systems.stream.demo import needs
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 
 __all__ = ["clang", "kernel"]
 
@@ -78,9 +78,9 @@ def test_it_recovers_in_the_kernel_and_the_three_ways_agree(tmp_path, clang, ker
     assert last["card"] > after["card"] + 0.2 and last["both"] > after["both"] + 0.2
     assert last["pushes"] >= 1 and last["kernel"] != first["kernel"]
     assert 0 < first["shunted"] < 0.5 and last["rest"] > 0.6
-    assert images["lost"] == dict.fromkeys(WAYS, 0)
+    assert images["lost"] == dict.fromkeys(TRANSFERS, 0)
     assert [(t["way"], t["image"]) for t in images["times"]] == [
-        (way, image) for image in range(3) for way in WAYS
+        (way, image) for image in range(3) for way in TRANSFERS
     ]
     assert all(t["equal"] and t["transfer"] >= t["packets"] for t in images["times"])
     assert not images["balance"]["unaccounted"] and images["port"]["received"] == 9 * 4

@@ -22,7 +22,7 @@ from n3ic.systems.stream.batch import features_read
 from n3ic.systems.stream.flows.decide import row_records
 from n3ic.systems.stream.flows.source import FrameBatch, Position
 from n3ic.systems.xdp.daemon_requests import runs
-from n3ic.systems.xdp.deployment import is_attached, opened
+from n3ic.systems.xdp.deployment import is_attached, open_program
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface, watching
 from n3ic.systems.xdp.status import sweep
 
@@ -52,7 +52,7 @@ class XdpEventSource:
         self._interface = Interface.named(interface)
         with ExitStack() as stack:
             self._record, self._programs, _ = stack.enter_context(
-                opened(self._interface, ending=True)
+                open_program(self._interface, ending=True)
             )
             if isinstance(self._record, DaemonRecord) and runs(self._record):
                 raise UsageError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from front_end_rates import measure, wire_clocks
+from front_end_measurement import measure, wire_clocks
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m

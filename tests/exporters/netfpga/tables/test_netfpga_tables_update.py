@@ -14,7 +14,7 @@ import pytest
 
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.sequential.update import read_update
 from n3ic.exporters.netfpga.tables import sequential
 from n3ic.exporters.netfpga.tables.exporter import EXPORTER
 from n3ic.families.tables.network import Table, TablesModel

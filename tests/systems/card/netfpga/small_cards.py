@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.packet.traffic import Frame
+from n3ic.exporters.netfpga.sequential import layout as sequential_layout
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -20,9 +20,9 @@ from n3ic.systems.card.netfpga.image import (
     CardRegion,
     CardTenant,
     CoreTask,
+    HardwarePass,
     HardwareRule,
     InputTask,
-    Leg,
     NetfpgaCardImage,
     UserTask,
 )
@@ -66,15 +66,19 @@ def net(shape: tuple[int, ...], seed: int) -> BinaryModel:
 
 def core(*models: BinaryModel) -> CoreTask:
     """A sequential executor that networks of one shape share."""
-    layouts = [sequential.plan(m, packing="balanced", modules=1, tables=False) for m in models]
-    return CoreTask(models, layout=sequential.shared(layouts))
+    layouts = [
+        sequential_layout.plan(m, packing="balanced", modules=1, tables=False) for m in models
+    ]
+    return CoreTask(models, layout=sequential_layout.shared(layouts))
 
 
 def two_tenants(**options: object) -> NetfpgaCardImage:
     """A tenant with three networks in one executor, and one with a network of its own."""
     alpha = [net((24, 8, 2), seed) for seed in (1, 2, 3)]
-    graphs = [CardGraph(f"alpha/{i}", 0, 1 + i, 3, ((Leg((0,), model=i),),)) for i in range(3)]
-    graphs.append(CardGraph("beta/net", 1, 9, 5, ((Leg((1,)),),)))
+    graphs = [
+        CardGraph(f"alpha/{i}", 0, 1 + i, 3, ((HardwarePass((0,), model=i),),)) for i in range(3)
+    ]
+    graphs.append(CardGraph("beta/net", 1, 9, 5, ((HardwarePass((1,)),),)))
     regions = (CardRegion((core(*alpha),)), CardRegion((core(net((40, 8, 4, 3), 4)),)))
     tenants = (CardTenant("alpha"), CardTenant("beta"))
     return NetfpgaCardImage("two", tenants, tuple(graphs), regions, **options)  # type: ignore[arg-type]
@@ -88,7 +92,7 @@ def guarded(*, shared: bool = False) -> NetfpgaCardImage:
     image = two_tenants()
     beta = replace(image.graphs[3], sources=4)
     if shared:
-        beta = replace(beta, input_bytes=3, branches=((Leg((0,), model=2),),))
+        beta = replace(beta, input_bytes=3, branches=((HardwarePass((0,), model=2),),))
     rate = RATE_UNIT if shared else RATE_UNIT // 20
     tenants = (CardTenant("alpha", rate, burst=48), CardTenant("beta"))
     return replace(image, graphs=(*image.graphs[:3], beta), tenants=tenants)
@@ -102,14 +106,15 @@ def everything(**options: object) -> NetfpgaCardImage:
     chain = (InputTask(featured), core(featured))
     invert = UserTask("invert", (("invert.v", INVERT),), bits=64)
     unrolled = CoreTask((net((24, 6, 3), 5),), style="unrolled")
-    one = partial(Leg, model=0)
+    one = partial(HardwarePass, model=0)
     graphs = (
         CardGraph(
-            "alpha/vote", 0, 1, 3, tuple((Leg((0,), model=i),) for i in range(3)), "vote",
+            "alpha/vote", 0, 1, 3, tuple((HardwarePass((0,), model=i),) for i in range(3)), "vote",
             rules=(HardwareRule((1,), drop=True),),
         ),
         CardGraph(
-            "alpha/certain", 0, 2, 3, ((Leg((0,), model=1),), (one((3,)),)), "most-certain",
+            "alpha/certain", 0, 2, 3, ((HardwarePass((0,), model=1),), (one((3,)),)),
+            "most-certain",
             rules=(HardwareRule(margin=3, to=4, copy=16),),
         ),
         CardGraph("beta/features", 1, 9, 16, ((one((1, 4), (0, 1)),),)),
@@ -129,13 +134,19 @@ def chains(**options: object) -> NetfpgaCardImage:
     first = BinaryModel(SPEC, base.hidden, base.output, base.classes, name="first")
     second = BinaryModel(SPEC, other.hidden, other.output, other.classes, name="second")
     region = CardRegion((InputTask(first), core(first), core(second)))
-    one, two = Leg((0,), (0, 1)), Leg((0,), (0, 2))
-    anywhere = (Leg((0, 1), (0, 1)),), (Leg((0, 1), (0, 2)),), (Leg((1,), (0, 2)),)
+    one, two = HardwarePass((0,), (0, 1)), HardwarePass((0,), (0, 2))
+    anywhere = (
+        (HardwarePass((0, 1), (0, 1)),),
+        (HardwarePass((0, 1), (0, 2)),),
+        (HardwarePass((1,), (0, 2)),),
+    )
     graphs = (
         CardGraph("alpha/both", 0, 1, 16, ((one,), (two,))),
         CardGraph("beta/vote", 1, 2, 16, anywhere, "vote"),
-        CardGraph("beta/bits", 1, 3, 5, ((Leg((1,), (2,)),),)),
-        CardGraph("gamma/passes", 2, 4, 16, ((Leg((0,), (0,)), Leg((1,), (1,))),)),
+        CardGraph("beta/bits", 1, 3, 5, ((HardwarePass((1,), (2,)),),)),
+        CardGraph(
+            "gamma/passes", 2, 4, 16, ((HardwarePass((0,), (0,)), HardwarePass((1,), (1,))),)
+        ),
     )
     tenants = tuple(CardTenant(name) for name in ("alpha", "beta", "gamma"))
     return NetfpgaCardImage("chains", tenants, graphs, (region, region), **options)  # type: ignore[arg-type]

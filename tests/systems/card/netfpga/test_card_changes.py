@@ -23,7 +23,7 @@ from n3ic.systems.card.netfpga.image import (
     CardRegion,
     CardTenant,
     CoreTask,
-    Leg,
+    HardwarePass,
     NetfpgaCardImage,
     UserTask,
 )
@@ -210,7 +210,7 @@ def test_what_a_card_cannot_be_changed_to_is_refused() -> None:
 def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     """Its region is reconfigured and its network loaded while the others' packets flow."""
     two = cards.two_tenants()
-    late = Leg((2,))
+    late = HardwarePass((2,))
     third = CardGraph("gamma/net", 2, 20, 4, ((late,),), on=False)
     image = replace(
         two,
@@ -282,7 +282,7 @@ def test_a_stuck_task_is_cut_off(tmp_path: Path) -> None:
     """Its packets are decided by the host, the other tenant's go on, and it can be restarted."""
     two = cards.two_tenants()
     task = UserTask("stuck", (("stuck.v", STUCK),), bits=64, limit=150)
-    graphs = (*two.graphs[:3], CardGraph("beta/user", 1, 9, 8, ((Leg((1,)),),)))
+    graphs = (*two.graphs[:3], CardGraph("beta/user", 1, 9, 8, ((HardwarePass((1,)),),)))
     regions = (two.regions[0], CardRegion((task,)))
     image = replace(two, graphs=graphs, regions=regions)
     rng = np.random.default_rng(6)

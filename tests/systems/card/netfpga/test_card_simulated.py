@@ -11,7 +11,13 @@ import small_cards as cards
 
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.netfpga import simulation
-from n3ic.systems.card.netfpga.image import CardGraph, CardRegion, CardTenant, Leg, NetfpgaCardImage
+from n3ic.systems.card.netfpga.image import (
+    CardGraph,
+    CardRegion,
+    CardTenant,
+    HardwarePass,
+    NetfpgaCardImage,
+)
 from n3ic.systems.card.netfpga.write import write_card
 from n3ic.systems.card.simulation.baselines import POLICIES
 from n3ic.systems.card.simulation.engine import simulate
@@ -50,17 +56,19 @@ def core(*seeds: int) -> CardRegion:
 
 def one_executor() -> Side:
     """Two tenants whose networks share one executor."""
-    graphs = tuple(CardGraph(n, i, 1 + i, 3, ((Leg((0,), model=i),),)) for i, n in enumerate(NAMES))
+    graphs = tuple(
+        CardGraph(n, i, 1 + i, 3, ((HardwarePass((0,), model=i),),)) for i, n in enumerate(NAMES)
+    )
     image = NetfpgaCardImage("one", tuple(CardTenant(n) for n in NAMES), graphs, (core(1, 2),))
     return Side(image, (ONE, ONE), ("x",))
 
 
 def branches() -> Side:
     """A tenant with branches in two regions, of which it shares one with the other tenant."""
-    both = ((Leg((0,), model=0),), (Leg((1,), model=0),))
+    both = ((HardwarePass((0,), model=0),), (HardwarePass((1,), model=0),))
     graphs = (
         CardGraph("a", 0, 1, 3, both, "both"),
-        CardGraph("b", 1, 2, 3, ((Leg((1,), model=1),),)),
+        CardGraph("b", 1, 2, 3, ((HardwarePass((1,), model=1),),)),
     )
     image = NetfpgaCardImage(
         "both", tuple(CardTenant(n) for n in NAMES), graphs, (core(1), core(2, 3))

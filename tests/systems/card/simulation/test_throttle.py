@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from n3ic.systems.card.simulation.ingress import TokenBucket
-from n3ic.systems.card.simulation.throttle import OfferedLoad, fair_rates
+from n3ic.systems.card.simulation.throttle import OfferedLoad, ingress_rates
 
 G = 1e9  # times are of one bit here, rates in bits a second
 
@@ -16,7 +16,7 @@ def tasks(*names):
 
 def test_the_text_s_example():
     """SuperNIC, figure 4, T2: NT2 and NT4 give 7.27 to user 1, and to user 2 10 and 2.73."""
-    rates = fair_rates(
+    rates = ingress_rates(
         {
             "u1": OfferedLoad(8 * G, 0.0, 32, tasks("t1", "t2", "t3", "t4")),
             "u2": OfferedLoad(13 * G, 0.0, 28, tasks("t2", "t4")),
@@ -28,7 +28,7 @@ def test_the_text_s_example():
 
 
 def test_what_is_due_comes_before_excess():
-    rates = fair_rates(
+    rates = ingress_rates(
         {
             "modest": OfferedLoad(4 * G, 4 * G, 1, tasks("t")),
             "flood": OfferedLoad(1000 * G, 6 * G, 100, tasks("t")),
@@ -39,7 +39,7 @@ def test_what_is_due_comes_before_excess():
 
 
 def test_spare_time_is_handed_out():
-    rates = fair_rates(
+    rates = ingress_rates(
         {
             "a": OfferedLoad(1 * G, 5 * G, 1, tasks("t")),
             "b": OfferedLoad(8 * G, 5 * G, 1, tasks("t")),
@@ -64,7 +64,7 @@ demand = st.builds(
 @given(st.dictionaries(st.sampled_from("abcd"), demand, min_size=1))
 def test_no_task_is_overbooked_nor_idle_while_a_graph_waits_for_it(demands):
     instances = {"x": 1.0, "y": 2.0, "z": 0.5}
-    rates = fair_rates(demands, instances)
+    rates = ingress_rates(demands, instances)
     used = {t: sum(rates[g] * d.times.get(t, 0.0) for g, d in demands.items()) for t in instances}
     assert all(used[t] <= instances[t] * (1 + 1e-6) for t in instances)
     for name, d in demands.items():

@@ -12,8 +12,8 @@ from lone_card import CARD, INPUT, MODEL, PLACED, START, Alone, bits, placement
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import pack
-from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 from n3ic.systems.cluster.netfpga.image import node_image
 from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
 from n3ic.systems.cluster.placement import (

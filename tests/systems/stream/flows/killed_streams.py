@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stream_models import stream
 
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.systems.stream.flows import sink as sinks
 from n3ic.systems.stream.flows.sinks import callback, kafka, nats
 from n3ic.systems.stream.flows.sources import capture

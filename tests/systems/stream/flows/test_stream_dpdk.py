@@ -176,7 +176,7 @@ def namespace():
 STREAM = """
 import json, socket, sys, threading, time
 from n3ic.meter.capture import Capture
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
 from n3ic.systems.stream.flows.sink import open_sink

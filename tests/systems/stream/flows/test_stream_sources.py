@@ -25,10 +25,10 @@ from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.sink import StreamSink
 from n3ic.systems.stream.flows.source import open_source
-from n3ic.systems.stream.flows.sources import interface
-from n3ic.systems.stream.flows.sources.datagrams import DatagramSource
-from n3ic.systems.stream.flows.sources.interface import InterfaceSource
+from n3ic.systems.stream.flows.sources import af_packet
+from n3ic.systems.stream.flows.sources.af_packet import InterfaceSource
 from n3ic.systems.stream.flows.sources.shunted import HEAD, ShuntedSource
+from n3ic.systems.stream.flows.sources.udp import DatagramSource
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 
@@ -126,7 +126,7 @@ def joined(batches):
 
 def test_what_an_interface_lost_is_counted_by_place(tmp_path, veth, monkeypatch):
     """The kernel's buffer, made small, is full before anybody reads."""
-    monkeypatch.setattr(interface, "BUFFER", 1 << 18)
+    monkeypatch.setattr(af_packet, "BUFFER", 1 << 18)
     model, frame = MODELS["binary"](), frames_of_one()
 
     def inside(one, other):

@@ -11,7 +11,7 @@ from n3ic.errors import DataError, MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import SHUNT
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.systems.stream.demo.traffic import METER, flows, metered, trained
 from n3ic.systems.stream.functions.learner import LearnerFunction
 from n3ic.systems.stream.functions.packets import PacketView

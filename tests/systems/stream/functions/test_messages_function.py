@@ -28,7 +28,7 @@ from n3ic.systems.stream.functions.packets import (
 from n3ic.systems.stream.messages.devices import CpuDevice
 from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.protocol import last_bytes, packets_of
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 from n3ic.targets.fuzz_traffic import pcap
 
 try:
@@ -151,7 +151,7 @@ class Shared:
         self.back += descriptors.tolist()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSFERS)
 def test_packets_are_held_until_the_device_has_them(way, tmp_path):
     """More messages come than there are rows: none is lost, and one that is incomplete ends."""
     data = [image(seed) for seed in range(5)]
@@ -287,12 +287,12 @@ def test_three_ways_give_what_the_module_makes_of_the_same_bytes(n3ic, tmp_path)
         frames += [frame(b"query", port=53), frame(b"part", fragment=1)]
     stamped = [(f, len(f), 1_700_000_000_000_000 + i) for i, f in enumerate(frames)]
     (tmp_path / "in.pcap").write_bytes(pcap(LINK_ETHERNET, stamped, 1000, "<"))
-    (tmp_path / "chain.toml").write_text(CHAIN + "".join(ONE.format(way) for way in WAYS))
+    (tmp_path / "chain.toml").write_text(CHAIN + "".join(ONE.format(way) for way in TRANSFERS))
     done = n3ic("stream functions run chain.toml --socket here --json")
     status = json.loads(done.stdout)
     whole = {key: d for key, d in data.items() if key[1] not in (7, 13)}
     expected = {f"192.0.2.{s}:{5000 + s} {n}": classes_of(d) for (s, n), d in whole.items()}
-    for way in WAYS:
+    for way in TRANSFERS:
         lines = [json.loads(x) for x in (tmp_path / f"{way}.jsonl").read_text().splitlines()]
         assert {f"{x['sender']} {x['message']}": x["classes"] for x in lines} == expected
         assert len(lines) == len(expected)

@@ -8,7 +8,7 @@ import numpy as np
 from n3ic.data.table_meter import meter_file
 from n3ic.families.tables.learner import TablesTraining
 from n3ic.families.tables.train import fit_tables
-from n3ic.meter.specification import write_spec
+from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model

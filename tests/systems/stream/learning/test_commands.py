@@ -9,7 +9,7 @@ from changing_traffic import label_lines, tables, traffic, write_table
 from stream_models import MODELS, lines
 from traffic import labelled_capture
 
-from n3ic.model.families import load_model
+from n3ic.model.load import load_model
 from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
 
 

@@ -8,6 +8,7 @@ import pytest
 from changing_traffic import tables, traffic, write_table
 
 from n3ic.errors import UsageError
+from n3ic.systems.stream.learning.drift_detector import DriftDetector
 from n3ic.systems.stream.learning.drift_study import (
     ADWIN_LABEL,
     ADWIN_MARGIN,
@@ -16,7 +17,6 @@ from n3ic.systems.stream.learning.drift_study import (
     PSI,
     detection_delays,
 )
-from n3ic.systems.stream.learning.drift_test import DriftTest
 from n3ic.systems.stream.learning.replay import ReplayedFlows
 
 RUNS, ALPHA = 120, 0.2
@@ -32,7 +32,7 @@ def alarms(model, make, flows=600):
     found = 0
     for i in range(RUNS):
         rng = np.random.default_rng(i)
-        test = DriftTest(model, make(rng, 200), alpha=ALPHA, seed=i)
+        test = DriftDetector(model, make(rng, 200), alpha=ALPHA, seed=i)
         for start in range(0, flows, 150):
             test.add(make(rng, min(150, flows - start)))
         found += test.alarm is not None
@@ -59,7 +59,7 @@ def test_false_alarms_are_as_rare_as_stated(model, make):
 @pytest.mark.parametrize("before", [100, 20_000])
 def test_a_change_is_found_soon_however_late_it_comes(model, before):
     rng = np.random.default_rng(1)
-    test = DriftTest(model, even(rng, 1000), alpha=0.01)
+    test = DriftDetector(model, even(rng, 1000), alpha=0.01)
     assert test.add(even(rng, before)) is None
     moved = even(rng, 1000)
     moved[:, 2] = moved[:, 2] * 3 // 2
@@ -74,7 +74,7 @@ def test_flows_that_spread_or_gather_are_found_too(model):
     """A change that moves no mean."""
     rng = np.random.default_rng(2)
     for spread in (True, False):
-        test = DriftTest(model, even(rng, 1000), alpha=0.01)
+        test = DriftDetector(model, even(rng, 1000), alpha=0.01)
         moved = even(rng, 1500)
         middle = 55 + (moved[:, 0] - 55.0) * 0.5
         moved[:, 0] = np.where(moved[:, 0] < 55, 0, 109) if spread else middle
@@ -83,7 +83,7 @@ def test_flows_that_spread_or_gather_are_found_too(model):
 
 def test_few_reference_flows_are_refused(model):
     with pytest.raises(UsageError, match="100 or more"):
-        DriftTest(model, even(np.random.default_rng(0), 99))
+        DriftDetector(model, even(np.random.default_rng(0), 99))
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from n3ic.systems.stream.demo.traffic import PacedSocket, flows, trained
 from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
-from n3ic.systems.stream.learning.session import LearningFolder
 from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
@@ -81,7 +81,7 @@ def check_the_command(folder):
     with PacedSocket(OTHER, ONE) as out:
         for frames, _ in flows(rng, 90_000, 8, changed=True):
             out.send(frames)
-    with deployment.opened(interface) as (_, programs, _):
+    with deployment.open_program(interface) as (_, programs, _):
         events = np.concatenate([programs.events(1000) for _ in range(3)])
     deployment.unload(interface)
     return (

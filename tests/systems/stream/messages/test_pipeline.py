@@ -30,7 +30,7 @@ from n3ic.systems.stream.messages.receiver import (
     refused_by_kernel,
 )
 from n3ic.systems.stream.messages.sender import MessageSender
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 
 PART = 256
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs Numba")
@@ -52,7 +52,7 @@ class Rig:
         buffers = PacketBuffers.allocate(slots, PART + HEADER_BYTES)
         work = work or (lambda rows, messages: rows.clone())
         self.pipeline = MessagePipeline(
-            self.sock, buffers, self.device, WAYS[way], work, limits, **more
+            self.sock, buffers, self.device, TRANSFERS[way], work, limits, **more
         )
 
     def __enter__(self):
@@ -78,7 +78,7 @@ class Rig:
         return out
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSFERS)
 def test_every_way_brings_the_bytes_in_any_order(way):
     data = [random_bytes(5001, seed) for seed in range(4)]
     order = np.random.default_rng(0).permutation(20)
@@ -159,7 +159,7 @@ def test_without_a_gpu_cuda_is_refused():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSFERS)
 def test_cuda_brings_the_bytes(way):
     data = random_bytes(5001)
     with Rig(way, size=5001, device=CudaDevice(), work=lambda rows, _: rows.cpu()) as rig:

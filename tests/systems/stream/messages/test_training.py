@@ -20,7 +20,7 @@ from n3ic.systems.stream.messages.devices import DeviceMemoryError, open_device
 from n3ic.systems.stream.messages.loopback import loopback_sender
 from n3ic.systems.stream.messages.tasks import DigitsTask, FlowsTask, StreamTask, messages_of
 from n3ic.systems.stream.messages.training import digest_of, train_on_stream
-from n3ic.systems.stream.messages.ways import WAYS
+from n3ic.systems.stream.messages.transfers import TRANSFERS
 from n3ic.training.loop import deterministic, signs
 
 pytest.importorskip("sklearn")
@@ -41,7 +41,9 @@ def digits():
 
 
 def test_all_ways_give_the_weights_of_plain_training(digits, sender):
-    found = [train_on_stream(digits, CPU, way, 50, 128, sender, seed=3)[0] for way in WAYS.values()]
+    found = [
+        train_on_stream(digits, CPU, way, 50, 128, sender, seed=3)[0] for way in TRANSFERS.values()
+    ]
     assert [f.lost for f in found] == [0, 0, 0]
     assert [f.messages for f in found] == [300, 300, 300]
     assert len({f.weights for f in found}) == 1
@@ -62,7 +64,7 @@ def test_all_ways_give_the_weights_of_plain_training(digits, sender):
 
 
 def test_another_seed_gives_other_weights(digits, sender):
-    gather = WAYS["gather"]
+    gather = TRANSFERS["gather"]
     first, again, other = (
         train_on_stream(digits, CPU, gather, 80, 128, sender, seed=seed)[0].weights
         for seed in (1, 1, 2)
@@ -72,7 +74,9 @@ def test_another_seed_gives_other_weights(digits, sender):
 
 def test_a_binary_network_of_flows_is_the_exported_one(sender):
     task = FlowsTask("doh-tunnels", 0)
-    runs = [train_on_stream(task, CPU, WAYS[way], 60, 128, sender) for way in ("gather", "pull")]
+    runs = [
+        train_on_stream(task, CPU, TRANSFERS[way], 60, 128, sender) for way in ("gather", "pull")
+    ]
     (first, network), (second, _) = runs
     assert first.weights == second.weights
     model = task.model(network)
@@ -92,7 +96,9 @@ def test_bits_on_the_device_are_those_of_the_product():
 
 def test_a_device_that_is_too_small_trains_nothing(digits, sender):
     with pytest.raises(DeviceMemoryError, match="the device may hold 1,000 bytes"):
-        train_on_stream(digits, partial(open_device, "cpu", 1000), WAYS["pull"], 50, 128, sender)
+        train_on_stream(
+            digits, partial(open_device, "cpu", 1000), TRANSFERS["pull"], 50, 128, sender
+        )
 
 
 def test_messages_are_a_label_and_a_row():
@@ -104,7 +110,7 @@ def test_the_transfers_of_all_ways_are_measured_and_compared(sender, monkeypatch
     monkeypatch.setattr(bench, "loopback_sender", lambda _: as_it_is(sender))
     told = []
     found = bench.bench_transfer(
-        CPU, [*WAYS.values()], [3001], [256], 2, told=lambda share, said: told.append(said)
+        CPU, [*TRANSFERS.values()], [3001], [256], 2, told=lambda share, said: told.append(said)
     )
     assert [f.way for f in found] == ["copy", "gather", "pull"]
     for f in found:
@@ -138,7 +144,7 @@ def test_a_row_that_differs_is_seen():
 
 def test_models_are_measured_alone_and_pipelined(sender, monkeypatch):
     monkeypatch.setattr(bench, "loopback_sender", lambda _: as_it_is(sender))
-    found, alone = bench.bench_models(CPU, [WAYS["pull"]], ["flow-mlp", "binary"], [512], 2)
+    found, alone = bench.bench_models(CPU, [TRANSFERS["pull"]], ["flow-mlp", "binary"], [512], 2)
     assert [f.model for f in found] == ["flow-mlp", "binary"] == [*alone]
     for f in found:
         assert (f.messages, f.lost, f.equal) == (2, 0, None)
@@ -194,7 +200,7 @@ def test_a_sender_ends_with_its_receiver(tmp_path):
 @pytest.mark.parametrize("part", [0, 30])
 def test_a_packet_size_that_is_refused_is_told(part):
     with pytest.raises(UsageError, match="multiple of 4"):
-        bench.bench_transfer(CPU, [*WAYS.values()], [100], [part], 1)
+        bench.bench_transfer(CPU, [*TRANSFERS.values()], [100], [part], 1)
 
 
 def test_every_task_says_what_it_is(digits):

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base class of exporters that compile the network into the C: how they write and run it.
+
+All families share the interface ``bnn.h``, so ``bnn-exec``, ``flow-exec`` and a user's own programs
+work with each of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.host import runner
+from n3ic.exporters.host.estimate import flow_cache
+from n3ic.exporters.host.exporter import HostExporter
+from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.exporters.host.sources import TEMPLATES, copy_sources
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Inference
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter, MeteredCapture, ModelT
+from n3ic.targets.device import Device, Fit, Placement, Problem
+from n3ic.targets.figures import Figure
+
+ALONE = 16  # rows that also run one at a time
+
+
+class EmbeddedModelExporter(Exporter[ModelT]):
+    """Self-contained C11 with a network compiled in, and ``bnn-exec``."""
+
+    name: ClassVar[str] = "host"
+    summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, portable), with bnn-exec"
+    shunts: ClassVar[bool] = True
+    products: ClassVar[tuple[str, ...]] = HostExporter.products
+    verify_options: ClassVar[tuple[Option, ...]] = HostExporter.verify_options
+
+    @cached_property
+    def device(self) -> Device:
+        """The device of binary networks: the same host."""
+        return Device.from_toml(Path(runner.__file__).with_name("device.toml"))
+
+    @abstractmethod
+    def source(self, model: ModelT) -> str:
+        """Write the network's own part of ``bnn.c``: its constants, and the code for them."""
+
+    @abstractmethod
+    def readme(self, model: ModelT) -> str:
+        """Write the README of an export."""
+
+    @abstractmethod
+    def memory(self, model: ModelT) -> dict[str, int]:
+        """Count the bytes of the C's constants, by what they hold."""
+
+    def memory_figures(self, model: ModelT) -> list[Figure]:
+        """Report the bytes of the C's constants, and of a meter's flow cache."""
+        own = (
+            Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
+            for part, size in self.memory(model).items()
+        )
+        return [*own, *flow_cache(model.meter)]
+
+    def check(self, model: ModelT, options: Options) -> Fit:
+        """Find the memory where the constants lie."""
+        sizes = self.memory(model)
+        total = sum(sizes.values())
+        memory = next((m for m in self.device.memories if total <= m.bytes), None)
+        if memory is None:
+            problem = Problem(f"{total:,} bytes of tables and steps", memory="dram")
+            return Fit(problems=(problem,))
+        return Fit(tuple(Placement(part, memory.name, size) for part, size in sizes.items()))
+
+    def write(self, model: ModelT, options: Options, out: Path) -> None:
+        """Write the C sources, their build files and the README."""
+        calls = (TEMPLATES / "compiled_in_calls.c").read_text("utf-8")
+        try:
+            (out / "bnn.c").write_text(self.source(model) + calls, "utf-8")
+            copy_sources(model, out)
+            (out / "README.md").write_text(self.readme(model), "utf-8")
+        except OSError as error:
+            raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
+
+    def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
+        """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row."""
+        library, compiler = runner.compile_library(directory)
+        net = runner.load(library, None, directory)
+        if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
+            raise VerifyError(f"bnn.c: the network's shape is not {model.shape_text}")
+
+        def compute(kernel: str) -> Inference:
+            found = net.classify(words)
+            # The C has one loop for full blocks and one for a single row: both must agree.
+            for row in range(min(len(words), ALONE)):
+                part = slice(row, row + 1)
+                alone = net.classify(words[part])
+                runner.same(_part(found, part), alone, f"a block of kernel {kernel}", "row alone")
+            return found
+
+        wanted = str(options.get("kernel", "all"))
+        done = runner.run_kernels(library, compiler, net, wanted, words, compute)
+        fastest = min(done.figures, key=lambda figure: figure.value)
+        rate = 1e9 / fastest.value
+        speed = Figure("throughput", rate, "inference/s", "measured", fastest.source)
+        return replace(done, figures=(*done.figures, speed))
+
+    def encode(
+        self, directory: Path, model: ModelT, options: Options, features: Mapping[str, Any]
+    ) -> Words:
+        """Pack inputs by ``bnn_encode``; see :func:`.runner.encode`."""
+        return runner.encode(directory, model, features)
+
+    def meter(
+        self, directory: Path, model: ModelT, options: Options, capture: Path
+    ) -> MeteredCapture | None:
+        """Run ``flow-exec`` on a capture; return None if the model has no meter."""
+        return None if model.meter is None else run_flow_exec(directory, model, capture)
+
+
+def _part(found: Inference, rows: slice) -> Inference:
+    verdicts = None if found.verdicts is None else found.verdicts[rows]
+    return Inference(
+        found.scores[rows], found.classes[rows], found.margins[rows], verdicts=verdicts
+    )

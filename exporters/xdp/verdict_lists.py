@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts that outlive flows: how user space writes their maps, and reads them.
+
+The order of precedence is that of ``c/state.h``: allowed sources first, then sources that the
+operator listed, then verdicts from decisions on a flow, a host and a prefix.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp import layout
+from n3ic.exporters.xdp.libbpf import BpfError, BpfMap
+from n3ic.model.meter_spec import MeterSpec
+
+Action = Literal[
+    "pass", "drop", "interface", "socket", "cpu", "mark", "rate-limit", "allow", "mirror"
+]  # in the order of enum action
+Scope = Literal["none", "flow", "host", "prefix"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+SECOND_NS = 10**9
+MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
+PREFIX_BITS = (24, 64)
+_TRIES = 8  # to set words that the program changes as well
+_MARGIN = SECOND_NS  # a second or more in any meter's unit of time
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
+_FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
+_FORMS = (
+    "expected an address (192.0.2.1), a prefix (192.0.2.0/24) or a flow "
+    "(192.0.2.1:1234-198.51.100.2:80/tcp, IPv6 addresses in brackets)"
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of verdicts and new flows.
+
+    Attributes:
+        dry_run: whether verdicts and policies are only counted, and every packet passes.
+        max_blocked: maximum number of hosts that decisions block at one time; a host is an IPv4
+            address or the first 64 bits of an IPv6 address.
+        prefix_bits: lengths of the prefixes that decisions block, for IPv4 and IPv6.
+        new_flows: flows that a source may begin per second, and in one burst; 0 for no limit.
+    """
+
+    dry_run: bool = False
+    max_blocked: int = MAX_BLOCKED
+    prefix_bits: tuple[int, int] = PREFIX_BITS
+    new_flows: int = 0
+
+    def value(self) -> bytes:
+        """Serialise the limits as the value of the map ``config``."""
+        interval, burst = rate(self.new_flows) if self.new_flows else (0, 0)
+        value = (self.dry_run, self.prefix_bits, 0, self.max_blocked, interval, burst)
+        return np.array([value], dtype=layout.CONFIG).tobytes()
+
+
+def rate(per_second: int) -> tuple[int, int]:
+    """Return the nanoseconds between two tokens of a bucket that holds a second's, and its room.
+
+    Raises:
+        UsageError: the rate is not 1 to a billion.
+    """
+    if not 1 <= per_second <= SECOND_NS:
+        raise UsageError(f"a rate is 1 to {SECOND_NS:,} a second, got {per_second:,}")
+    interval = SECOND_NS // per_second
+    return interval, SECOND_NS - interval
+
+
+@dataclass(frozen=True)
+class VerdictSubject:
+    """The target of a verdict: a flow, or the sources in a prefix.
+
+    Attributes:
+        text: the target as text.
+        key: the target's key in its map.
+        flow: whether the target is a flow.
+        bits: length of the prefix in bits; 0 for a flow.
+    """
+
+    text: str
+    key: bytes
+    flow: bool
+    bits: int
+
+
+def verdict_subject(text: str, spec: MeterSpec) -> VerdictSubject:
+    """Parse an address, a prefix or a flow as typed.
+
+    Raises:
+        UsageError: the text is none of these, the prefix is the whole Internet, or the meter has no
+            such flows.
+    """
+    match = _FLOW.fullmatch(text)
+    try:
+        if not match:
+            network = ipaddress.ip_network(text)
+            if not network.prefixlen:
+                raise UsageError(f"{text}: that is every address; give a longer prefix")
+            return VerdictSubject(_short(network), _prefix_key(network), False, network.prefixlen)
+        ends = [ipaddress.ip_address(match[i].strip("[]")) for i in (1, 3)]
+        protocol = _PROTOCOLS.get(match[5].lower()) or int(match[5])
+    except ValueError as error:
+        raise UsageError(f"{text!r}: {error}; {_FORMS}") from error
+    ports = [int(match[i]) for i in (2, 4)]
+    if ends[0].version != ends[1].version or max(*ports, protocol << 8) > 0xFFFF:
+        raise UsageError(f"{text!r}: {_FORMS}")
+    if spec.key == "source-host":
+        raise UsageError(f"{text}: this meter's flows are sources; name the address alone")
+    if spec.key == "host-pair":
+        protocol, ports = 0, [0, 0]
+    # The order of canonical_key in meter.c: addresses as two words of the processor, then ports.
+    sides = sorted(
+        zip((e.packed for e in ends), ports, strict=True),
+        key=lambda side: (*np.frombuffer(side[0].ljust(16, b"\0"), np.uint64).tolist(), side[1]),
+    )
+    key = np.zeros(1, layout.KEY)
+    for name, (address, port) in zip(("source", "destination"), sides, strict=True):
+        key[name][0, : len(address)] = list(address)
+        key[f"{name}_port"] = port
+    key["protocol"], key["address_bytes"] = protocol, len(ends[0].packed)
+    return VerdictSubject(flow_text(key[0]), key.tobytes(), True, 0)
+
+
+def flow_text(key: np.void) -> str:
+    """Format a flow's key in the form that :func:`target` reads."""
+    size, out = int(key["address_bytes"]), []
+    for name in ("source", "destination"):
+        address = ipaddress.ip_address(key[name][:size].tobytes())
+        shown = f"[{address}]" if address.version == 6 else str(address)
+        out.append(f"{shown}:{key[f'{name}_port']}")
+    names = {number: name for name, number in _PROTOCOLS.items()}
+    protocol = int(key["protocol"])
+    return f"{out[0]}-{out[1]}/{names.get(protocol, protocol)}"
+
+
+def _short(network: _Network) -> str:
+    """Format a prefix, or its address if it holds only one."""
+    whole = network.prefixlen == network.max_prefixlen
+    return str(network.network_address if whole else network)
+
+
+def _prefix_key(network: _Network) -> bytes:
+    address = network.network_address.packed
+    key = np.zeros(1, layout.PREFIX)
+    key["bits"], key["family"] = layout.PREFIX_FAMILY + network.prefixlen, len(address)
+    key["address"][0, : len(address)] = list(address)
+    return key.tobytes()
+
+
+@dataclass(frozen=True)
+class ListedVerdict:
+    """A verdict in the maps.
+
+    Attributes:
+        target: address, prefix or flow.
+        action: its action.
+        argument: packets per second of a rate limit, or the action's argument; otherwise 0.
+        by: ``operator``, or the verdict of the flow that brought the entry.
+        left_s: seconds for which the entry still holds; None for ever.
+        packets: number of packets to which it was applied.
+    """
+
+    target: str
+    action: Action
+    argument: int
+    by: str
+    left_s: float | None
+    packets: int
+
+
+def set_verdict(
+    maps: Mapping[str, BpfMap],
+    where: VerdictSubject,
+    action: Action,
+    argument: int,
+    now: int,
+    until: int | None,
+) -> None:
+    """Put an operator's verdict into its map.
+
+    Args:
+        maps: maps of the metering program.
+        where: target of the verdict.
+        action: the action; ``allow`` puts the target on the list of allowed sources.
+        argument: nanoseconds between two packets of a rate limit, or the mark.
+        now: present time in units of the meter.
+        until: first time at which the verdict no longer holds; None for ever.
+
+    Raises:
+        UsageError: the map is full.
+    """
+    end = layout.FOR_EVER if until is None else until
+    row = (end, now, 0, 0, ACTIONS.index(action), argument, layout.BY_OPERATOR, where.bits, 0)
+    value = np.array([row], dtype=layout.VERDICT).tobytes()
+    place = maps["tuples" if where.flow else "allowed" if action == "allow" else "listed"]
+    try:
+        place.update(where.key, value)
+    except BpfError as error:
+        if error.number != errno.ENOSPC:
+            raise
+        _forget_expired(place, now)
+        try:
+            place.update(where.key, value)
+        except BpfError as again:
+            raise UsageError(
+                f"{where.text}: the list of {place.entries:,} prefixes is full: unblock some"
+            ) from again
+    set_expiry(maps)
+
+
+def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed: bool) -> bool:
+    """Remove the verdicts on a target from the maps; return False if there were none.
+
+    Args:
+        maps: maps of the metering program.
+        where: target of the verdicts.
+        allowed: whether to remove verdicts that allow, instead of all others.
+    """
+    if where.flow:
+        found = maps["tuples"].lookup(where.key)
+        verdict = None if found is None else np.frombuffer(found, layout.VERDICT)[0]
+        if verdict is None or (ACTIONS[verdict["action"]] == "allow") != allowed:
+            return False
+        gone = maps["tuples"].delete(where.key)
+    else:
+        gone = maps["allowed" if allowed else "listed"].delete(where.key)
+        if not allowed:  # decisions may also have blocked it
+            prefix = np.frombuffer(where.key, layout.PREFIX)[0]
+            subject = np.zeros(1, layout.SUBJECT)
+            subject["address"], subject["bits"] = prefix["address"], where.bits
+            subject["address_bytes"] = prefix["family"]
+            gone = maps["hosts"].delete(subject.tobytes()) or gone
+    set_expiry(maps)
+    return gone
+
+
+def list_verdicts(
+    maps: Mapping[str, BpfMap], now: int, tick_ns: int, verdicts: Mapping[int, str]
+) -> dict[str, list[ListedVerdict]]:
+    """Return the verdicts that hold, by list: ``allowed``, ``listed`` and ``decided``.
+
+    Args:
+        maps: maps of the metering program.
+        now: present time in units of the meter.
+        tick_ns: nanoseconds per unit.
+        verdicts: names of classes and of the other verdicts, by number.
+    """
+    out: dict[str, list[ListedVerdict]] = {"allowed": [], "listed": [], "decided": []}
+    names = {**verdicts, layout.BY_OPERATOR: "operator"}
+    for name in ("allowed", "listed", "tuples", "hosts"):
+        keys, values = _rows(maps[name])
+        for key, value in zip(keys, values, strict=True):
+            if int(value["until"]) <= now:
+                continue
+            made = _entry(name, key, value, now, tick_ns, names)
+            by_hand = "allowed" if made.action == "allow" else "listed"
+            out[by_hand if made.by == "operator" else "decided"].append(made)
+    return out
+
+
+def _entry(
+    name: str, key: np.void, value: np.void, now: int, tick_ns: int, names: Mapping[int, str]
+) -> ListedVerdict:
+    if name == "tuples":
+        text = flow_text(key)
+    else:
+        size = int(key["family" if name in ("allowed", "listed") else "address_bytes"])
+        network = ipaddress.ip_network((key["address"][:size].tobytes(), int(value["bits"])))
+        text = _short(network)
+    until, action = int(value["until"]), ACTIONS[int(value["action"])]
+    argument = int(value["argument"])
+    return ListedVerdict(
+        text,
+        action,
+        SECOND_NS // argument if action == "rate-limit" and argument else argument,
+        names.get(int(value["by"]), str(int(value["by"]))),
+        None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
+        int(value["packets"]),
+    )
+
+
+def set_expiry(maps: Mapping[str, BpfMap]) -> None:
+    """Set the time until which each map may hold a verdict, from the verdicts in the map.
+
+    The program raises this time after it has put a verdict into a map. A write here may overwrite
+    a later time of the program's, so the maps are read again until no verdict in them holds longer
+    than was written. If decisions bring verdicts all the time, the last try adds a margin.
+    """
+    latest = _latest(maps)
+    for attempt in range(_TRIES):
+        if attempt == _TRIES - 1:
+            latest = {kind: until and min(until + _MARGIN, layout.FOR_EVER)
+                      for kind, until in latest.items()}  # fmt: skip
+        for i, kind in enumerate(layout.USES[1:], 1):
+            maps["uses"].update(i, latest[kind].to_bytes(8, "little"))
+        maps["uses"].update(0, max(latest.values()).to_bytes(8, "little"))
+        again = _latest(maps)
+        if all(again[kind] <= latest[kind] for kind in latest):
+            return
+        latest = again
+
+
+def _latest(maps: Mapping[str, BpfMap]) -> dict[str, int]:
+    out = {}
+    for name in ("tuples", "allowed", "listed"):
+        out[name] = int(_rows(maps[name])[1]["until"].max(initial=0))
+    keys, values = _rows(maps["hosts"])
+    whole = keys["bits"] == 8 * keys["address_bytes"]
+    out["hosts"] = int(values["until"][whole].max(initial=0))
+    out["prefixes"] = int(values["until"][~whole].max(initial=0))
+    return out
+
+
+def _forget_expired(place: BpfMap, now: int) -> None:
+    keys, values = _rows(place)
+    for key in keys[values["until"] <= now]:
+        place.delete(key.tobytes())
+
+
+def _rows(place: BpfMap) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Return the keys and values of a map of verdicts."""
+    kinds = {"tuples": layout.KEY, "hosts": layout.SUBJECT}
+    items = list(place.items())
+    keys = np.frombuffer(b"".join(k for k, _ in items), kinds.get(place.name, layout.PREFIX))
+    return keys, np.frombuffer(b"".join(v for _, v in items), layout.VERDICT)

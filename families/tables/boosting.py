@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grows look-up tables by boosting: real entries, and the bits that address them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.families.tables.gains import CellGains, cells_of
+from n3ic.families.tables.loss import Floats, WeightedRows
+
+PRIOR = 3.0
+"""Default curvature that is added to each cell, so that few rows move an entry only a little."""
+_STEP = 0.6  # damping of a new table's Newton steps
+_REFIT_STEP = 0.5
+_REFIT_EVERY = 4
+_TAKEN_REFITS = 8  # refits of given tables, which are not renewed
+_LARGEST = 4.0  # largest entry, in log-odds
+_CUT_BYTES = 4
+_CUT_PRICE = 0.3  # below 1, as later tables also read a cut that one table pays for
+_EXCHANGES = 12  # most exchanges of a table's bits
+_EXCHANGE_GAIN = 1e-4  # least gain, as a share of the table's: less is rounding
+
+
+_Choice = tuple[tuple[int, ...], Floats]
+"""The bits of a table, and what it gains for each sum."""
+
+
+@dataclass(eq=False)
+class RealTable:
+    """A table of real entries.
+
+    Attributes:
+        bits: the input bits that address it.
+        cells: index of each row, int64 array of shape ``(rows,)``.
+        entries: float64 array of shape ``(2 ** len(bits), sums)``.
+        held: the sums that it adds to, bool array of shape ``(sums,)``; other entries are 0.
+    """
+
+    bits: tuple[int, ...]
+    cells: NDArray[np.int64]
+    entries: Floats
+    held: NDArray[np.bool_]
+
+    @property
+    def sums(self) -> Floats:
+        """What it adds to the sums of each row: float64 array of shape ``(rows, sums)``."""
+        return np.asarray(self.entries[self.cells])
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size that tables may have.
+
+    Attributes:
+        tables: largest number of tables.
+        bits: number of input bits of a table.
+        width: bits of an entry.
+        sums: number of sums.
+        bytes: largest number of bytes in total, cuts included; 0 for no limit.
+    """
+
+    tables: int
+    bits: int
+    width: int
+    sums: int
+    bytes: int = 0
+
+    def of(self, tables: int, cuts: int, columns: int) -> int:
+        """Compute the bytes of some tables and cuts: indices, entries, biases and cuts.
+
+        Args:
+            tables: number of tables.
+            cuts: number of different cuts that they read.
+            columns: number of sums that they add to, all tables together.
+        """
+        entries = -(-columns * self.width * (1 << self.bits) // 8)
+        indices = tables * self.bits * (1 if cuts <= 256 else 2)
+        held = tables * -(-self.sums // 8) if self.sums > 1 else 0
+        return entries + indices + held + 2 * self.sums + _CUT_BYTES * cuts
+
+    @property
+    def most(self) -> int:
+        """Largest number of tables that fit, if they need no cuts."""
+        if not self.bytes:
+            return self.tables
+        return max(t for t in range(self.tables + 1) if not t or self.of(t, 0, t) <= self.bytes)
+
+    def room(self, tables: int, cuts: int, columns: int) -> int:
+        """Compute how many more cuts fit beside some tables; a large number without a limit."""
+        if not self.bytes:
+            return 1 << 30
+        return (self.bytes - self.of(tables, cuts, columns)) // _CUT_BYTES
+
+
+class TableBooster:
+    """Tables of real entries that grow on some rows.
+
+    Attributes:
+        rows: the rows.
+        size: the size that the tables may have.
+        tables: the tables so far.
+        bias: bias of each sum, float64 array of shape ``(sums,)``.
+        total: sums of each row, float64 array of shape ``(rows, sums)``.
+    """
+
+    def __init__(
+        self,
+        rows: WeightedRows,
+        size: Size,
+        done: Callable[[], object] = lambda: None,
+        prior: float = PRIOR,
+    ) -> None:
+        """Start without tables.
+
+        Args:
+            rows: the rows.
+            size: the size that the tables may have.
+            done: called whenever a table is grown, renewed or fitted.
+            prior: curvature that is added to each cell.
+        """
+        self.rows, self.size, self._done, self._prior = rows, size, done, prior
+        self.tables: list[RealTable] = []
+        self.bias = np.zeros(rows.sums)
+        self.total = np.zeros((len(rows.bits), rows.sums))
+        self._gain_of_byte = 0.0
+        self._refit_bias()
+
+    @cached_property
+    def _columns(self) -> NDArray[np.float32]:
+        return self.rows.bits.astype(np.float32)
+
+    @property
+    def uses(self) -> NDArray[np.int64]:
+        """How many tables read each input bit."""
+        read = [b for t in self.tables for b in t.bits]
+        return np.bincount(np.array(read, dtype=np.int64), minlength=self.rows.bits.shape[1])
+
+    def grow(self) -> None:
+        """Add tables, one by one, as many as fit."""
+        while len(self.tables) < self.size.tables:
+            found = self._chosen()
+            if found is None:
+                break
+            self._add(len(self.tables), *found, _STEP, 1)
+            self._done()
+            if len(self.tables) % _REFIT_EVERY == 0:
+                self.refit(2)
+        self.refit(2)
+
+    def take(self, tables: Sequence[tuple[tuple[int, ...], NDArray[np.bool_]]]) -> None:
+        """Add tables of given bits, which add to given sums, and fit their entries."""
+        for bits, held in tables:
+            self._add(len(self.tables), bits, held, _STEP, 1)
+            self._done()
+            if len(self.tables) % _REFIT_EVERY == 0:
+                self.refit(2)
+        self.refit(_TAKEN_REFITS)
+
+    def renew(self) -> None:
+        """Remove each table in turn and grow it again beside the others; then refit all."""
+        for t in range(len(self.tables)):
+            old = self.tables.pop(t)
+            self.total -= old.sums
+            bits, held = self._chosen() or (old.bits, old.held)
+            self._add(t, bits, held, 0.8, 4)
+            self._done()
+        self.refit(2)
+
+    def refit(self, passes: int) -> None:
+        """Move the entries of all tables, one table after the other, by damped Newton steps."""
+        for _ in range(passes):
+            for table in self.tables:
+                before = table.entries
+                table.entries = before + self._newton(table, self.total, _REFIT_STEP)
+                np.clip(table.entries, -_LARGEST, _LARGEST, out=table.entries)
+                self.total += (table.entries - before)[table.cells]
+            self._refit_bias()
+
+    def _add(
+        self, at: int, bits: tuple[int, ...], held: NDArray[np.bool_], step: float, steps: int
+    ) -> None:
+        entries = np.zeros((1 << len(bits), self.rows.sums))
+        table = RealTable(bits, cells_of(self.rows, bits), entries, held)
+        for _ in range(steps):
+            moved = table.entries + self._newton(table, self.total + table.sums, step)
+            table.entries = np.clip(moved, -_LARGEST, _LARGEST)
+        self.tables.insert(at, table)
+        self.total += table.sums
+
+    def _newton(self, table: RealTable, total: Floats, step: float) -> Floats:
+        """Compute damped Newton steps of a table's entries."""
+        slopes, curves = (
+            _by_cell(values, table.cells, len(table.entries))
+            for values in self.rows.gradients(total)
+        )
+        return np.asarray(np.where(table.held, -step * slopes / (curves + self._prior), 0.0))
+
+    def _refit_bias(self) -> None:
+        for _ in range(3):
+            slopes, curves = self.rows.gradients(self.total)
+            step = np.clip(-slopes.sum(axis=0) / (curves.sum(axis=0) + 1e-9), -1, 1)
+            self.bias += step
+            self.total += step
+
+    # --- which bits ------------------------------------------------------------------------
+
+    def _chosen(self) -> tuple[tuple[int, ...], NDArray[np.bool_]] | None:
+        """Choose the bits of a table, and the sums that it adds to.
+
+        Within a limit of bytes, a table of several sums adds only to those for which it gains most
+        per byte, and its bits are chosen again for these.
+
+        Returns:
+            Bits, and sums as a bool array ``(sums,)``; None if nothing fits or can be gained.
+        """
+        slopes, curves = self.rows.gradients(self.total)
+        held = np.ones(self.rows.sums, dtype=np.bool_)
+        if limited := self.size.bytes > 0:
+            found = self._greedy(slopes, curves, self._room(1))
+            if found and len(held) > 1:
+                held = self._worthy(*found)
+                room = self._room(int(held.sum()))
+                found = self._greedy(slopes[:, held], curves[:, held], room)
+        else:
+            found = self._greedy(slopes, curves, self._room(len(held)))
+        if found is None:
+            return None
+        bits, gains = found
+        if limited:
+            gain = max(0.0, float(gains.sum()) - self._price(bits))
+            self._gain_of_byte = gain / self._table_bytes(0, len(gains))
+        return bits, held
+
+    def _worthy(self, bits: tuple[int, ...], gains: Floats) -> NDArray[np.bool_]:
+        """Choose the sums for which a table gains most per byte.
+
+        Args:
+            bits: its bits, for which there is room beside one sum.
+            gains: what it gains for each sum, shape ``(sums,)``.
+        """
+        order = np.argsort(-gains, kind="stable")
+        new = self._unread(bits)
+        counts = range(1, len(gains) + 1)
+        by_byte = np.cumsum(gains[order]) / [self._table_bytes(new, k) for k in counts]
+        fits = [self._room(k) >= new for k in counts]
+        held = np.zeros(len(gains), dtype=np.bool_)
+        held[order[: int(np.where(fits, by_byte, -np.inf).argmax()) + 1]] = True
+        return held
+
+    def _table_bytes(self, cuts: int, columns: int) -> int:
+        """Bytes of a further table with some new cuts, which adds to some sums."""
+        return self.size.of(1, cuts, columns) - self.size.of(0, 0, 0)
+
+    def _room(self, columns: int) -> int:
+        """How many new cuts fit beside a further table that adds to some sums."""
+        columns += sum(int(t.held.sum()) for t in self.tables)
+        return self.size.room(len(self.tables) + 1, int((self.uses > 0).sum()), columns)
+
+    def _unread(self, bits: Sequence[int]) -> int:
+        """How many of some bits no table reads yet."""
+        return int((self.uses[list(bits)] == 0).sum())
+
+    def _price(self, bits: Sequence[int]) -> float:
+        """What the cuts of bits that no table reads yet must gain."""
+        return _CUT_PRICE * _CUT_BYTES * self._gain_of_byte * self._unread(bits)
+
+    def _greedy(self, slopes: Floats, curves: Floats, room: int) -> _Choice | None:
+        """Choose the bits of a table greedily, as an oblivious tree does; then exchange them.
+
+        A bit that no table reads yet costs a cut, so it must gain more than a read one: a share of
+        what the cut's bytes gained in the last table.
+
+        Args:
+            slopes: gradient of each row and sum that the table adds to, shape ``(rows, sums)``.
+            curves: curvatures, likewise.
+            room: how many of the bits may be new; negative if there is no room for the table.
+
+        Returns:
+            Bits, and what they gain for each sum; None if nothing can be gained.
+        """
+        if room < 0:
+            return None
+        unread = self.uses == 0
+        gain = CellGains(self.rows, self._columns, slopes, curves, self._prior)
+        price = _CUT_PRICE * _CUT_BYTES * self._gain_of_byte
+        bits: list[int] = []
+        for _ in range(min(self.size.bits, len(unread))):
+            worth = gain.of(bits).sum(axis=0) - price * unread
+            worth[bits] = -np.inf
+            if self._unread(bits) >= room:
+                worth[unread] = -np.inf
+            best = int(np.argmax(worth))
+            if not np.isfinite(worth[best]):
+                return None
+            bits.append(best)
+        return self._exchanged(gain, bits, price * unread, room)
+
+    def _exchanged(self, gain: CellGains, bits: list[int], prices: Floats, room: int) -> _Choice:
+        """Exchange single bits of a table, always the exchange of largest gain, while one gains.
+
+        Args:
+            gain: computes what bits gain.
+            bits: the bits.
+            prices: what each input bit must gain, shape ``(n_bits,)``.
+            room: how many of the bits may be new.
+
+        Returns:
+            Bits, and what they gain for each sum.
+        """
+        bits, unread = list(bits), self.uses == 0
+        for left in reversed(range(_EXCHANGES + 1)):
+            gains = gain.beside(bits)
+            whole = gains[0][:, bits[0]]
+            more = np.full((len(bits), len(unread)), -np.inf)
+            for j, bit in enumerate(bits):
+                worth = gains[j].sum(axis=0) - prices
+                more[j] = worth - worth[bit]
+                if self._unread(bits[:j] + bits[j + 1 :]) >= room:
+                    more[j, unread] = -np.inf
+            more[:, bits] = -np.inf
+            place, best = divmod(int(more.argmax()), len(unread))
+            if not left or more[place, best] <= _EXCHANGE_GAIN * whole.sum():
+                break
+            bits[place] = best
+        return tuple(bits), whole
+
+
+def _by_cell(values: Floats, cells: NDArray[np.int64], size: int) -> Floats:
+    """Sums of the rows' values in each cell: shape ``(rows, sums)`` to ``(size, sums)``."""
+    return np.stack([np.bincount(cells, column, size) for column in values.T], axis=1)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Infer the meaning of the columns of any flow table from their names and cells.
+
+The result is a catalogue of :mod:`n3ic.data.catalogue_dataset`, which a ``columns.toml`` overrides.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from n3ic.data.catalogue_dataset import TEXT
+from n3ic.data.column_profile import ColumnProfile
+from n3ic.data.column_roles import (
+    CICFLOWMETER_TIMES,
+    ENDS,
+    PROTOCOLS,
+    UNITS,
+    WHY,
+    first_row,
+    is_cicflowmeter,
+    role_of,
+)
+from n3ic.model.columns import MOST_VALUES
+from n3ic.model.inputs import UINT32_MAX
+
+MOST_CATEGORIES = 64
+SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
+SAME = 0.99  # from this share of common entropy on, a column is another form of the label
+_FORMS = 64  # a number with more values is not taken for another form of the label
+_MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
+_WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
+
+_WHY = {
+    "row": "a number that counts the rows",
+    "form": "it says the label, or the label says it: another form of it",
+    "constant": "the same in every row",
+    "empty": "no value in any row",
+}
+_FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
+
+
+def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
+    """A catalogue of a table's columns.
+
+    Args:
+        facts: facts of every column.
+        label: name of the column of the class; empty for none.
+
+    Returns:
+        ``table`` (``label``, and ``conversation`` if the table has the 5-tuple) and ``columns``:
+        an entry for each column but the label, with ``use`` and ``reason``.
+    """
+    others = {f.name: f for f in facts if f.name != label}
+    table: dict[str, Any] = {"label": [label]} if label else {}
+    if key := _conversation(others):
+        table["conversation"] = key
+    times = (CICFLOWMETER_TIMES,) if is_cicflowmeter(others) else ()
+    columns = {
+        name: _entry(f, row.what if (row := first_row((*times, *UNITS), name)) else "")
+        for name, f in others.items()
+    }
+    return {"table": table, "columns": columns}
+
+
+def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
+    kind = _kind(facts)
+    why = _left_out(facts) or (_no_feature(facts) if kind == TEXT else "")
+    entry: dict[str, Any] = {
+        "use": not why,
+        "reason": why or _usable(facts, kind),
+        "meaning": facts.header,
+        "kind": kind,
+    }
+    if kind == "category":
+        values = sorted(facts.texts)
+        return entry | {"unit": "code", "bits": len(values).bit_length(), "values": values}
+    if kind == "number":
+        return entry | _number(facts, unit)
+    return entry | {"unit": "IPv4 number" if kind == "address" else "", "bits": 32}
+
+
+def _left_out(facts: ColumnProfile) -> str:
+    """Why a column is left out; empty if it is used."""
+    if facts.type == "empty":
+        return _WHY["empty"]
+    role, why = role_of(facts.name)
+    if role not in ("feature", "root"):
+        return why
+    if facts.type == "time" or _is_time(facts):
+        return WHY["time"]
+    if facts.counts_up:
+        return _WHY["row"]
+    if facts.distinct <= 1:
+        return _WHY["constant"]
+    if _all(facts.texts, _is_address):
+        return WHY["address"]
+    if _says_label(facts):
+        return _WHY["form"]
+    return why if role == "root" else ""
+
+
+def _says_label(facts: ColumnProfile) -> bool:
+    """Whether the column determines the label, or is determined by it, and has few values."""
+    if facts.tells is None or facts.told is None:
+        return False
+    few = facts.rows // 20  # a column with a value per row determines everything
+    most = few if facts.type == "text" else min(few, _FORMS)
+    return facts.distinct <= most and max(facts.tells, facts.told) >= SAME
+
+
+def _is_time(facts: ColumnProfile) -> bool:
+    """Whether a column holds times of day and year, by its cells."""
+    if facts.type == "text":
+        return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
+    # seconds since 1970 of the years 1999 to 2039, or milli-, micro- or nanoseconds
+    units = (1, 1e3, 1e6, 1e9) if facts.type in ("integer", "real") else ()
+    return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
+
+
+def _is_address(text: str) -> bool:
+    return bool(_MAC.fullmatch(text)) or _is_ip(text)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _all(texts: Iterable[str], what: Callable[[str], bool]) -> bool:
+    said = [text for text in texts if text]
+    return bool(said) and all(map(what, said))
+
+
+def _kind(facts: ColumnProfile) -> str:
+    if facts.type in ("integer", "real"):
+        return "number"
+    if facts.type != "text":
+        return TEXT
+    if _all(facts.texts, _is_ip) and "" not in facts.texts:
+        return "address"
+    most = MOST_VALUES if PROTOCOLS.has(facts.name) else MOST_CATEGORIES
+    few = facts.distinct <= min(most, max(2, facts.rows // 4))
+    return "category" if few and facts.numbers < 0.5 else TEXT
+
+
+def _no_feature(facts: ColumnProfile) -> str:
+    if facts.numbers >= 0.5 and facts.odd:
+        return f"numbers and text in one column, such as {facts.odd[:40]!r}"
+    return f"text of {facts.distinct:,} different values"
+
+
+def _usable(facts: ColumnProfile, kind: str) -> str:
+    if kind == "category":
+        return "a text of few values, each by its number in the list"
+    what = "integers" if facts.type == "integer" else f"numbers of {facts.decimals} decimal places"
+    return f"{what} from {facts.lowest:,.10g} to {facts.highest:,.10g}"
+
+
+def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
+    """Unit, scale and treatment of odd cells.
+
+    A number keeps as many decimal places as leave 99.9 % of the column within 32 bits. If a tenth
+    of a column exceeds 32 bits, it loses its last digits.
+    """
+    room = math.floor(math.log10(UINT32_MAX / max(facts.usual, 1.0)))
+    if room < 0:  # up to a tenth of the rows may be outliers, which become the largest integer
+        room = min(0, math.floor(math.log10(UINT32_MAX / max(facts.common, 1.0))))
+    places = min(facts.decimals, room)
+    finer = _FINER.get(unit, ())
+    if finer and places > 0:
+        places = 3 * min(-(-places // 3), len(finer), room // 3) or places  # whole SI steps
+    out: dict[str, Any] = {"unit": unit, "bits": 32}
+    if places:
+        step = f"1/{10**places:,}" if places > 0 else f"{10**-places:,}"
+        named = finer[places // 3 - 1] if finer and places > 0 and places % 3 == 0 else ""
+        out |= {
+            "source_unit": unit,
+            "unit": named or f"{step} {unit}".rstrip(),
+            "scale": 10.0**places,
+        }
+    if facts.negative >= SPLIT_SHARE * facts.rows:
+        out["negative"] = "split"
+    return out | {"blank": "largest"}
+
+
+def _conversation(columns: Iterable[str]) -> list[str] | None:
+    """The columns of the 5-tuple, if there is one of each."""
+    found: dict[str, list[str]] = {}
+    for name in columns:
+        role, _ = role_of(name)
+        if PROTOCOLS.has(name):
+            found.setdefault("protocol", []).append(name)
+        elif role in ("address", "port"):
+            end = first_row(ENDS, name)
+            found.setdefault(f"{end.what if end else ''} {role}", []).append(name)
+    key = ("source address", "source port", "destination address", "destination port", "protocol")
+    if all(len(found.get(part, ())) == 1 for part in key):
+        return [found[part][0] for part in key]
+    return None

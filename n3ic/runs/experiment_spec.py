@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training's specification: the table, the recipe, the split and the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from n3ic.data.split import SplitProtocol
+from n3ic.data.table import FlowTable
+from n3ic.model.classifier import Classifier
+from n3ic.training.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Everything that determines a network and its figures.
+
+    Attributes:
+        table: labelled flows.
+        recipe: how bits are chosen and how the network is trained.
+        protocol: how the rows are split.
+        seed: seed of the split, the choice of bits, and the training.
+        name: the model's name.
+        positive: index of the class whose detection is counted (false positive rate, ROC); None
+            for the second of two classes, and for the mean over more than two.
+        with_baselines: whether the baselines are trained as well.
+        keeps: a model whose input bits are kept; None to choose the bits.
+        budget: largest size of the model in bytes, everything counted; 0 for no bound.
+        rivals: recipes of other families within the budget; the validation rows choose among them.
+    """
+
+    table: FlowTable = field(repr=False)
+    recipe: Recipe
+    protocol: SplitProtocol = "random"
+    seed: int = 0
+    name: str = "model"
+    positive: int | None = None
+    with_baselines: bool = True
+    keeps: Classifier | None = field(default=None, repr=False)
+    budget: int = 0
+    rivals: tuple[Recipe, ...] = field(default=(), repr=False)
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """The origin of its models, as their files record it."""
+        kept = self.keeps
+        return {
+            "data": self.table.name,
+            "data_sha256": self.table.sha256,
+            "synthetic": str(self.table.synthetic).lower(),
+            "recipe": self.recipe.name,
+            "protocol": self.protocol,
+            "seed": str(self.seed),
+        } | ({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"})

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder that learns: its log, its models, and the learner that they restore.
+
+The log holds what the learner was given (rows, anchors, rollbacks), written before the learner acts
+on it, and what it decided. When a folder is opened, the learner is given the same input again and
+must decide the same. If the process died before the last decisions were logged, they are made then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import DataError, N3icError, UsageError
+from n3ic.model.classifier import Classifier
+from n3ic.model.load import load_model
+from n3ic.systems.stream.learning.host_models import HostMlp, fit_host_mlp, load_host_model
+from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
+from n3ic.systems.stream.learning.log import ChainedLog
+from n3ic.systems.stream.learning.refresh import refreshed
+from n3ic.systems.stream.learning.rows import LabelledRows
+from n3ic.util.plain_data import from_plain
+
+LOG, MODELS = "log.jsonl", "models"
+_GIVEN = ("begin", "anchors", "rows", "rollback")
+_TAUGHT = "taught_by"  # key in the provenance of a model
+_ASIDE = ("at",)  # facts that may differ when a decision is repeated
+
+
+class LearningFolder:
+    """A learner whose history is in a folder.
+
+    Args:
+        folder: the folder, made by :meth:`begin`.
+        push: swaps the model of a target; None only records the swap.
+        now: returns the time as text, for people; no decision depends on it.
+        retrain: whether to train the logged models again and compare their digests; otherwise
+            they are read from their files.
+
+    Raises:
+        UsageError: The folder is not a learning folder.
+        DataError: The log is damaged, or the learner decides otherwise than the log says.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        push: Callable[[Classifier], None] | None = None,
+        *,
+        now: Callable[[], str] = str,
+        retrain: bool = False,
+    ) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / LOG).is_file():
+            raise UsageError(f"{folder}: expected a folder of n3ic stream learn, with {LOG}")
+        self._swap, self._now, self._retrain = push, now, retrain
+        self._log = ChainedLog(self.folder / LOG)
+        self._ahead: deque[dict[str, Any]] = deque()
+        self._learner: OnlineLearner | None = None
+        self._teachers: dict[str, HostMlp] = {}
+        self.decisions: list[dict[str, Any]] = []
+        with self.up_to_date():
+            pass
+
+    @classmethod
+    def begin(cls, folder: str | Path, model: Classifier, settings: LearnSettings) -> None:
+        """Make a folder in which a model begins to learn.
+
+        Raises:
+            UsageError: The folder already exists.
+        """
+        path = Path(folder)
+        if (path / LOG).exists():
+            raise UsageError(f"{folder} exists: leave the model out to go on there")
+        (path / MODELS).mkdir(parents=True, exist_ok=True)
+        model.save(path / MODELS / f"{model.digest}.n3ic")
+        log = ChainedLog(path / LOG)
+        with log.alone():
+            if not next(log.news(), None):
+                log.append("begin", {"model": model.digest, "settings": asdict(settings)})
+        log.close()
+
+    @property
+    def learner(self) -> OnlineLearner:
+        """The learner; after an error, :meth:`up_to_date` must restore it first."""
+        if self._learner is None:
+            raise DataError(f"{self._log.path}: it begins without a model")
+        return self._learner
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Lock other processes out during the block, after reading what they wrote."""
+        with self._log.alone():
+            try:
+                self._ahead.extend(self._log.news())
+                while self._ahead:
+                    self._repeat(self._ahead.popleft())
+                yield
+            except BaseException:
+                # The learner may be ahead of what the log could store: the log counts.
+                self._log.rewind()
+                self._learner = None
+                self._ahead.clear()
+                self.decisions.clear()
+                raise
+
+    def anchor(self, rows: LabelledRows) -> None:
+        """Give the learner flows of the training, with trusted labels."""
+        with self.up_to_date():
+            self._note("anchors", rows.to_dict())
+            self.learner.anchor(rows)
+
+    def take(self, rows: LabelledRows) -> None:
+        """Give the learner flows whose labels have come.
+
+        Raises:
+            N3icError: The log cannot be written; decisions that are not in it are undone.
+        """
+        if len(rows):
+            with self.up_to_date():
+                self._note("rows", rows.to_dict())
+                self.learner.take(rows)
+
+    def roll_back(self, reason: str = "asked for") -> None:
+        """Replace the running model by the former one.
+
+        Raises:
+            UsageError: No model ran before, or the push failed.
+        """
+        with self.up_to_date():
+            if not self.learner.former:
+                raise UsageError(f"{self.folder}: there is no former model to go back to")
+            self._note("rollback", {"reason": reason})
+            self.learner.roll_back(reason)
+            if said := self.decisions[-1]["error"]:
+                raise UsageError(f"the push failed; it is retried with the next rows: {said}")
+
+    def model_file(self, digest: str) -> Path:
+        """The file of a model of this folder."""
+        return self.folder / MODELS / f"{digest}.n3ic"
+
+    # --- what the log says -----------------------------------------------------------------
+
+    def _note(self, what: str, facts: dict[str, Any]) -> None:
+        self._log.append(what, {**facts, "at": self._now()})
+
+    def _repeat(self, entry: dict[str, Any]) -> None:
+        """Give the learner again what it was given before."""
+        what = entry["what"]
+        where = f"{self._log.path}, line {entry['n'] + 1}"
+        if what not in _GIVEN or (what == "begin") != (self._learner is None):
+            raise DataError(f"{where}: {what!r} was not decided again")
+        if what == "begin":
+            self._begin(entry, where)
+        elif what == "rollback":
+            self.learner.roll_back(str(entry.get("reason")))
+        else:
+            model = self.learner.running
+            rows = LabelledRows.from_dict(entry, len(model.input.features), len(model.classes))
+            (self.learner.take if what == "rows" else self.learner.anchor)(rows)
+
+    def _begin(self, entry: dict[str, Any], where: str) -> None:
+        try:
+            settings = from_plain(LearnSettings, entry.get("settings"), strict=True)
+        except (ValueError, UsageError) as error:
+            raise DataError(f"{where}: damaged settings: {error}") from error
+        self._learner = OnlineLearner(
+            self._read(str(entry.get("model"))),
+            settings,
+            train=self._train,
+            push=self._push,
+            tell=self._tell,
+        )
+
+    def _read(self, digest: str) -> Classifier:
+        if not (len(digest) == 64 and digest.isalnum()):
+            raise DataError(f"{self._log.path}: {digest[:80]!r} is no digest of a model")
+        model = load_model(self.model_file(digest))
+        if model.digest != digest:
+            raise DataError(f"{self.model_file(digest)}: its digest is {model.digest}")
+        return model
+
+    def _train(
+        self,
+        model: Classifier,
+        features: NDArray[np.uint32],
+        label: NDArray[np.int64],
+        class_weight: NDArray[np.float64],
+    ) -> Classifier:
+        known = self._ahead[0] if self._ahead else {}
+        if known.get("what") == "candidate" and not self._retrain:
+            with suppress(N3icError):  # if its file is missing, train it again
+                return self._read(str(known.get("model")))
+        settings = self.learner.settings
+        teacher = odds = None
+        if settings.teacher:
+            columns = features.astype(np.int64)
+            teacher = fit_host_mlp(
+                columns,
+                label,
+                None,
+                model.input.features,
+                model.classes,
+                settings.seed,
+                start=self._teacher(model),
+                class_weight=class_weight,
+            )
+            odds = teacher.odds(columns)
+        new = refreshed(
+            model,
+            features,
+            label,
+            class_weight,
+            teacher=odds,
+            rounds=settings.rounds,
+            seed=settings.seed,
+        )
+        if teacher is not None:
+            new = new.changed(provenance={**new.provenance, _TAUGHT: teacher.digest})
+            self._teachers[teacher.digest] = teacher
+            if not self._ahead:
+                teacher.save(self.folder / MODELS / f"{teacher.digest}.host")
+        if not self._ahead:
+            new.save(self.model_file(new.digest))
+        return new
+
+    def _teacher(self, model: Classifier) -> HostMlp | None:
+        """The float network that taught a model, if one did."""
+        digest = model.provenance.get(_TAUGHT)
+        if digest is None:
+            return None
+        if digest not in self._teachers:
+            found = load_host_model(self.folder / MODELS / f"{digest}.host")
+            if not isinstance(found, HostMlp) or found.digest != digest:
+                raise DataError(f"{self.folder}: the teacher {digest[:12]} is another model")
+            self._teachers[digest] = found
+        return self._teachers[digest]
+
+    def second_stage(self) -> HostMlp | None:
+        """The float network that taught the running model, as a second stage; None without one.
+
+        Raises:
+            ModelError: Its file is missing or damaged.
+        """
+        return self._teacher(self.learner.running)
+
+    def _push(self, model: Classifier) -> str:
+        known = self._ahead[0] if self._ahead else {}
+        if known.get("what") == "push":
+            return str(known.get("error"))
+        if self._swap is None:
+            return ""
+        try:
+            self._swap(model)
+        except (N3icError, OSError) as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    def _tell(self, what: str, **facts: Any) -> None:
+        """Append a decision, or compare it with what the log says."""
+        self.decisions.append({"what": what, **facts})
+        if not self._ahead:
+            self._note(what, facts)
+            return
+        known = self._ahead.popleft()
+        said = {k: v for k, v in known.items() if k not in (*_ASIDE, "n", "previous")}
+        if said != {"what": what, **facts}:
+            raise DataError(
+                f"{self._log.path}, line {known['n'] + 1}: it says {said}, "
+                f"but the rows before it give { ({'what': what, **facts}) }"
+            )

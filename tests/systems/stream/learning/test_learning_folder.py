@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder that learns: replayed to the same bytes, whole after a crash, safe from changes."""
+
+import json
+import resource
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from changing_traffic import labelled, tables, traffic
+
+from n3ic.errors import DataError, N3icError, UsageError
+from n3ic.model.load import load_model
+from n3ic.systems.stream.learning.learner import LearnSettings
+from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
+from n3ic.systems.stream.learning.log import ChainedLog
+from n3ic.systems.stream.learning.pushes import push_to
+
+SETTINGS = LearnSettings(every=300)
+BATCHES = [labelled(traffic(300, i, changed=True), i) for i in range(3)]
+
+
+@pytest.fixture(name="model", scope="module")
+def trained_before():
+    return tables()
+
+
+@pytest.fixture(name="folder")
+def new_folder(tmp_path, model):
+    LearningFolder.begin(tmp_path / "learned", model, SETTINGS)
+    return tmp_path / "learned"
+
+
+def opened(folder, where=None, **how):
+    return LearningFolder(folder, None if where is None else push_to(f"file:{where}"), **how)
+
+
+def learned(folder, where=None, **how):
+    learning = opened(folder, where, **how)
+    for rows in BATCHES:
+        learning.take(rows)
+    return learning
+
+
+def test_the_log_gives_the_same_decisions_and_the_same_bytes_again(folder, tmp_path, model):
+    times = iter(["2026-01-02", "1970-01-01", *["9999-12-31"] * 99])  # a clock that jumps
+    learning = learned(folder, tmp_path / "running.n3ic", now=lambda: next(times))
+    now = learning.learner.running
+    assert now != model
+    assert load_model(tmp_path / "running.n3ic").digest == now.digest
+    for retrain in (False, True):
+        again = opened(folder, retrain=retrain)
+        assert again.decisions == learning.decisions
+        assert again.learner.running.to_bytes() == now.to_bytes()
+    for file in (folder / "models").glob("*.n3ic"):  # the log alone gives the models, too
+        if file.stem != model.digest:
+            file.unlink()
+    assert opened(folder).learner.running.to_bytes() == now.to_bytes()
+
+
+@pytest.mark.slow
+def test_a_teacher_learns_beside_and_comes_back_from_the_log(tmp_path, model):
+    folder = tmp_path / "taught"
+    LearningFolder.begin(folder, model, replace(SETTINGS, teacher=True))
+    learning = learned(folder)
+    stage = learning.second_stage()
+    after = traffic(1000, 50, changed=True)
+    assert (stage.odds(after.features.astype(np.int64)).argmax(1) == after.label).mean() > 0.75
+    for retrain in (False, True):
+        again = opened(folder, retrain=retrain)
+        assert again.learner.running.digest == learning.learner.running.digest
+        assert again.second_stage().to_bytes() == stage.to_bytes()
+    for file in (folder / "models").glob("*.host"):
+        file.write_bytes(model.to_bytes())
+    with pytest.raises(N3icError, match="host"):
+        opened(folder).second_stage()
+    learning.roll_back()
+    assert learning.second_stage() != stage
+
+
+def test_a_log_goes_on_wherever_it_was_cut(folder, tmp_path):
+    learned(folder).close()
+    whole = (folder / LOG).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    what = [json.loads(line)["what"] for line in lines]
+    pushed = what.index("push")
+    rows = max(i for i, name in enumerate(what[:pushed]) if name == "rows")
+    after = next((i for i, name in enumerate(what) if i > pushed and name == "rows"), len(what))
+    assert {"candidate", "test"} & {*what[rows:pushed]}
+    for cut in range(rows + 1, after):
+        torn = lines[cut][: len(lines[cut]) // 2]
+        (folder / LOG).write_bytes(b"".join(lines[:cut]) + torn)
+        again = opened(folder, tmp_path / "running.n3ic")
+        again.close()
+        assert (folder / LOG).read_bytes() == b"".join(lines[:after])
+        # The swap of which nobody knows whether it was made is made.
+        assert (tmp_path / "running.n3ic").exists()
+        (tmp_path / "running.n3ic").unlink()
+
+
+@pytest.mark.parametrize("line", [0, 1, -1])
+def test_a_line_that_was_changed_is_found(folder, line):
+    learned(folder).close()
+    lines = (folder / LOG).read_bytes().splitlines(keepends=True)
+    entry = json.loads(lines[line])
+    for field, value in (("previous", "0" * 63 + "1"), ("n", 77), ("what", "nothing")):
+        changed = json.dumps({**entry, field: value}).encode() + b"\n"
+        other = [*lines]
+        other[line] = changed
+        (folder / LOG).write_bytes(b"".join(other))
+        with pytest.raises(DataError, match=r"log\.jsonl"):
+            opened(folder)
+
+
+def test_rows_that_were_changed_with_all_digests_give_other_decisions(folder, tmp_path):
+    learned(folder).close()
+    entries = [json.loads(line) for line in (folder / LOG).read_bytes().splitlines()]
+    forged = ChainedLog(tmp_path / "forged.jsonl")
+    with forged.alone():
+        for entry in entries:
+            facts = {k: v for k, v in entry.items() if k not in ("what", "n", "previous")}
+            if entry["what"] == "rows":
+                facts["label"] = [1 - label for label in facts["label"]]
+            forged.append(entry["what"], facts)
+    (tmp_path / "forged.jsonl").replace(folder / LOG)
+    with pytest.raises(DataError, match="the rows before it give"):
+        opened(folder, retrain=True)
+
+
+@contextmanager
+def full_disk(most):
+    """No file grows beyond so many bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_promotes_nothing_and_leaves_a_whole_log(folder, tmp_path, model):
+    where = tmp_path / "running.n3ic"
+    learning = opened(folder, where)
+    learning.take(BATCHES[0])
+    size = (folder / LOG).stat().st_size
+    row = len(json.dumps(BATCHES[1].to_dict(), separators=(",", ":")))
+    for room in (100, row + 300):  # no room for the rows, or none for what they decide
+        with full_disk(size + room), pytest.raises(N3icError, match="cannot write"):
+            learning.take(BATCHES[1])
+        assert (folder / LOG).read_bytes().endswith(b"}\n")
+        assert not where.exists()
+        size = (folder / LOG).stat().st_size
+    with learning.up_to_date():  # what the rows decide is decided now
+        assert next(each["what"] for each in learning.decisions) == "candidate"
+    learning.take(BATCHES[2])
+    assert learning.learner.running != model and where.exists()
+
+
+def test_an_order_to_roll_back_reaches_a_learner_that_runs(folder, tmp_path, model):
+    where = tmp_path / "running.n3ic"
+    learning = learned(folder, where)
+    other = opened(folder, where)
+    back = len(other.learner.former)
+    for _ in range(back):
+        other.roll_back()
+    with pytest.raises(UsageError, match="no former model"):
+        other.roll_back()
+    other.close()
+    assert load_model(where).digest == model.digest
+    learning.take(labelled(traffic(1, 5), 5))
+    assert learning.learner.running == model
+    assert json.loads((folder / LOG).read_bytes().splitlines()[-1])["what"] == "rows"
+
+
+@pytest.mark.slow
+def test_a_host_export_is_swapped_by_one_link(folder, tmp_path, model):
+    push = push_to(f"host:{tmp_path / 'exports'}")
+    push(model)
+    link = tmp_path / "exports/current"
+    before = str(link.readlink())
+    learning = LearningFolder(folder, push)
+    for rows in BATCHES:
+        learning.take(rows)
+    now = learning.learner.running
+    assert str(link.readlink()) == now.digest[:16] != before
+    assert load_model(link / "model.n3ic").digest == now.digest
+    learning.roll_back()
+    assert str(link.readlink()) == learning.learner.running.digest[:16]
+
+
+@pytest.mark.parametrize("where", ["cloud:1", "file", "file:", "xdp:lo:zero"])
+def test_a_place_that_is_none_is_refused(where, model):
+    with pytest.raises(UsageError):
+        push_to(where)(model)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path, folder, model):
+    with pytest.raises(UsageError, match="expected a folder"):
+        opened(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="exists"):
+        LearningFolder.begin(folder, model, SETTINGS)
