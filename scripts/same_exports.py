@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the exports of ten models for every target, or compare two such folders.
+"""Write the exports of eleven models for every target, or compare two such folders.
 
 Shows that a change of the code changes no artefact: run ``write`` with the code before and after
 the change, then ``compare``. Wording does not count: READMEs, reports, comments, and lines that
@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.families.spn.random_models import random_spn
+from n3ic.families.tables.random_models import random_tables
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
@@ -34,7 +35,7 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^\s*#[^\n]*|--[^\n]*", re.DOTALL | re.
 
 
 def models() -> Iterator[tuple[str, Classifier]]:
-    """Ten models: the paper's shapes, masks, features, classes, shunting, sum-product networks."""
+    """Models of every family: the paper's shapes, masks, features, classes, shunting."""
 
     def rng(seed: int) -> np.random.Generator:
         return np.random.default_rng(seed)
@@ -53,6 +54,7 @@ def models() -> Iterator[tuple[str, Classifier]]:
     yield "shunting", random_model((32, 16, 3), rng(7)).with_shunt(2)
     yield "spn", random_spn(rng(8))
     yield "spn-classes", random_spn(rng(9), features=4, classes=3)
+    yield "tables", random_tables(rng(10))
 
 
 def write(out: Path) -> None:
