@@ -95,7 +95,7 @@ def test_flows_are_predicted_and_evaluated_from_frames_and_files(known):
 def test_a_label_that_says_other_classes_is_refused(known, label):
     model, frame, path = known
     for flows in (frame, path):
-        with pytest.raises(UsageError, match=r"says others|no column 'app'"):
+        with pytest.raises(UsageError, match=r"holds others|no column 'app'"):
             n3ic.evaluate(model, flows, label=label)
 
 
