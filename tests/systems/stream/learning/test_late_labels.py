@@ -5,12 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changing_traffic import CLASSES, label_lines, tables, traffic
+from changing_traffic import CLASSES, key_fields, label_lines, tables, traffic
 
 from n3ic.errors import DataError
 from n3ic.meter.labels import Labelled
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
-from n3ic.systems.stream.learning.replay import key_fields
 
 FLOWS = traffic(60, 3)
 
