@@ -206,24 +206,6 @@ def program(stack: ExitStack, note: Note | None = None) -> Path:
         return build(scratch / "tomography", note)
 
 
-def simulate(simulation: Simulation, note: Note | None = None) -> ProbeTrace:
-    """Run the simulation.
-
-    The program is ended when this call ends, for whatever reason, and leaves nothing behind.
-
-    Args:
-        simulation: its options.
-        note: called with progress messages.
-
-    Raises:
-        MissingDependencyError: ns-3, the compiler or pkg-config is missing; the error names the
-            packages.
-        N3icError: the program failed.
-    """
-    (trace,) = _simulate_runs([simulation], 1, note)
-    return trace
-
-
 class _Running:
     """The running programs of all threads, so that all of them can be ended."""
 

@@ -47,11 +47,6 @@ class Coverage:
         """Number of weight bits that are decided."""
         return sum(int(layer.sum()) for layer in self.layers)
 
-    @property
-    def share(self) -> float:
-        """Share of the weight bits that are decided; 1 for a network without weight bits."""
-        return self.decided / self.total if self.total else 1.0
-
     def lines(self, model: BinaryModel) -> list[str]:
         """The neurons with undecided weight bits, one line per layer."""
         out = []

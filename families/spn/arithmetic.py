@@ -87,10 +87,6 @@ class LogArithmetic:
         """Convert the weights of a sum, all above 0, to integers."""
         return self.leaf(probability)
 
-    def real(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Convert integers to the logarithms of base 2 that they stand for."""
-        return value / 2.0**self.fraction
-
     def product(self, values: Sequence[Integers]) -> Integers:
         """Compute the product of operands."""
         return pairwise_reduce(values, np.add)
@@ -169,10 +165,6 @@ class LinearArithmetic:
         rest = self.one - int(low.sum())
         low[np.argsort(low - exact, kind="stable")[:rest]] += 1
         return low.astype(np.int32)
-
-    def real(self, value: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Convert integers to the probabilities that they stand for."""
-        return value / 2.0**self.fraction
 
     def product(self, values: Sequence[Integers]) -> Integers:
         """Compute the product of operands."""

@@ -131,22 +131,6 @@ class Operations:
         """Count the operations of a kind."""
         return sum(isinstance(step, kind) for step in self.steps)
 
-    def evaluate(self, bins: _Values) -> _Values:
-        """Compute the scores of bins: int64 array of shape ``(rows, classes)``.
-
-        Args:
-            bins: int64 array of shape ``(rows, fields)``.
-        """
-        values: list[_Values] = []
-        for step in self.steps:
-            if isinstance(step, Lookup):
-                values.append(np.array(step.table, dtype=np.int64)[bins[:, step.field]])
-            elif isinstance(step, Constant):
-                values.append(np.full(len(bins), step.value, dtype=np.int64))
-            else:
-                values.append(_apply(self.model, step, [values[i] for i in operands(step)]))
-        return np.stack([values[i] for i in self.scores], axis=1)
-
 
 def operations(model: SpnModel) -> Operations:
     """Compile a network to operations; deterministic."""

@@ -153,29 +153,3 @@ def _thermometers(
     none = np.zeros_like(reads[0])
     set_by = np.bitwise_or.accumulate(np.stack([none, *(by_cut[c] for c in cuts)]), axis=0)
     return IndexPart(feature, cuts, set_by)
-
-
-def indices_of_features(
-    parts: tuple[IndexPart, ...], values: dict[str, NDArray[np.int64]], tables: int
-) -> NDArray[np.uint8]:
-    """Compute the indices of features by intervals, as a target does.
-
-    Args:
-        parts: from :func:`index_parts`.
-        values: int64 array of shape ``(rows,)`` for each feature, in its integer unit.
-        tables: number of tables.
-
-    Returns:
-        uint8 array of shape ``(rows, tables)``.
-    """
-    rows = len(next(iter(values.values())))
-    out = np.zeros((rows, tables), dtype=np.uint8)
-    for part in parts:
-        value = values[part.feature]
-        if part.clamp is None:
-            out |= part.indices[np.searchsorted(part.cuts, value, side="right")]
-        else:
-            clamped = np.clip(value, 0, part.clamp)
-            for k, row in enumerate(part.indices):
-                out |= np.where(((clamped >> k) & 1)[:, None] == 1, row, np.uint8(0))
-    return out

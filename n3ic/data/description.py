@@ -8,13 +8,13 @@ entry may be missing; it is then inferred.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT, rule_of
 from n3ic.errors import DataError, ModelError
+from n3ic.util.structured import read_toml
 
 COLUMNS_FILE = "columns.toml"
 _MAX_BYTES = 4 << 20
@@ -45,13 +45,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
     Raises:
         DataError: the file cannot be read, or has an unknown or invalid key; the error names it.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = tomllib.loads(stream.read(_MAX_BYTES).decode())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not a TOML file: {error}") from error
+    data = read_toml(path, _MAX_BYTES, DataError, "a description of columns")
     unknown = data.keys() - {"table", "columns"}
     if unknown:
         raise DataError(f"{path}: unknown entry {min(unknown)!r}; expected [table], [columns.NAME]")

@@ -9,6 +9,7 @@ from n3ic.errors import ModelError
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
+from n3ic.util.structured import read_bounded
 
 MAX_BYTES = 1 << 20
 
@@ -19,13 +20,7 @@ def read_spec(path: str | Path) -> MeterSpec:
     Raises:
         ModelError: the file is missing, damaged, or of a newer version.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB, not a meter's specification")
+    data = read_bounded(path, MAX_BYTES, ModelError, "a meter's specification")
     return MeterSpec.from_json(data, str(path))
 
 

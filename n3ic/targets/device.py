@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from n3ic.util.plain_data import from_plain
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,16 @@ class CardLayout:
     Attributes:
         regions: number of equal parts that hold networks: FPGA regions, islands, cores.
         resources: the shared resources.
+        source: source of the numbers.
         ingress_gbps: total bandwidth of its ports in Gb/s; None if it has no ports of its own.
         scheduling_ns: time of one pass through the scheduler that gives packets to regions.
-        source: source of the numbers.
     """
 
     regions: int
     resources: tuple[SharedResource, ...]
-    ingress_gbps: float | None
-    scheduling_ns: float
     source: str
+    ingress_gbps: float | None = None
+    scheduling_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,30 +88,12 @@ class Device:
     @classmethod
     def from_toml(cls, path: Path) -> Device:
         """Read a device description."""
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-        return cls(
-            name=data["name"],
-            clock_mhz=float(data.get("clock_mhz", 0)),
-            memories=tuple(Memory(**m) for m in data.get("memories", [])),
-            limits=data.get("limits", {}),
-            paper=data.get("paper", {}),
-            source=data["source"],
-            card=_card_layout(data["card"]) if "card" in data else None,
-        )
+        data = {"memories": (), "limits": {}, "paper": {}, **tomllib.loads(path.read_text("utf-8"))}
+        return from_plain(cls, data | {"clock_mhz": float(data.get("clock_mhz", 0))})
 
     def memory(self, name: str) -> Memory:
         """The memory of that name."""
         return next(m for m in self.memories if m.name == name)
-
-
-def _card_layout(data: Mapping[str, Any]) -> CardLayout:
-    return CardLayout(
-        regions=data["regions"],
-        resources=tuple(SharedResource(**r) for r in data["resources"]),
-        ingress_gbps=data.get("ingress_gbps"),
-        scheduling_ns=float(data.get("scheduling_ns", 0)),
-        source=data["source"],
-    )
 
 
 @dataclass(frozen=True)

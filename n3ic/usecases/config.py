@@ -16,6 +16,7 @@ from n3ic.training.recipe import recipe_values
 from n3ic.training.values import Value
 from n3ic.usecases.base import use_case
 from n3ic.usecases.request import ConfigFile, TrainRequest
+from n3ic.util.structured import read_bounded
 
 MAX_BYTES = 1 << 20
 _COMMAND = "command"  # a key that only options.json has
@@ -52,15 +53,7 @@ def read_config(path: str | Path) -> ConfigFile:
     read = kinds.get(file.suffix.lower())
     if read is None:
         raise UsageError(f"{path}: a file of options ends in .toml or .json")
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)  # one byte more reveals a larger file
-    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
-        raise UsageError(
-            f"cannot read {path}: {getattr(error, 'strerror', '') or error}"
-        ) from error
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"{path}: larger than {MAX_BYTES >> 20} MiB, not a file of options")
+    content = read_bounded(file, MAX_BYTES, UsageError, "a file of options")
     try:
         said = read(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:

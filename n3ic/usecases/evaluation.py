@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from n3ic.model.load import load_model
 from n3ic.options import OptionValue, parse_options
 from n3ic.runs.folder import OPTIONS, load_metrics, models_of
 from n3ic.usecases.base import UseCase, use_case
+from n3ic.util.structured import read_json
 
 
 def evaluate_flows(
@@ -239,10 +239,7 @@ def _use_case(source: Path) -> UseCase | None:
 def _recorded(source: Path) -> dict[str, Any]:
     """The content of a run's ``options.json``."""
     path = source / OPTIONS
-    try:
-        recorded = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} does not say the run's options: {error}") from error
+    recorded = read_json(path, 1 << 24, UsageError, "the options of a run")
     if not isinstance(recorded, dict) or not isinstance(recorded.get("options"), dict):
         raise UsageError(f"{path} does not say the run's options")
     return recorded

@@ -125,16 +125,12 @@ class SoftwareTenant:
         weight: weight of its turns; all weights sum to about 65,536.
         rate: rate of its token bucket, in bytes per second.
         burst: size of the bucket, in bytes.
-        packets: guaranteed packets per second.
-        burst_packets: packets that may pass at once.
     """
 
     name: str
     weight: int
     rate: int
     burst: int
-    packets: int
-    burst_packets: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +202,7 @@ def unplanned_card(card: Card, target: str) -> SoftwareCard:
     ]
     found = SoftwareCard(
         card.name,
-        tuple(SoftwareTenant(t.name, 1, 1, 1, 1, 1) for t in card.tenants),
+        tuple(SoftwareTenant(t.name, 1, 1, 1) for t in card.tenants),
         tuple(sorted(graphs, key=lambda g: g.uid)),
         card.device.uid,
     )
@@ -237,8 +233,6 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
             max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(given, lengths, strict=True)))),
             # A bucket below one frame would never let that frame pass.
             max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in given)),
-            max(1, math.ceil(sum(g.guaranteed for g in given))),
-            max(1, *(round(g.burst_bytes / g.packet_bytes) for g in given)),
         )
 
 

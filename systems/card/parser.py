@@ -32,6 +32,7 @@ from n3ic.systems.card.description import (
 )
 from n3ic.systems.card.toml_lines import LimitError, parse
 from n3ic.systems.card.toml_values import TomlTable, is_int, shown
+from n3ic.util.structured import read_bounded
 
 CARD_FILE = "card.toml"
 _MAX_BYTES = 1 << 18
@@ -45,14 +46,7 @@ def read_card(path: str | Path) -> Card:
     Raises:
         CardError: The file cannot be read or is invalid; the error names the line.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            # One byte more than allowed tells a file that is too large without reading all of it.
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise CardError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > _MAX_BYTES:
-        raise CardError(f"{path}: not a description of a card: larger than {_MAX_BYTES >> 10} KiB")
+    data = read_bounded(path, _MAX_BYTES, CardError, "a description of a card")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -100,7 +100,8 @@ def run(
         typer.Option(help="A plan from n3ic cluster plan; default: even parts."),
     ] = None,
     split: Annotated[
-        str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
+        str,
+        typer.Option(help="Without a plan: output, input or replicated, or a,b,c for each layer."),
     ] = "output",
     flows: Annotated[
         str | None, typer.Option(help="Table with the rows to compute; see n3ic predict.")

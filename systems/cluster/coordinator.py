@@ -260,11 +260,6 @@ class TaggedRows(RingFlow, Generic[Row]):
         """Whether no row is queued or in flight."""
         return not self._queue and not self._flying
 
-    @property
-    def missing(self) -> list[int]:
-        """Rows that were sent and whose results have not come home."""
-        return sorted(self._flying)
-
     def admit(self) -> list[TaskPacket]:
         """Return the tasks of the rows that the nodes have room for now."""
         packets: list[TaskPacket] = []

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from n3ic.errors import ClusterError
 from n3ic.systems.cluster.figures import NodeFigures, memory_of, node_figures, room_in
 from n3ic.systems.cluster.protocol import MAX_NODES
 from n3ic.targets.base import exporter
+from n3ic.util.structured import read_toml
 
 _MAX_BYTES = 1 << 18
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -105,16 +105,7 @@ def read_nodes(path: str | Path) -> ClusterDescription:
         ClusterError: The file cannot be read, or an entry is invalid; the error names it.
         UsageError: No target has that name.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise ClusterError(f"{path}: not a list of nodes: larger than {_MAX_BYTES >> 10} KiB")
-        found = tomllib.loads(data.decode())
-    except OSError as error:
-        raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ClusterError(f"{path}: not a TOML file: {str(error)[:200]}") from error
+    found = read_toml(path, _MAX_BYTES, ClusterError, "a list of nodes")
     _only(found, ("home", "nodes"), str(path))
     entries = found.get("nodes")
     if (

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -16,6 +15,7 @@ from n3ic.systems.cluster.nodes import ClusterDescription, ClusterNode
 from n3ic.systems.cluster.placement import ModelPlacement
 from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.plain_data import from_plain, shown
+from n3ic.util.structured import read_json
 
 PLAN_VERSION = 2
 _MAX_BYTES = 1 << 22
@@ -199,17 +199,7 @@ def _read_node(data: Any, where: str) -> ClusterNode:
 
 
 def _plan_data(path: str | Path) -> dict[str, Any]:
-    try:
-        with Path(path).open("rb") as stream:
-            # One byte more than allowed tells a file that is too large.
-            text = stream.read(_MAX_BYTES + 1)
-        if len(text) > _MAX_BYTES:
-            raise ClusterError(f"{path}: not a plan: larger than {_MAX_BYTES >> 20} MiB")
-        data = json.loads(text)
-    except OSError as error:
-        raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ClusterError(f"{path}: not a JSON file: {str(error)[:200]}") from error
+    data = read_json(path, _MAX_BYTES, ClusterError, "a plan")
     if not isinstance(data, dict) or data.get("version") != PLAN_VERSION:
         raise ClusterError(
             f"{path}: expected a plan of version {PLAN_VERSION}; n3ic cluster plan --out writes one"

@@ -53,7 +53,7 @@ def by_time(held: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:
             "with times, such as UNSW-NB15's raw files or metered captures"
         )
     model = _trained(held, recipe, held.table, "time")
-    rows = split(held.table, "time", _seed(held)).test
+    rows = split(held.table, "time", seed_of(held.model)).test
     yield _row("trained on earlier rows, on later ones", held, model, held.table.rows(rows))
 
 
@@ -92,7 +92,7 @@ def without_category(held: HeldOut, recipe: Recipe, category: str) -> Iterator[S
         yield shift_row(f"{name}, trained on", held.label[both], said, positive)
         rest = table.rows(~of)
         model = _trained(held, recipe, rest, "random")
-        tested = rest.rows(split(rest, "random", _seed(held)).test)
+        tested = rest.rows(split(rest, "random", seed_of(held.model)).test)
         tested = tested.rows(labels_of(held.model, tested) != positive)
         unseen = table.rows(of)
         label = np.concatenate([labels_of(held.model, unseen), labels_of(held.model, tested)])
@@ -109,8 +109,9 @@ def _classes(model: Classifier, table: FlowTable) -> NDArray[np.int64]:
     return found.classes.astype(np.int64)
 
 
-def _seed(held: HeldOut) -> int:
-    said = held.model.provenance.get("seed", "")
+def seed_of(model: Classifier) -> int:
+    """The seed that a model was trained with; 0 if it does not say one."""
+    said = model.provenance.get("seed", "")
     return int(said) if said.isdecimal() else 0
 
 
@@ -121,6 +122,6 @@ def _trained(
     label = labels_of(held.model, table)
     ordered = replace(table, label=label, classes=held.model.classes)
     experiment = Experiment(
-        ordered, recipe, protocol, _seed(held), positive=held.positive, with_baselines=False
+        ordered, recipe, protocol, seed_of(held.model), positive=held.positive, with_baselines=False
     )
     return train(experiment).model

@@ -134,7 +134,7 @@ class Shifts(EvaluationPlugin):
         from n3ic.systems.robustness.column_permutation import exchanged_rows
         from n3ic.systems.robustness.lost_packets import capture_rows
         from n3ic.systems.robustness.other_rows import rows_of
-        from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category
+        from n3ic.systems.robustness.retrained import by_time, recipe_of, seed_of, without_category
 
         further = ("capture", "other-rows", "exchange", "time-order", "leave-out")
         wanted = [n for n in further if options[n]]
@@ -143,7 +143,7 @@ class Shifts(EvaluationPlugin):
         if not options["shift"]:
             return {}
         classes = len(held.model.classes)
-        seed = int(held.model.provenance.get("seed", "0"))
+        seed = seed_of(held.model)
         rows = [*cheap_rows(held, seed)]
         if options["exchange"]:
             rows += exchanged_rows(held, str(options["exchange"]), seed)

@@ -30,6 +30,7 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
 from n3ic.util.files import write_atomic
+from n3ic.util.plain_data import from_plain
 
 _RECORD, _DAEMON, _OBJECT, _WATCH = "record.json", "n3icd.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
@@ -211,9 +212,7 @@ def _record(data: Mapping[str, Any]) -> ProgramRecord:
     given = dict(data)
     if given.pop("version") != VERSION:
         raise ValueError(f"version {data['version']!r}, this n3ic reads {VERSION}")
-    for name in ("policies", "rules"):
-        given[name] = tuple(given[name])
-    return ProgramRecord(**given)
+    return from_plain(ProgramRecord, given, strict=True)
 
 
 def write_model(interface: Interface, model: Classifier) -> None:

@@ -41,11 +41,6 @@ class SlotStatus:
     drift: tuple[Drift, ...]
     domain: OodReport | None = None
 
-    @property
-    def decided(self) -> int:
-        """Number of flows that the model decided or shunted."""
-        return sum(self.classes.values()) + self.shunted
-
 
 @dataclass(frozen=True)
 class ProgramStatus:

@@ -277,6 +277,17 @@ def test_a_bad_columns_toml_is_refused_by_key(tmp_path, text, says):
         describe(written(tmp_path), "label")
 
 
+def test_a_columns_toml_that_is_too_large_is_refused(tmp_path):
+    """Cut at the limit, this one would be whole TOML without its last table."""
+    begin = b"[columns.dur]\nuse = true\n"
+    path = tmp_path / "columns.toml"
+    path.write_bytes(begin.ljust(4 << 20, b"\n"))
+    assert read_description(path)["columns"] == {"dur": {"use": True}}
+    path.write_bytes(begin.ljust(4 << 20, b"\n") + b"[columns.rate]\nuse = false\n")
+    with pytest.raises(DataError, match="not a description of columns: larger than 4 MiB"):
+        read_description(path)
+
+
 def test_names_from_a_table_are_safe_in_toml(tmp_path):
     quoted = '"u""v"'
     header = 'a"b,x\\y,"tab\there",\u00fcber,,label,'

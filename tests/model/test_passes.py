@@ -15,7 +15,7 @@ from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.model.passes import Findings, Removed, analyse, simplify, unchanged
+from n3ic.model.passes import Findings, Removed, simplify, unchanged
 from n3ic.model.passes.dead import read_neurons
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
@@ -72,7 +72,7 @@ def test_scores_stay_on_every_input(shape, classes, seed, masked):
     model = degenerate((*shape, classes), seed, masked=masked)
     assert_equal(model, every_input(shape[0]))
     found = simplify(model)
-    assert not analyse(found.model).removes
+    assert not simplify(found.model).findings.removes
     for old, new in zip(model.layers, found.model.layers, strict=True):
         assert (new.mask is None) == (old.mask is None)
         assert new.n_outputs <= old.n_outputs
@@ -84,7 +84,7 @@ def test_scores_stay_on_every_input(shape, classes, seed, masked):
 def test_wide_networks(masked):
     model = degenerate((100, 40, 30, 20, 3), 5, masked=masked)
     assert_equal(model, verification_vectors(model, 2000))
-    assert analyse(model).neurons
+    assert simplify(model).findings.neurons
 
 
 def spec() -> InputSpec:

@@ -144,9 +144,9 @@ def test_files_that_are_none_are_refused(tmp_path):
     (tmp_path / "folder.toml").mkdir()
     for name, message in (
         ("run.yaml", r"ends in \.toml or \.json"),
-        ("absent.toml", "cannot read"),
-        ("folder.toml", "cannot read"),
-        ("a\0b.toml", "cannot read"),
+        ("absent.toml", "cannot be read"),
+        ("folder.toml", "cannot be read"),
+        ("a\0b.toml", "cannot be read"),
     ):
         with pytest.raises(UsageError, match=message):
             read_config(tmp_path / name)

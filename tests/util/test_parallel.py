@@ -2,11 +2,13 @@
 """Calls side by side whose processes end as they should not."""
 
 import signal
+import sys
 import threading
+from math import gcd
 
 import pytest
 
-from n3ic.errors import N3icError
+from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.util import parallel
 from n3ic.util.parallel import parallel_map
 
@@ -34,6 +36,19 @@ def test_a_dask_cluster_of_one_core_computes_all_calls_itself(dask_cluster):
     found = dict(parallel_map(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
     assert sorted(found) == [0, 1, 2, 3, 4]
     assert threading.current_thread().name not in found.values()
+
+
+def test_a_dask_cluster_gives_the_same_results_as_this_machine_s_cores(dask_cluster):
+    dask_cluster.scale(1)
+    calls = [(7, 3), (2, 5), (9, 4), (1, 1)]
+    far = dict(parallel_map(gcd, calls, dask=dask_cluster.scheduler_address))
+    assert far == dict(parallel_map(gcd, calls, jobs=2)) == dict(enumerate(gcd(*c) for c in calls))
+
+
+def test_a_dask_address_without_distributed_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"needs distributed.*n3ic\[cluster\]"):
+        list(parallel_map(gcd, [(7, 3)], dask="tcp://127.0.0.1:1"))
 
 
 def test_a_dask_scheduler_that_is_lost_is_one_error(dask_cluster, capfd):

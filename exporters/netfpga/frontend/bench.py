@@ -140,10 +140,6 @@ class FrontBench(SimulatedCardProcess):
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
         return front_program(self.directory, work, self.ip, resend=self.resend)
 
-    def hold(self, clocks: int) -> None:
-        """Make the receiver accept nothing for ``clocks`` clocks from now on."""
-        self._say(f"h {clocks}")
-
     def run(
         self, frames: Sequence[OfferedFrame | bytes] = (), clocks: int = _MOST, quiet: int = 0
     ) -> BenchRun:

@@ -98,12 +98,6 @@ def mss(size: int) -> bytes:
     return struct.pack(">BBH", 2, 4, size)
 
 
-def echo(source: SocketAddress, target: SocketAddress, payload: bytes, *, number: int = 1) -> bytes:
-    """Build an ICMP echo request."""
-    body = struct.pack(">BBHHH", 8, 0, 0, 0x4E33, number) + payload
-    return ipv4(source, target, ICMP, body[:2] + struct.pack(">H", checksum(body)) + body[4:])
-
-
 @dataclass(frozen=True)
 class Ipv4Packet:
     """Content of an IPv4 frame with valid checksums.

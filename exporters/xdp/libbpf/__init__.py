@@ -25,15 +25,12 @@ from n3ic.exporters.xdp.libbpf.maps import (
     RingBuffer,
     create_map,
     map_by_id,
-    pinned_map,
 )
 from n3ic.exporters.xdp.libbpf.programs import (
     BpfObject,
     BpfProgram,
     TestRun,
     is_loaded,
-    pin,
-    pinned_program,
     program_by_id,
 )
 
@@ -59,9 +56,6 @@ __all__ = [
     "is_loaded",
     "libbpf",
     "map_by_id",
-    "pin",
-    "pinned_map",
-    "pinned_program",
     "program_by_id",
     "query",
     "tcx_programs",

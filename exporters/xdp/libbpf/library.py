@@ -164,8 +164,6 @@ def libbpf() -> Any:
         ("bpf_map_get_fd_by_id", number, [u32]),
         ("bpf_prog_get_fd_by_id", number, [u32]),
         ("bpf_obj_get_info_by_fd", number, [number, pointer, pointer]),
-        ("bpf_obj_pin", number, [number, text]),
-        ("bpf_obj_get", number, [text]),
         ("bpf_prog_test_run_opts", number, [number, pointer]),
         ("bpf_xdp_attach", number, [number, number, u32, pointer]),
         ("bpf_xdp_detach", number, [number, u32, pointer]),

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.xdp.libbpf.library import (
@@ -237,8 +235,3 @@ def map_by_id(number: int) -> BpfMap:
     """Open a map by its kernel number, for example one that a map of maps holds."""
     fd = libbpf().bpf_map_get_fd_by_id(number)
     return BpfMap(check(fd, f"map {number}"), owned=True)
-
-
-def pinned_map(path: str | Path) -> BpfMap:
-    """Open the map pinned at a path."""
-    return BpfMap(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.xdp.libbpf.library import (
@@ -259,18 +257,6 @@ def is_loaded(number: int) -> bool:
     except BpfError as error:
         return error.number != errno.ENOENT
     return True
-
-
-def pinned_program(path: str | Path) -> BpfProgram:
-    """Open the program pinned at a path."""
-    return BpfProgram(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)
-
-
-def pin(found: BpfMap | BpfProgram, path: str | Path) -> None:
-    """Pin a map or program at a path of a BPF file system, which keeps it in the kernel."""
-    result = libbpf().bpf_obj_pin(found.fd, os.fsencode(path))
-    hint = " (is a BPF file system mounted there?)" if result == -errno.EINVAL else ""
-    check(result, f"{path}: pinning {found.name}{hint}")
 
 
 def _load(

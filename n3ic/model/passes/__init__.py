@@ -5,6 +5,6 @@ A pass maps a draft of a network to the next, in its own module, and is exact by
 """
 
 from n3ic.model.passes.draft import Removed
-from n3ic.model.passes.pipeline import Findings, Simplified, analyse, simplify, unchanged
+from n3ic.model.passes.pipeline import Findings, Simplified, simplify, unchanged
 
-__all__ = ["Findings", "Removed", "Simplified", "analyse", "simplify", "unchanged"]
+__all__ = ["Findings", "Removed", "Simplified", "simplify", "unchanged"]

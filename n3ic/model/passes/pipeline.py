@@ -158,10 +158,5 @@ def unchanged(model: ModelT) -> Simplified[ModelT]:
     return Simplified(model, model, tuple(range(model.input.n_bits)), Findings())
 
 
-def analyse(model: BinaryModel) -> Findings:
-    """What :func:`simplify` would remove from a network, and what it would leave."""
-    return simplify(model).findings
-
-
 def _some(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"

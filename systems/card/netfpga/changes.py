@@ -15,9 +15,7 @@ in words follows a ``#``::
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.netfpga.operation_file import OperationFile
@@ -35,7 +33,6 @@ _CHANGE = OperationFile(
     keys=("n3ic-card-change", "card", "change", "operations"),
     most_bytes=1 << 26,
 )
-_OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
 
 
 def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> list[Operation]:
@@ -77,24 +74,6 @@ def change_text(
     who = ", ".join(change.graphs or change.networks)
     head = (image.name, f"{change.verb} {who}", str(len(lines)))
     return _CHANGE.text([comment(value) for value in head], lines)
-
-
-def read_change(path: str | Path) -> list[Operation]:
-    """Read the operations of a file.
-
-    Raises:
-        UsageError: the file cannot be read, or is damaged.
-    """
-    head, body = _CHANGE.read(path)
-    numbers = [line.partition(" # ")[0] for line in body]
-    # A file that was cut short must not change half a card.
-    if head["operations"] != str(len(body)) or not all(map(_OPERATION.fullmatch, numbers)):
-        raise UsageError(f"{path}: expected {head['operations']} operations, one per line")
-    out = []
-    for line in numbers:
-        kind, a, b, c = (int(number, 16) for number in line.split())
-        out.append((kind, a, b, c))
-    return out
 
 
 def _is_written(image: NetfpgaCardImage, leg: HardwarePass, model: BinaryModel) -> bool:

@@ -89,11 +89,6 @@ def start_region(region: int) -> list[Operation]:
     return [set_register(register(REGION, region), 0)]
 
 
-def restart_task(region: int) -> list[Operation]:
-    """Restart a user's task that was cut off."""
-    return [set_register(register(REGION, region), 4)]
-
-
 def bring_graphs(
     image: NetfpgaCardImage,
     graphs: Sequence[int],

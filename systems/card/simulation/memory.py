@@ -22,7 +22,6 @@ from n3ic.errors import N3icError
 PAGE_BYTES = 2 << 20
 SPACE_BYTES = 1 << 30
 PAGES_OF_SPACE = SPACE_BYTES // PAGE_BYTES
-ENTRY_BYTES = 8  # with 512 entries, a table takes 4 KB
 
 Kind = Literal["read", "write"]
 
@@ -150,20 +149,6 @@ class OnBoardMemory:
         space.elsewhere.discard(page)
         space.frames[page] = frame
         return Access(frame, not swapped_in, swapped_in, swapped_out)
-
-    def release(self, tenant: str) -> None:
-        """Free the pages of a tenant that leaves."""
-        space = self._spaces[tenant]
-        self._free.extend(space.frames.values())
-        self._spaces[tenant] = _Space(())
-
-    def resident(self, tenant: str) -> int:
-        """Return the number of a tenant's pages on board."""
-        return len(self._spaces[tenant].frames)
-
-    def elsewhere(self, tenant: str) -> int:
-        """Return the number of a tenant's pages on the host."""
-        return len(self._spaces[tenant].elsewhere)
 
     @property
     def free(self) -> int:

@@ -52,11 +52,18 @@ class LabelFile:
         self._header: list[str] = []
 
     def news(self) -> list[tuple[Key, Labelled]]:
-        """The labels in lines added since the last call; reads at most a mebibyte.
+        """The labels of the next mebibyte that holds any; none once the file is read to its end.
 
         Raises:
             DataError: The file has become shorter, a line is too long, or a CSV lacks a column.
         """
+        while data := self._added():
+            if found := self._labels(data):
+                return found
+        return []
+
+    def _added(self) -> bytes:
+        """At most a mebibyte that was added after what has been read."""
         try:
             with self.path.open("rb") as stream:
                 if stream.seek(0, io.SEEK_END) < self._at:
@@ -64,10 +71,14 @@ class LabelFile:
                 stream.seek(self._at)
                 data = stream.read(_READ)
         except FileNotFoundError:
-            return []
+            return b""
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read: {error.strerror or error}") from error
         self._at += len(data)
+        return data
+
+    def _labels(self, data: bytes) -> list[tuple[Key, Labelled]]:
+        """The labels of the lines that end in some data; the last line may wait for its end."""
         *lines, self._left = (self._left + data).split(b"\n")
         if max(map(len, [*lines, self._left])) > MAX_LINE:
             raise DataError(f"{self.path}: a line of more than {MAX_LINE:,} bytes; no labels")

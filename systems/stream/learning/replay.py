@@ -112,16 +112,6 @@ def numbered(rows: int, start: int = 0) -> Records:
     return records
 
 
-def key_fields(record: np.void) -> dict[str, object]:
-    """The addresses, ports and protocol of a record, as in a line of labels."""
-    size = int(record["address_bytes"])
-    out: dict[str, object] = {}
-    for side in ("source", "destination"):
-        out[side] = str(ip_address(record[side].tobytes()[:size]))
-        out[f"{side}_port"] = int(record[f"{side}_port"])
-    return {**out, "protocol": int(record["protocol"])}
-
-
 def _metered(path: str | Path, model: Classifier) -> ReplayedFlows:
     from n3ic.meter.table import LABEL, read_table
 

@@ -22,7 +22,7 @@ class LabelSource(Protocol):
     """Where labels come from."""
 
     def news(self) -> list[tuple[Key, Labelled]]:
-        """The labels that have come since the last call."""
+        """Labels that have come since the last call; none only if all have been read."""
 
 
 @dataclass(frozen=True)

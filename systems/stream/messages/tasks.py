@@ -26,7 +26,6 @@ _RECIPE = Recipe(
     training=Training(hidden=(64,)),
 )
 DIGITS = "digits"
-DEFAULT_FLOWS = "cic-ids2017"
 
 
 class StreamTask(ABC):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from typing import Literal
 from n3ic.errors import DataError
 from n3ic.targets.figures import FigureKind
 from n3ic.util.plain_data import from_plain
+from n3ic.util.structured import read_toml
 
 Quantity = Literal[
     "decided", "shunted", "recorded", "record bytes", "capture bytes", "capture packets", "labels"
@@ -100,13 +100,10 @@ def read_site(path: Path) -> Site:
     Raises:
         DataError: The file cannot be read or is not TOML of this form, or a number is out of range.
     """
+    data = read_toml(path, _LARGEST, DataError, "the description of a site")
     try:
-        if path.stat().st_size > _LARGEST:
-            raise DataError(f"{path}: expected at most {_LARGEST:,} bytes")
-        site = from_plain(Site, tomllib.loads(path.read_text(encoding="utf-8")), strict=True)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+        site = from_plain(Site, data, strict=True)
+    except ValueError as error:
         raise DataError(f"{path}: not the description of a site: {error}") from error
     for what, good in _checks(site):
         if not good:

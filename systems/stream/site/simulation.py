@@ -224,9 +224,10 @@ def _arrivals(
     rate = site.traffic.rate("shunted") / batch
     surging = round(cards * surge.cards)
     extra = rate * (surge.factor - 1) * surging / cards
-    if not 0 < rate * seconds + extra * surge.seconds <= MOST_BATCHES:
+    expected = rate * seconds + extra * surge.seconds
+    if not 0 < expected <= MOST_BATCHES:
         raise UsageError(
-            f"expected 1 to {MOST_BATCHES:,} batches, got {rate * seconds:,.0f}; give other "
+            f"expected 1 to {MOST_BATCHES:,} batches, got {expected:,.0f}; give other "
             "--seconds or another --batch"
         )
     usual = random.poisson(rate * seconds)

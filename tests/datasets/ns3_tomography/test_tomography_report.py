@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures over the queues, the replay and the sweep."""
+"""Figures over the queues, and the replay."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +11,14 @@ from n3ic.data.split import split
 from n3ic.datasets.ns3_tomography import DATASET, report
 from n3ic.datasets.ns3_tomography.baselines import best_cut, delay_baselines
 from n3ic.datasets.ns3_tomography.replay import heat_map, replay, write_replay
-from n3ic.datasets.ns3_tomography.sweep import sweep
 from n3ic.datasets.ns3_tomography.table import queue_tables
-from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.errors import UsageError
 from n3ic.model.bits import unpack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.targets.batch import export_item, export_plan
 from n3ic.targets.colocation_report import write_set_report
-from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.base import set_tables
 
 
@@ -167,29 +164,3 @@ def test_replay_says_what_the_networks_say(tmp_path):
 def test_replay_refuses_networks_of_another_use_case():
     with pytest.raises(UsageError, match="benign, attack"):
         replay({"x": detector(classes=("benign", "attack"))}, DATASET.load())
-
-
-def test_a_dask_address_without_distributed_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingDependencyError, match=r"needs distributed.*n3ic\[cluster\]"):
-        sweep(DATASET.load().rows(np.arange(3000)), queue="0", dask="tcp://127.0.0.1:1")
-
-
-@pytest.mark.slow
-def test_a_sweep_trains_every_combination():
-    recipe = Recipe("q", "quick", "quantile", 152, training=Training(epochs=10, batch_size=64))
-    told = []
-    entries = sweep(
-        DATASET.load().rows(np.arange(3000)),
-        recipe=recipe,
-        queue="0",
-        shapes=[(8,), (4, 4)],
-        thresholds=[5, 10],
-        jobs=1,
-        done=lambda n, of: told.append((n, of)),
-    )
-    assert [(e.threshold, e.figures.shape) for e in entries] == [
-        (5, (8,)), (5, (4, 4)), (10, (8,)), (10, (4, 4)),
-    ]  # fmt: skip
-    assert told[-1] == (4, 4)
-    assert all(0.5 < e.figures.accuracy <= 1 for e in entries)

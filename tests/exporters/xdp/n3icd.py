@@ -40,6 +40,11 @@ def repacked(built, model, path, **given):
     return path
 
 
+def decided(slot):
+    """How many flows the model of a slot decided or shunted."""
+    return sum(slot.classes.values()) + slot.shunted
+
+
 def frame(port, protocol=17, source=1):
     """A UDP packet between two documentation addresses."""
     ip = bytes.fromhex(f"4500003a00000000 40 {protocol:02x} 0000 c00002{source:02x} c0000202")

@@ -122,7 +122,7 @@ def test_pins_that_are_not_whole(daemon, veth, pins):
     begun = place.with_name(f"~n{veth[0]}")
     begun.mkdir()
     with libbpf.create_map(libbpf.ARRAY, "left", 4, 4, 1) as left:
-        libbpf.pin(left, begun / "flows")
+        assert libbpf.libbpf().bpf_obj_pin(left.fd, bytes(begun / "flows")) == 0
     assert running.start().end() == 0
     assert "took over" not in "".join(running.log)
     assert not begun.exists()
@@ -223,8 +223,8 @@ def test_the_room_of_a_running_program_holds(daemon, veth, daemon_model, built, 
 def test_a_program_of_another_build_is_left_alone(daemon, veth, pins):
     running = daemon().start()
     assert running.end() == 0
-    state = libbpf.pinned_map(pins / "n3ic" / veth[0] / "state")
-    with state:
+    fd = libbpf.libbpf().bpf_obj_get(bytes(pins / "n3ic" / veth[0] / "state"))
+    with libbpf.BpfMap(fd, owned=True) as state:
         value = state.lookup(0)
         state.update(0, b"0" * 64 + value[64:])
     done = running.run()

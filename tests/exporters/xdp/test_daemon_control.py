@@ -19,7 +19,19 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, frame, free_port, n3ic, repacked, send
+from n3icd import (
+    CLASSES,
+    N3IC,
+    WAIT_S,
+    Daemon,
+    decided,
+    flows,
+    frame,
+    free_port,
+    n3ic,
+    repacked,
+    send,
+)
 from wires import ip
 
 from n3ic.errors import ExportError, UsageError
@@ -528,7 +540,7 @@ def test_several_models_of_a_pack_decide(running, veth, daemon_model, built, tmp
     assert {slot: one.model for slot, one in found.items()} == {
         0: 'net "0"', 3: "net 5", 63: "net 7"
     }  # fmt: skip
-    assert all(one.decided == 1 for one in found.values())
+    assert all(decided(one) == 1 for one in found.values())
     n3ic("update", veth[0], saved(again(daemon_model, 9), tmp_path / "9.n3ic"), "--slot", 3)
     one.end(signal.SIGKILL)
     one.start()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from metered_models import metered_network
-from n3icd import Daemon, flows, mount, repacked, send, unmount
+from n3icd import Daemon, decided, flows, mount, repacked, send, unmount
 
 import n3ic
 from n3ic.errors import ExportError, UsageError, VerifyError
@@ -413,7 +413,7 @@ def test_entries_are_replaced_on_a_link_while_flows_stay(
         deployment.load(link, exported, Choices())
         send(other, flows(range(10)))
         first = status(link)
-        assert first.slots[0].decided == 10
+        assert decided(first.slots[0]) == 10
         assert first.slots[0].digest == model.digest
 
         retrained = with_entries(model, 1)
@@ -423,7 +423,7 @@ def test_entries_are_replaced_on_a_link_while_flows_stay(
         assert second.program_id == first.program_id
         assert second.flows == 13
         assert second.slots[0].digest == retrained.digest
-        assert second.slots[0].decided == 3
+        assert decided(second.slots[0]) == 3
 
         with pytest.raises(ExportError, match="of one family"):
             deployment.update(link, metered_network(standard_spec(packets=4)), 3)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from metering import network, with_needless_parts
-from n3icd import N3IC, n3ic
+from n3icd import N3IC, decided, n3ic
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, policy_parser, source
@@ -123,7 +123,7 @@ def test_the_whole_way(link, with_table, models, tmp_path):
     assert found.ends == {"packets": 10}
     assert found.aside["not IP"] >= 1
     slot = found.slots[0]
-    assert (slot.decided, slot.digest) == (10, models[0].digest)
+    assert (decided(slot), slot.digest) == (10, models[0].digest)
     assert sum(slot.margins) == 10
     assert slot.drift
     shown = n3ic("status", one)
@@ -139,7 +139,7 @@ def test_the_whole_way(link, with_table, models, tmp_path):
     assert "net1" in n3ic("update", one, tmp_path / "next.n3ic")
     send(other, [frame(2000)] * 4)
     found = status(Interface.named(one))
-    assert found.slots[0].decided == 1  # counters begin anew with a model
+    assert decided(found.slots[0]) == 1  # counters begin anew with a model
     (flow,) = [json.loads(t) for t in n3ic("watch", one, "--flows", 1, "--json").splitlines()]
     assert flow["model"] == models[1].digest[:16]
     assert flow["packets"] == 4
@@ -386,7 +386,7 @@ def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
     n3ic("update", one, tmp_path / "next.n3ic", "--slot", 5)
     send(other, [frame(9)] * 4 + [frame(10)] * 4)
     found = status(Interface.named(one))
-    assert {n: slot.decided for n, slot in found.slots.items()} == {0: 1, 5: 1}
+    assert {n: decided(slot) for n, slot in found.slots.items()} == {0: 1, 5: 1}
 
 
 def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
@@ -404,7 +404,7 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
     assert (after.flows, after.started, after.packets) == (2, 2, before.packets)
     send(other, [frame(1)] * 2)  # the fourth packet of a flow that the first program saw begin
     found = status(Interface.named(one))
-    assert found.slots[0].decided == 1
+    assert decided(found.slots[0]) == 1
     assert found.slots[0].digest == wide.digest
     assert found.slots[3].digest == models[1].digest
     assert before.program_id not in ours()
@@ -461,7 +461,7 @@ def test_without_clang_the_object_of_an_export_is_the_new_program(
     send(other, [frame(1)] * 2)
     after = status(Interface.named(one))
     assert after.program_id != before.program_id
-    assert (after.flows, after.slots[0].decided) == (1, 1)
+    assert (after.flows, decided(after.slots[0])) == (1, 1)
     assert after.slots[0].digest == BinaryModel.load(card / "model.n3ic").digest
     assert before.program_id not in ours()
 
@@ -578,7 +578,7 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
             n3ic("update", one, _saved(model, tmp_path))
             send(other, [frame(port)] * 4)
         found = status(Interface.named(one))
-        assert found.slots[0].decided == 1
+        assert decided(found.slots[0]) == 1
         told = [json.loads(watch.stdout.readline())["model"] for _ in range(2)]
         n3ic("unload", one)
         rest, error = watch.communicate()
@@ -685,7 +685,7 @@ def test_without_native_xdp_it_is_generic_and_said(link, exported, monkeypatch):
     assert loaded.record.mode == "generic"
     assert "no native XDP" in loaded.note
     send(other, [frame(1)] * 4)
-    assert status(Interface.named(one)).slots[0].decided == 1
+    assert decided(status(Interface.named(one)).slots[0]) == 1
     assert libbpf.query(socket.if_nametoindex(one)).mode == "generic"
 
 
@@ -696,7 +696,7 @@ def test_at_a_large_mtu_it_runs_in_the_driver(link, exported):
     loaded = json.loads(n3ic("load", one, exported, "--mode", "native", "--json"))
     assert (loaded["mode"], loaded["frags"]) == ("native", True)
     send(other, [frame(1) + bytes(8000)] * 4)
-    assert status(Interface.named(one)).slots[0].decided == 1
+    assert decided(status(Interface.named(one)).slots[0]) == 1
 
 
 @pytest.mark.parametrize(

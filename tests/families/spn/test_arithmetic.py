@@ -42,7 +42,6 @@ def test_log_add_takes_the_larger_and_what_the_table_says():
     assert LOG.one == 0
     assert LOG.leaf(np.array([1.0, 0.5, 0.1])).tolist() == [0, -4, -13]
     assert LOG.weights(np.array([0.25])).tolist() == [-8]
-    assert LOG.real(ints(-6)).tolist() == [-1.5]
 
 
 def test_bounds_and_errors_of_logarithms():
@@ -105,7 +104,6 @@ def test_fixed_point_is_rounded_to_nearest():
     assert LINEAR.sum([ints(3), ints(5)], np.array([4, 12])).tolist() == [5]
     assert LINEAR.sum([ints(3), ints(5)], np.array([5, 11])).tolist() == [4]
     assert LINEAR.leaf(np.array([0.5, 0.03, 0.04, 1.0])).tolist() == [8, 0, 1, 16]
-    assert LINEAR.real(ints(4)).tolist() == [0.25]
 
 
 @pytest.mark.parametrize(

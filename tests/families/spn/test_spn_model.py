@@ -34,7 +34,7 @@ def real_chances(model):
     """Probabilities that the integers stand for, computed in floating point."""
 
     def chances(integers):
-        real = model.arithmetic.real(integers.astype(np.int64))
+        real = integers / 2.0**model.arithmetic.fraction
         return np.exp2(real) if isinstance(model.arithmetic, LogArithmetic) else real
 
     def of(words):
@@ -59,7 +59,7 @@ def test_values_are_within_the_proven_distance(arithmetic, seed):
     real = real_chances(model)(words)
     for c, root in enumerate(model.roots):
         wanted = np.log2(real[root]) if arithmetic.name == "log" else real[root]
-        got = arithmetic.real(model.scores(words)[:, c].astype(np.int64))
+        got = model.scores(words)[:, c] / 2.0**arithmetic.fraction
         assert np.abs(got - wanted).max() * 2.0**arithmetic.fraction <= model.error_bound
 
 

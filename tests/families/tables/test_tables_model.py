@@ -11,12 +11,7 @@ from safetensors.numpy import load
 
 from n3ic.errors import ModelError
 from n3ic.families.tables.network import Table, TablesModel
-from n3ic.families.tables.operations import (
-    index_parts,
-    indices_of_features,
-    lookups,
-    packing,
-)
+from n3ic.families.tables.operations import index_parts, lookups, packing
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.model.bits import pack, unpack
@@ -308,6 +303,21 @@ def spec_of_both_kinds():
             Field.thermometer("c", (1, 2**32 - 1)),
         )
     )
+
+
+def indices_of_features(parts, values, tables):
+    """The indices of the tables by intervals of features, as a target finds them."""
+    rows = len(next(iter(values.values())))
+    out = np.zeros((rows, tables), dtype=np.uint8)
+    for part in parts:
+        value = values[part.feature]
+        if part.clamp is None:
+            out |= part.indices[np.searchsorted(part.cuts, value, side="right")]
+        else:
+            clamped = np.clip(value, 0, part.clamp)
+            for k, row in enumerate(part.indices):
+                out |= np.where(((clamped >> k) & 1)[:, None] == 1, row, np.uint8(0))
+    return out
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,7 +2,8 @@
 """Rows of another site: what is scaled, what is permuted, what is trained again."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from n3ic.evaluation.held_out import held_out
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import parse_options
 from n3ic.systems.robustness.column_permutation import exchanged_rows
-from n3ic.systems.robustness.retrained import by_time, recipe_of, without_category
+from n3ic.systems.robustness.retrained import by_time, recipe_of, seed_of, without_category
 from n3ic.systems.robustness.scaling import mixed, power_of, powers, scaled
 from n3ic.systems.robustness.shifts import EVALUATION, cheap_rows
 
@@ -80,6 +81,17 @@ def test_a_seed_gives_the_same_rows(model, table):
     held = held_out(model, table)
     assert [*cheap_rows(held, 3)] == [*cheap_rows(held, 3)]
     assert [*cheap_rows(held, 3)] != [*cheap_rows(held, 4)]
+
+
+@pytest.mark.parametrize(("said", "seed"), [("7", 7), ("", 0), ("-1", 0), ("0x7", 0), ("seven", 0)])
+def test_a_seed_is_a_number_or_zero(model, table, said, seed):
+    """Provenance is text that anyone may have written."""
+    told = model.changed(provenance={"seed": said})
+    assert seed_of(told) == seed
+    held = held_out(told, table)
+    options = parse_options(EVALUATION.options, {"shift": True}, "test")
+    found = EVALUATION.asked(held, options, Path("m.n3ic"), None)
+    assert [*found["rows"]] == [asdict(row) for row in cheap_rows(held, seed)]
 
 
 def test_every_run_has_them(model):

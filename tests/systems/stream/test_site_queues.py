@@ -119,6 +119,9 @@ def test_requests_that_cannot_be_simulated():
         simulate(site, outages=(Outage("t", 0, 1),))
     with pytest.raises(UsageError, match="with a room"):
         simulate(Site(TRAFFIC, (_stage("s", "shunted", 1e6, 1),)))
+    surge = Surge(100, 1, 0, 10)
+    with pytest.raises(UsageError, match=rf"batches, got {TRAFFIC.rate('shunted') * 1000:,.0f};"):
+        simulate(site, seconds=10, batch=1, surge=surge)
     with pytest.raises(UsageError, match="batches, got 0"):
         simulate(replace(site, traffic=replace(TRAFFIC, shunted=0.0)))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from pings import echo
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
@@ -358,7 +359,7 @@ def test_pings_and_datagrams_between_segments(card: FrontBench) -> None:
     peer = Peer(card, 9900)
     data = message(95, 7)
     frames = [
-        peer.frame(data), p.udp(HOST, CARD, data), p.echo(HOST, CARD, bytes(99)),
+        peer.frame(data), p.udp(HOST, CARD, data), echo(HOST, CARD, bytes(99)),
         p.udp(HOST, CARD, data),
     ]  # fmt: skip
     seen = card.run(frames)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from front_end_measurement import measure, wire_clocks
+from pings import echo
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
@@ -43,7 +44,7 @@ def test_least_frames_with_a_row_each(tmp_path: Path) -> None:
         assert [f.number for f in found] == list(range(400))
         wanted = m.results_body(model, words, full=False)
         assert b"".join(f.body for f in found) == wanted
-        pings = [p.echo(HOST, CARD, bytes(18), number=i) for i in range(200)]
+        pings = [echo(HOST, CARD, bytes(18), number=i) for i in range(200)]
         mixed = [f for three in zip(pings, noise * 67, frames, strict=False) for f in three]
         seen = bench.run(mixed)
         assert sum(t.stalls for t in seen.taken) == 0

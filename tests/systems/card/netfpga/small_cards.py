@@ -4,6 +4,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.frames import FrameResult, words_of
-from n3ic.systems.card.netfpga import simulation, traffic
+from n3ic.systems.card.netfpga import changes, simulation, traffic
 from n3ic.systems.card.netfpga.image import (
     RATE_UNIT,
     CardGraph,
@@ -215,3 +216,10 @@ def check(
         dropped = sum(outcomes[i].dropped for i in mine)
         assert len(left) <= counted["left"] <= len(left) + dropped
     return outcomes
+
+
+def read_change(path: Path) -> list[simulation.Operation]:
+    """The operations of a change's file, as the card's driver reads them."""
+    _, lines = changes._CHANGE.read(path)
+    numbers = [line.partition(" # ")[0].split() for line in lines]
+    return [(int(k, 16), int(a, 16), int(b, 16), int(c, 16)) for k, a, b, c in numbers]

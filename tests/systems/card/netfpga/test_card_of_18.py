@@ -15,7 +15,6 @@ from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import words_of
 from n3ic.systems.card.netfpga import control, simulation
 from n3ic.systems.card.netfpga.bounds import added_latency
-from n3ic.systems.card.netfpga.changes import read_change
 from n3ic.systems.card.netfpga.target import CARDS
 from n3ic.systems.card.netfpga.traffic import outcome, result_of
 from n3ic.systems.card.parser import parse_card
@@ -64,7 +63,7 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
             round(control.RECONFIGURATION_SECONDS * EXPORTER.device.clock_mhz * 1e6)
         )
         short = simulation.wait_clocks(RECONFIGURATION)
-        return [short if op == whole else op for op in read_change(tmp_path / name)]
+        return [short if op == whole else op for op in cards.read_change(tmp_path / name)]
 
     closed = change("remove", None, "first")
     program = [

@@ -2,6 +2,7 @@
 """Flows whose classes depend on their features, until the traffic changes."""
 
 import json
+from ipaddress import ip_address
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.stream.learning.refresh import columns_of, refreshed
-from n3ic.systems.stream.learning.replay import ReplayedFlows, key_fields, numbered
+from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
 from n3ic.systems.stream.learning.rows import LabelledRows
 
 METER = standard_spec(packets=8)
@@ -59,6 +60,16 @@ def tables(seed=0, rows=1500):
     settings = TablesTraining(tables=12, table_bits=3)
     found = fit_tables(bits, np.eye(2)[flows.label], SPEC, CLASSES, settings, name="flows")
     return found.changed(meter=METER)
+
+
+def key_fields(record):
+    """The addresses, ports and protocol of a record, as in a line of labels."""
+    size = int(record["address_bytes"])
+    out = {}
+    for side in ("source", "destination"):
+        out[side] = str(ip_address(record[side].tobytes()[:size]))
+        out[f"{side}_port"] = int(record[f"{side}_port"])
+    return {**out, "protocol": int(record["protocol"])}
 
 
 def write_table(path, flows, *, labels=True):

@@ -2,15 +2,16 @@
 """Labels find their flows, however late they come and in whatever order."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from changing_traffic import CLASSES, label_lines, tables, traffic
+from changing_traffic import CLASSES, key_fields, label_lines, tables, traffic
 
 from n3ic.errors import DataError
 from n3ic.meter.labels import Labelled
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
-from n3ic.systems.stream.learning.replay import key_fields
+from n3ic.systems.stream.learning.stream import LiveLearner
 
 FLOWS = traffic(60, 3)
 
@@ -109,6 +110,20 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path):
     path.write_bytes(b"x" * (1 << 17))
     with pytest.raises(DataError, match="no labels"):
         LabelFile(path).news()
+
+
+def test_what_follows_a_mebibyte_of_unreadable_lines_is_read(model, tmp_path):
+    path = tmp_path / "labels.jsonl"
+    garbage = 600_000 * "x\n"
+    path.write_text(label_lines(FLOWS, [0]) + garbage + label_lines(FLOWS, [1]) + garbage)
+    taken, feed = [], LabelFile(path)
+    running = SimpleNamespace(running=SimpleNamespace(digest=""))
+    folder = SimpleNamespace(decisions=[], take=taken.append, learner=running)
+    learner = LiveLearner(feed, folder, LabelJoin(model))
+    learner.learn(FLOWS.batch(model, slice(0, 2)))
+    assert learner.finish().labelled == 2
+    assert (sum(map(len, taken)), feed.unread) == (2, 1_200_000)
+    assert feed.news() == []
 
 
 def test_labels_are_read_from_csv_too(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep gives the same figures on this machine's cores and on a Dask cluster."""
+"""The networks of a run are the same whether this machine or a Dask cluster trained them."""
 
 from dataclasses import replace
 
@@ -8,7 +8,6 @@ import pytest
 
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.recipes import RECIPES
-from n3ic.datasets.ns3_tomography.sweep import sweep
 from n3ic.errors import N3icError
 from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.training import train_use_case
@@ -24,8 +23,6 @@ def work():
         "recipe": replace(
             default, encoding="quantile", training=replace(default.training, epochs=1, distill=0.0)
         ),
-        "queue": "0,5",
-        "shapes": ((8,), (16, 8)),
     }
 
 
@@ -44,14 +41,6 @@ def cluster():
         yield found.scheduler_address
 
 
-def test_a_dask_cluster_gives_the_same_figures(work, cluster):
-    seen = []
-    far = sweep(dask=cluster, done=lambda n, total: seen.append((n, total)), **work)
-    assert far == sweep(jobs=1, **work)
-    assert [e.figures.shape for e in far] == [(8,), (16, 8)] * 2
-    assert seen == [(2, 4), (4, 4)]
-
-
 @pytest.mark.slow
 def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
     runs = {
@@ -60,7 +49,7 @@ def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
                 "tomography",
                 table=work["table"],
                 recipe=work["recipe"],
-                options={"queue": work["queue"], "shapes": "8"},
+                options={"queue": "0,5", "shapes": "8"},
                 overrides={"hidden": (16, 8)},
                 out=tmp_path / name,
                 **where,
@@ -78,8 +67,6 @@ def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
 def test_a_scheduler_that_is_not_there_is_said(work, tmp_path, monkeypatch):
     pytest.importorskip("distributed", reason="distributed is not installed")
     monkeypatch.setattr(parallel, "_WAIT_S", 0.1)  # Dask tries again all that time
-    with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
-        sweep(dask="tcp://127.0.0.1:9", **work)
     with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
         train_use_case(
             TrainRequest(
