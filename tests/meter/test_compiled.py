@@ -9,9 +9,10 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import conversations
 import numpy as np
 import pytest
-from generated import edge_frames, random_frames, random_spec
+from generated import FIELDS, edge_frames, random_frames, random_spec
 
 from n3ic.errors import N3icError
 from n3ic.meter.compiled import CompiledMeter, Frames, _built, _library
@@ -67,6 +68,36 @@ def test_a_meter_may_keep_nothing_of_a_flow(equal):
     """Neither registers, nor features beside those of windows."""
     spec = MeterSpec((), (), windows=(Window("same", 9, ("source",)),), decision=Decision(1))
     assert len(equal(spec, 1, random_frames(random.Random(5), 100))) > 9
+
+
+def test_each_field_of_the_packets_of_both_directions(equal):
+    """Segments that repeat and skip sequence numbers, the last ones across their end."""
+    talk = conversations.Frames()
+    near = 2**32 - 150
+    for time, (out, flags, sequence, size) in enumerate(
+        [
+            (True, 2, near, 0), (False, 18, 500, 0), (True, 16, near + 1, 100),
+            (False, 24, 501, 7), (True, 16, near + 1, 100), (True, 16, near + 51, 100),
+            (True, 24, 1, 10), (True, 16, 21, 10), (True, 16, 22, 3), (True, 4, 9999, 0),
+            (False, 16, 600, 2047), (False, 16, 2647, 2048), (False, 17, 600, 40),
+            (True, 17, 31, 0), (True, 16, 32, 0), (False, 20, 7, 5),
+        ]
+    ):  # fmt: skip
+        talk.tcp(time * time, out, (1000, 80), flags, sequence % 2**32, 0, size)
+    talk.udp(300, False, (1000, 80), b"12345")
+    talk.udp(301, True, (1000, 80), b"")
+    registers = tuple(Register(field, "last", field) for field in FIELDS)
+    features = (MeteredFeature("n", "ttl"),)
+    decision = Decision(1, repeat=True)
+    spec = MeterSpec(registers, features, ends=(), decision=decision, tick_ns=10**9)
+    rows = equal(spec, 1, [(frame, len(frame), int(time)) for time, frame in talk.all])
+    found = {
+        field: [row[10][i] for row in rows if row[9] == "packets"] for i, field in enumerate(FIELDS)
+    }
+    tcp = slice(len(found["gap"]) - 2)
+    assert found["tcp_repeated"][tcp] == [0, 0, 0, 0, 100, 50, 0, 0, 3, 0, 0, 0, 41, 0, 0, 0]
+    assert found["tcp_skipped"][tcp] == [0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 92, 0, 0, 0, 0, 0]
+    assert {1, 2041, 2048, 2058, 2148} <= {*found["directed_payload_length"]}
 
 
 def test_every_link_type(equal):
