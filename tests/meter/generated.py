@@ -182,6 +182,11 @@ def edge_frames():
         add(bytes([first]) + v6[1:], tcp + bytes(50))
     for fragment in (0x4000, 0x8000, 0x2000, 0x1, 0x1FFF, 0xE000):
         add(v4[:6] + fragment.to_bytes(2, "big") + v4[8:], tcp)
+    for hops in (0, 6, 17, 0x40):  # and checksums, in whose place a parser must not read
+        for protocol in (1, 6, 17):
+            for checksum in (b"\6\6", b"\x11\x11", b"\0\0"):
+                add(v4[:8] + bytes([hops, protocol]) + checksum + v4[12:], tcp)
+            add(v6[:6] + bytes([protocol, hops]) + b"\6\x11" + v6[10:], tcp)
     for kind in (0, 43, 44, 58, 60):
         add(v6[:6] + bytes([kind]) + v6[7:], bytes([6]) + bytes(7) + tcp)
     return frames

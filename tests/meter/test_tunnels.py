@@ -257,12 +257,14 @@ def packet_fields():
 
 @needs_compiler
 def test_the_compiled_meter_opens_the_same_frames(equal):
-    frames = [
-        ethernet(outer) for outer in [*(outer for outer, _ in OPENED.values()), *CLOSED.values()]
-    ]
+    packets = [*(outer for outer, _ in OPENED.values()), *CLOSED.values()]
+    deep = TCP4
+    for _ in range(4):  # the reference opens two of them
+        deep = ipv4(gre(deep), GRE)
+    frames = [ethernet(packet) for packet in [*packets, deep[24:], deep]]
     rows = equal(packet_fields(), LINK_ETHERNET, [(f, len(f), 0) for f in frames])
     opened = [row[0] in (INNER4[:4], INNER6[:16]) for row in rows if row[9] == "packets"]
-    assert opened == len(OPENED) * [True] + len(CLOSED) * [False]
+    assert opened == len(OPENED) * [True] + (len(CLOSED) + 2) * [False]
 
 
 @needs_compiler
