@@ -261,10 +261,16 @@ def test_the_compiled_meter_opens_the_same_frames(equal):
     deep = TCP4
     for _ in range(4):  # the reference opens two of them
         deep = ipv4(gre(deep), GRE)
-    frames = [ethernet(packet) for packet in [*packets, deep[24:], deep]]
+    packets += [deep[24:], deep]
+    packets += [  # an inner header that does not fit, or just so
+        ipv4(gre(inner, kind), GRE, total=24 + held)
+        for inner, kind, header in ((TCP4, IPV4, 20), (TCP6, IPV6, 40))
+        for held in (header - 1, header)
+    ]
+    frames = [ethernet(packet) for packet in packets]
     rows = equal(packet_fields(), LINK_ETHERNET, [(f, len(f), 0) for f in frames])
     opened = [row[0] in (INNER4[:4], INNER6[:16]) for row in rows if row[9] == "packets"]
-    assert opened == len(OPENED) * [True] + (len(CLOSED) + 2) * [False]
+    assert opened == len(OPENED) * [True] + (len(CLOSED) + 2) * [False] + 2 * [False, True]
 
 
 @needs_compiler
