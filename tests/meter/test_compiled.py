@@ -21,7 +21,15 @@ from n3ic.meter.compiled import CompiledMeter, Frames, _built, _library
 from n3ic.meter.packet import LINK_EACH
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
-from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.model.meter_spec import (
+    Decision,
+    Guard,
+    MeteredFeature,
+    MeterSpec,
+    Register,
+    Step,
+    Window,
+)
 
 TUNNELS = ("gre", "vxlan", "gtp")
 
@@ -121,6 +129,21 @@ def test_a_flow_starts_from_zeros_whatever_its_memory_holds(tmp_path):
     memory = (ctypes.c_uint64 * 64)(*[2**64 - 1] * 64)
     size = ctypes.CDLL(str(tmp_path / "started.so")).started(memory)
     assert size >= 21 and bytes(memory) == bytes(size) + b"\xff" * (512 - size)
+
+
+@pytest.mark.parametrize("key", ["host-pair", "source-host"])
+def test_flows_of_hosts(key, equal):
+    """Their keys have no ports and no protocol, in the records and in windows too."""
+    registers = Register("n", "count"), Register("back", "count", "", Guard("reverse"))
+    windows = (Window("same", 5, ("source",)),)
+    features = (MeteredFeature("n", "n"),)
+    decision = Decision(packets=2, repeat=True)
+    spec = MeterSpec(
+        registers, features, key=key, windows=windows, ends=(), decision=decision, tick_ns=1
+    )
+    rows = equal(spec, 1, random_frames(random.Random(4), 300))
+    assert {row[2:5] for row in rows} == {(0, 0, 0)}
+    assert any(row[10][1] for row in rows) == (key == "host-pair")
 
 
 def test_every_link_type(equal):
