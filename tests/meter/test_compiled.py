@@ -201,6 +201,8 @@ def test_link_headers_cut_at_each_byte(equal):
         for frame in some
         for held in [*range(len(frame) - len(v4) + 2), len(frame)]
     ]
+    # An impossible length on the wire counts from 0.
+    frames += [((101).to_bytes(4, "big") + v4, length, 0) for length in range(9)]
     registers = Register("wire", "last", "wire_length"), Register("n", "count")
     decision = Decision(packets=1, repeat=True)
     spec = MeterSpec(registers, (MeteredFeature("n", "n"),), decision=decision)
@@ -303,6 +305,29 @@ def test_a_meter_that_has_no_memory_is_an_error(of):
             CompiledMeter(spec, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's limits")
+def test_records_that_find_no_memory_are_an_error():
+    registers = tuple(Register(f"n{i}", "count") for i in range(100))
+    spec = MeterSpec(
+        registers,
+        (MeteredFeature("n", "n0"),),
+        cache_flows=16,
+        decision=Decision(packets=1, repeat=True),
+    )
+    frame = random_frames(random.Random(0), 1)[0][0]
+    frames = Frames.of([(frame, 60, 0)] * 70_000)  # more than 60 MB of records
+    with CompiledMeter(spec, 1) as meter:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), before[1]))
+        try:
+            meter.count_frames(frames)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        with pytest.raises(N3icError, match="no memory for the flow records"):
+            meter.records()
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
