@@ -712,7 +712,11 @@ def equivalents() -> list[dict[str, str]]:
 def is_equivalent(m: Mutant, table: Sequence[Mapping[str, str]]) -> bool:
     """Whether the table names a mutant."""
     own = {"file": m.path, "inside": m.inside, "before": m.before, "after": m.after}
-    return any(all(entry[key] == value for key, value in own.items()) for entry in table)
+    named = [entry for entry in table if all(entry[key] == own[key] for key in own)]
+    if any("above" in entry for entry in named):
+        lines = (ROOT / m.path).read_text(encoding="utf-8").splitlines()[: m.line - 1]
+        own["above"] = next(filter(None, map(str.strip, reversed(lines))), "")
+    return any(entry.get("above") in (None, own.get("above")) for entry in named)
 
 
 def report(outcomes: Sequence[Outcome], seed: int) -> bool:

@@ -78,6 +78,14 @@ def test_every_equivalent_mutant_is_one_and_says_why():
         assert any(mutants.is_equivalent(m, [entry]) for m in mutants.mutants(entry["file"])), entry
 
 
+def test_an_equivalent_mutant_of_a_repeated_line_is_the_one_below_the_line_above():
+    packet = [m for m in mutants.mutants("n3ic/meter/c/packet.h") if m.after == "return 1;"]
+    (entry,) = [e for e in mutants.equivalents() if e["after"] == "return 1;"]
+    (found,) = [m for m in packet if mutants.is_equivalent(m, [entry])]
+    source = (mutants.ROOT / found.path).read_text().splitlines()
+    assert "any_packet" in source[found.line - 3] and len(packet) > 9
+
+
 def learnt(name, seconds, **lines):
     return {"test": name, "seconds": seconds, "lines": {f"{k}.py": v for k, v in lines.items()}}
 

@@ -172,16 +172,24 @@ def edge_frames():
                 add(bytes(header), tcp + bytes(26), captured)
             for length in (0, 13, 14, 33, 34, 49, 50, 53, 54, 69, 70, 71, 1 << 31, (1 << 32) - 1):
                 add(bytes(header), tcp + bytes(26), length=length)
-            for said in (0, 1, 7, 8, 19, 20, 21, 27, 28, 39, 40, 41, 46, 47, 0x7FFF, 0xFFFF):
+            for said in (0, 1, 7, 8, 19, 20, 21, 27, 28, 39, 40, 41, 46, 47, 66, 67, 32767, 65535):
                 header[total : total + 2] = said.to_bytes(2, "big")
                 for words in range(16):
                     body = tcp[:12] + bytes([words << 4]) + tcp[13:] + bytes(26)
                     add(bytes(header), body)
+    for protocol in range(256):
+        add(v4[:9] + bytes([protocol]) + v4[10:], tcp)
+        add(v6[:6] + bytes([protocol]) + v6[7:], tcp)
     for first in range(256):  # versions and sizes of headers
         add(bytes([first]) + v4[1:], tcp + bytes(50))
         add(bytes([first]) + v6[1:], tcp + bytes(50))
     for fragment in (0x4000, 0x8000, 0x2000, 0x1, 0x1FFF, 0xE000):
         add(v4[:6] + fragment.to_bytes(2, "big") + v4[8:], tcp)
+    for hops in (0, 6, 17, 0x40):  # and checksums, in whose place a parser must not read
+        for protocol in (1, 6, 17):
+            for checksum in (b"\6\6", b"\x11\x11", b"\0\0"):
+                add(v4[:8] + bytes([hops, protocol]) + checksum + v4[12:], tcp)
+            add(v6[:6] + bytes([protocol, hops]) + b"\6\x11" + v6[10:], tcp)
     for kind in (0, 43, 44, 58, 60):
         add(v6[:6] + bytes([kind]) + v6[7:], bytes([6]) + bytes(7) + tcp)
     return frames

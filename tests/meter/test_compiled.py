@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled meter equals the reference, record by record, on whatever comes."""
 
+import ctypes
 import os
 import random
 import resource
@@ -9,16 +10,26 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import conversations
 import numpy as np
 import pytest
-from generated import edge_frames, random_frames, random_spec
+from generated import FIELDS, edge_frames, random_frames, random_spec
 
 from n3ic.errors import N3icError
+from n3ic.kernel import build
 from n3ic.meter.compiled import CompiledMeter, Frames, _built, _library
 from n3ic.meter.packet import LINK_EACH
 from n3ic.meter.source import FOLDER, _steps_read, meter_source, state_members
 from n3ic.meter.standard import standard_spec
-from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register, Step, Window
+from n3ic.model.meter_spec import (
+    Decision,
+    Guard,
+    MeteredFeature,
+    MeterSpec,
+    Register,
+    Step,
+    Window,
+)
 
 TUNNELS = ("gre", "vxlan", "gtp")
 
@@ -69,6 +80,72 @@ def test_a_meter_may_keep_nothing_of_a_flow(equal):
     assert len(equal(spec, 1, random_frames(random.Random(5), 100))) > 9
 
 
+def test_each_field_of_the_packets_of_both_directions(equal):
+    """Segments that repeat and skip sequence numbers, the last ones across their end."""
+    talk = conversations.Frames()
+    near = 2**32 - 150
+    for time, (out, flags, sequence, size) in enumerate(
+        [
+            (True, 2, near, 0), (False, 18, 500, 0), (True, 16, near + 1, 100),
+            (False, 24, 501, 7), (True, 16, near + 1, 100), (True, 16, near + 51, 100),
+            (True, 24, 1, 10), (True, 16, 21, 10), (True, 16, 22, 3), (True, 4, 9999, 0),
+            (False, 16, 600, 2047), (False, 16, 2647, 2048), (False, 17, 600, 40),
+            (True, 17, 31, 0), (True, 16, 32, 0), (False, 20, 7, 5),
+        ]
+    ):  # fmt: skip
+        talk.tcp(9 + time * time, out, (1000, 80), flags, sequence % 2**32, 0, size)
+    talk.udp(300, False, (1000, 80), b"12345")
+    talk.udp(301, True, (1000, 80), b"")
+    registers = [Register(field, "last", field) for field in FIELDS]
+    registers += [Register(f"gap_{k}", "nth", "gap", packet=k) for k in (1, 2, 3)]
+    features = (MeteredFeature("n", "ttl"),)
+    decision = Decision(1, repeat=True)
+    spec = MeterSpec(tuple(registers), features, ends=(), decision=decision, tick_ns=10**9)
+    rows = equal(spec, 1, [(frame, len(frame), int(time)) for time, frame in talk.all])
+    found = {
+        field: [row[10][i] for row in rows if row[9] == "packets"] for i, field in enumerate(FIELDS)
+    }
+    assert rows[-1][10][-3:] == (0, 1, 0)  # the first packet has no gap
+    tcp = slice(len(found["gap"]) - 2)
+    assert found["tcp_repeated"][tcp] == [0, 0, 0, 0, 100, 50, 0, 0, 3, 0, 0, 0, 41, 0, 0, 0]
+    assert found["tcp_skipped"][tcp] == [0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 92, 0, 0, 0, 0, 0]
+    assert {1, 2041, 2048, 2058, 2148} <= {*found["directed_payload_length"]}
+
+
+def test_a_flow_starts_from_zeros_whatever_its_memory_holds(tmp_path):
+    registers = tuple(Register(f"n{width}", "count", width=width) for width in (64, 63, 32, 8))
+    spec = MeterSpec(registers, (MeteredFeature("n", "n8"),))
+    for name, text in meter_source(spec).items():
+        (tmp_path / name).write_text(text)
+    program = (
+        '#include "flow.h"\n'
+        "size_t started(uint8_t *bytes) {\n"
+        "    flow_start((struct flow_state *)bytes);\n"
+        "    return sizeof(struct flow_state);\n"
+        "}\n"
+    )
+    (tmp_path / "started.c").write_text(program)
+    build.compile_shared(build.find_compiler(), tmp_path / "started.c", tmp_path / "started.so")
+    memory = (ctypes.c_uint64 * 64)(*[2**64 - 1] * 64)
+    size = ctypes.CDLL(str(tmp_path / "started.so")).started(memory)
+    assert size >= 21 and bytes(memory) == bytes(size) + b"\xff" * (512 - size)
+
+
+@pytest.mark.parametrize("key", ["host-pair", "source-host"])
+def test_flows_of_hosts(key, equal):
+    """Their keys have no ports and no protocol, in the records and in windows too."""
+    registers = Register("n", "count"), Register("back", "count", "", Guard("reverse"))
+    windows = (Window("same", 5, ("source",)),)
+    features = (MeteredFeature("n", "n"),)
+    decision = Decision(packets=2, repeat=True)
+    spec = MeterSpec(
+        registers, features, key=key, windows=windows, ends=(), decision=decision, tick_ns=1
+    )
+    rows = equal(spec, 1, random_frames(random.Random(4), 300))
+    assert {row[2:5] for row in rows} == {(0, 0, 0)}
+    assert any(row[10][1] for row in rows) == (key == "host-pair")
+
+
 def test_every_link_type(equal):
     r = random.Random(1)
     spec = random_spec(r)
@@ -82,6 +159,54 @@ def test_every_link_type(equal):
         for i, (frame, n, t) in enumerate(frames)
     ]
     equal(spec, LINK_EACH, [*numbered, (bytes(3), 60, frames[-1][2])])
+
+
+def test_link_headers_cut_at_each_byte(equal):
+    """VLAN tags, PPPoE, PPP and MPLS in front of IPv4 and IPv6, in Ethernet and by themselves."""
+    ends = bytes.fromhex("04000050 00000001 00000001 50180400 00000000")
+    v4 = bytes.fromhex("45000028 00000000 4006 0000 0a000001 0a000002") + ends
+    v6 = bytes.fromhex("60000000 0014 06 40") + bytes(15) + b"\1" + bytes(15) + b"\2" + ends
+    label, tag = b"\0\1\0\x40", b"\x81\0\0\2"
+    kinds = {"v4": b"\x08\0", "v6": b"\x86\xdd", "mpls": b"\x88\x47", "multicast": b"\x88\x48"}
+    numbers = {"v4": b"\0\x21", "v6": b"\0\x57", "mpls": b"\2\x81", "multicast": b"\2\x83"}
+    packets = {
+        "v4": v4,
+        "v6": v6,
+        "mpls": b"\0\1\1\x40" + v4,
+        "multicast": label + b"\0\1\1\x40" + v6,
+    }
+    ppp = [numbers[kind] + packet for kind, packet in packets.items()]
+    ppp += [b"\x21" + v4, b"\x57" + v6, b"\xff\3\0\x21" + v4, b"\xff\3\x57" + v6, b"\xc0\x21" + v4]
+    sessions = [code + b"\0\1\0\x40" + packet for code in (b"\x11\0", b"\x11\1") for packet in ppp]
+    framed = [kinds[kind] + packet for kind, packet in packets.items()]
+    framed += [b"\x88\x64" + packet for packet in sessions]
+    framed += [tags * tag + kinds["v4"] + v4 for tags in (1, 2, 3)]
+    framed += [kinds["mpls"] + labels * label + b"\0\1\1\x40" + v4 for labels in (7, 8)]
+    framed += [kinds["mpls"] + b"\0\1\1\x40\x50" + v4[1:], b"\x08\6" + v4]
+    by_link = {1: [bytes(12) + frame for frame in framed], 113: [bytes(14) + f for f in framed]}
+    by_link |= {
+        104: [b"\x0f\0" + frame for frame in framed],
+        276: [f[:2] + bytes(18) + f[2:] for f in framed],
+    }
+    by_link |= {
+        9: ppp,
+        50: ppp,
+        51: sessions,
+        101: [v4, v6, b"\x50"],
+        0: [bytes(4) + v4, bytes(4) + v6],
+    }
+    frames = [
+        (link.to_bytes(4, "big") + frame[:held], len(frame) + 4, 0)
+        for link, some in by_link.items()
+        for frame in some
+        for held in [*range(len(frame) - len(v4) + 2), len(frame)]
+    ]
+    # An impossible length on the wire counts from 0.
+    frames += [((101).to_bytes(4, "big") + v4, length, 0) for length in range(9)]
+    registers = Register("wire", "last", "wire_length"), Register("n", "count")
+    decision = Decision(packets=1, repeat=True)
+    spec = MeterSpec(registers, (MeteredFeature("n", "n"),), decision=decision)
+    assert len(equal(spec, LINK_EACH, frames)) > 80
 
 
 def test_headers_at_the_limits_of_what_is_read_at_once(equal):
@@ -180,6 +305,29 @@ def test_a_meter_that_has_no_memory_is_an_error(of):
             CompiledMeter(spec, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's limits")
+def test_records_that_find_no_memory_are_an_error():
+    registers = tuple(Register(f"n{i}", "count") for i in range(100))
+    spec = MeterSpec(
+        registers,
+        (MeteredFeature("n", "n0"),),
+        cache_flows=16,
+        decision=Decision(packets=1, repeat=True),
+    )
+    frame = random_frames(random.Random(0), 1)[0][0]
+    frames = Frames.of([(frame, 60, 0)] * 70_000)  # more than 60 MB of records
+    with CompiledMeter(spec, 1) as meter:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), before[1]))
+        try:
+            meter.count_frames(frames)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        with pytest.raises(N3icError, match="no memory for the flow records"):
+            meter.records()
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")

@@ -17,10 +17,18 @@ from n3ic.data.table_meter import meter_of
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.meter.capture import Capture
 from n3ic.meter.extract import extract
-from n3ic.meter.packet import LINK_COOKED, LINK_COOKED_2, LINK_ETHERNET, LINK_RAW, Packet, parse
+from n3ic.meter.packet import (
+    LINK_COOKED,
+    LINK_COOKED_2,
+    LINK_EACH,
+    LINK_ETHERNET,
+    LINK_RAW,
+    Packet,
+    parse,
+)
 from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
-from n3ic.model.meter_spec import MeterSpec
+from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register
 from n3ic.targets.fuzz_traffic import pcap
 
 TUNNELS = ("gre", "vxlan", "gtp")
@@ -237,6 +245,46 @@ def test_a_cut_tunnel_is_opened_as_far_as_it_was_captured(name):
         assert (found.source == plain.source) == (captured >= transport + 4)
         if captured >= transport + 16:
             assert found == plain
+
+
+def packet_fields():
+    """A specification whose records tell the lengths, flags and window of every packet."""
+    fields = ("wire_length", "ip_length", "payload_length", "ttl", "tcp_flags", "tcp_window")
+    registers = tuple(Register(field, "last", field) for field in fields)
+    features = (MeteredFeature("n", "ttl"),)
+    return MeterSpec(registers, features, decision=Decision(1, repeat=True), tunnels=TUNNELS)
+
+
+@needs_compiler
+def test_the_compiled_meter_opens_the_same_frames(equal):
+    packets = [*(outer for outer, _ in OPENED.values()), *CLOSED.values()]
+    deep = TCP4
+    for _ in range(4):  # the reference opens two of them
+        deep = ipv4(gre(deep), GRE)
+    packets += [deep[24:], deep]
+    packets += [  # an inner header that does not fit, or just so
+        ipv4(gre(inner, kind), GRE, total=24 + held)
+        for inner, kind, header in ((TCP4, IPV4, 20), (TCP6, IPV6, 40))
+        for held in (header - 1, header)
+    ]
+    frames = [ethernet(packet) for packet in packets]
+    rows = equal(packet_fields(), LINK_ETHERNET, [(f, len(f), 0) for f in frames])
+    opened = [row[0] in (INNER4[:4], INNER6[:16]) for row in rows if row[9] == "packets"]
+    assert opened == len(OPENED) * [True] + (len(CLOSED) + 2) * [False] + 2 * [False, True]
+
+
+@needs_compiler
+def test_the_compiled_meter_opens_inner_packets_up_to_byte_1024(equal):
+    def numbered(link, frame):
+        return link.to_bytes(4, "big") + frame, len(frame) + 4, 0
+
+    outer = ipv4(gtp(TCP4, extended(241), flags=0x34), UDP)
+    cooked = b"\x08\0" + bytes(18) + outer
+    session = bytes(12) + b"\x88\x64\x11\0\0\1\0\x21\x21" + outer
+    assert (cooked.index(TCP4), session.index(TCP4)) == (1024, 1025)
+    frames = [numbered(LINK_COOKED_2, cooked), numbered(LINK_ETHERNET, session)]
+    rows = equal(packet_fields(), LINK_EACH, frames)
+    assert [row[0] for row in rows if row[9] == "packets"] == [INNER4[:4], ENDS4[:4]]
 
 
 def hostile_frames():

@@ -189,6 +189,13 @@ def test_up_to_twelve_coefficients_that_differ_are_tried():
         assert not equal_tests(one, 1, other, 99)
 
 
+def test_a_comparison_of_no_input_equals_none():
+    nothing, one = np.array([0, 0]), np.array([1, 1])
+    assert equal_tests(nothing, 1, one, 3) is False
+    assert equal_tests(one, 3, nothing, 1) is False
+    assert equal_tests(nothing, 1, nothing, 1) is False
+
+
 def test_comparisons_that_agree():
     two = np.array([2, 2, 2])
     assert equal_tests(np.array([1, 1, 1]), 2, two, 3)

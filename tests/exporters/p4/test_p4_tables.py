@@ -439,6 +439,19 @@ def test_an_entry_of_a_sum_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "table t0 has entries of sum 1" in told(target, model, tmp_path, options)
 
 
+@pytest.mark.parametrize(("old", "new"), [("t0_{}0", "t0_{}1"), ("t1_{}0", "t2_{}0")])
+def test_constants_of_the_next_sum_or_table_are_refused(tmp_path: Path, old: str, new: str) -> None:
+    """The model has two tables and one sum, so sum 1 and table 2 do not exist."""
+    target, model = TARGETS["p4-netfpga"], small(tables=2, inputs=(3, 3))
+    options = write(target, model, tmp_path)
+    path = tmp_path / "n3ic.p4"
+    text = path.read_text()
+    for kind in "vs":
+        text = text.replace(old.format(kind), new.format(kind))
+    path.write_text(text)
+    assert "table or sum that is not there" in told(target, model, tmp_path, options)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, name: str) -> None:
     target, model = TARGETS["p4"], small(tables=2, inputs=(1, 2))
