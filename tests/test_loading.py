@@ -44,12 +44,26 @@ def plug_ins_of(ours):
     return {tuple(p) for p in parts if len(p) == 2 and p[0] in roots}
 
 
-def test_an_export_loads_its_target_and_few_files(tmp_path):
-    random_model((64, 16, 3), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
-    words = ("export", "--model", "m.n3ic", "--target", "host", "--out", "o")
+OFTEN = ("host", "netfpga", "xdp")  # the others are slow: each is a process
+IMPORTED = {"dpdk": "host", "p4-netfpga": "p4", "qonnx": "onnx"}  # targets by those they build on
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow)
+        for name in plugins.names("n3ic.exporters")
+    ],
+)
+def test_an_export_loads_its_target_and_few_files(target, tmp_path):
+    random_model((16, 8, 3), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    words = ("export", "--model", "m.n3ic", "--target", target, "--out", "o")
     ours, libraries = loaded_by(tmp_path, *words)
-    assert plug_ins_of(ours) == {("exporters", "host"), ("families", "binary")}
-    assert not {n for n in ours if n.startswith(("n3ic.meter.c", "n3ic.training", "n3ic.usecases"))}
+    folders = {target.replace("-", "_"), IMPORTED.get(target, target).replace("-", "_")}
+    assert plug_ins_of(ours) == {("families", "binary"), *(("exporters", f) for f in folders)}
+    needless = ("n3ic.meter.c", "n3ic.training", "n3ic.usecases", "n3ic.data")
+    parts = ("spn", "tables", "unrolled", "bench")  # other families, the other style, benchmarks
+    assert not {n for n in ours if n.startswith(needless) or {*n.split(".")[3:4]} & {*parts}}
     assert len(ours) < 90
     assert not libraries & {"torch", "sklearn", "matplotlib", "pyarrow"}
 

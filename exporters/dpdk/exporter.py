@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import ExportError
-from n3ic.exporters.dpdk.application import meter_capture
 from n3ic.exporters.host.exporter import EXPORTER as HOST
 from n3ic.exporters.host.sources import code
 from n3ic.meter.packet import LINK_ETHERNET
@@ -112,7 +111,11 @@ class DpdkExporter(Exporter[Any]):
         self, directory: Path, model: Classifier, options: Options, capture: Path
     ) -> MeteredCapture | None:
         """Run the application on a capture by ``net_pcap``; return None without a meter."""
-        return None if model.meter is None else meter_capture(directory, model, capture)
+        if model.meter is None:
+            return None
+        from n3ic.exporters.dpdk.application import meter_capture
+
+        return meter_capture(directory, model, capture)
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report the host target's figures of the network, and how to measure the application."""

@@ -14,6 +14,7 @@ from n3ic.util.plain_data import from_plain
 
 FILE = "core.json"
 MAX_WIDTH = 1 << 24
+SCORE_BITS = 12  # default width of a score, enough for popcounts of up to nine bits
 SOURCE = re.compile(r"(rtl/)?[A-Za-z0-9_]+\.v")
 SHARED_RTL = Path(__file__).resolve().parent / "rtl"  # shared by executors and packet path
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import shell
-from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.frontend import parameters as front
-from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
-from n3ic.exporters.netfpga.frontend.tap import serve as serve_front
+from n3ic.exporters.netfpga.core import SCORE_BITS, CorePorts
+from n3ic.exporters.netfpga.frontend import options as front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
-from n3ic.exporters.netfpga.sequential import decode as sequential_decode
-from n3ic.exporters.netfpga.sequential import layout as sequential_layout
-from n3ic.exporters.netfpga.sequential import size as sequential_size
-from n3ic.exporters.netfpga.sequential import write as sequential_write
-from n3ic.exporters.netfpga.tools import simulate, synth
-from n3ic.exporters.netfpga.unrolled import decode as unrolled_decode
-from n3ic.exporters.netfpga.unrolled import design as unrolled_design
-from n3ic.exporters.netfpga.unrolled import size as unrolled_size
-from n3ic.exporters.netfpga.unrolled import write as unrolled_write
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.model.verification_vectors import verification_vectors
@@ -88,7 +79,7 @@ class NetfpgaExporter(Exporter):
             "score-bits",
             "bits of a score, raised if a popcount has more than nine bits; models that are "
             "loaded later must fit them",
-            sequential_layout.SCORE_BITS,
+            SCORE_BITS,
             minimum=2,
             maximum=32,
             only_with=_SEQUENTIAL,
@@ -138,7 +129,7 @@ class NetfpgaExporter(Exporter):
             "none if empty",
             "",
         ),
-        Option("address", "IPv4 address of a card with a front end", ADDRESS),
+        Option("address", "IPv4 address of a card with a front end", front.ADDRESS),
     )
     verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
@@ -155,37 +146,10 @@ class NetfpgaExporter(Exporter):
         problems: list[Problem] = []
         limits = self.device.limits
         if options["style"] == "sequential":
-            layout = sequential_layout.plan_with(model, options)
-            placements = [
-                Placement(
-                    f"layer {p.index}, {p.rows} rows of {32 * p.row_words} bits, two banks, "
-                    f"{layout.modules} modules",
-                    "bram" if p.block else "distributed",
-                    2 * p.rows * 4 * p.row_words * (1 + p.masked) * layout.modules,
-                )
-                for p in layout.layers
-            ]
-            needed = sequential_layout.score_bits_needed(model)
-            if needed > layout.score_w:
-                problems.append(
-                    Problem(
-                        f"scores need {needed} bits, they have {layout.score_w}: "
-                        f"--score-bits {needed}"
-                    )
-                )
-            blocks = sum(p.bram36 for p in layout.layers) * layout.modules
+            from n3ic.exporters.netfpga.sequential import layout, size
+
             room = limits["bram36"] - limits["reference_bram36"]
-            if blocks > room:
-                worst = max(layout.layers, key=lambda p: p.bram36)
-                problems.append(
-                    Problem(
-                        f"weights need {blocks:g} BRAM36, {room:g} are free beside the reference "
-                        f"NIC; layer {worst.index} needs {worst.bram36 * layout.modules:g} of them",
-                        layer=worst.index,
-                        memory="bram",
-                        missing_bytes=int((blocks - room) * 4608),
-                    )
-                )
+            placements, problems = size.check(model, layout.plan_with(model, options), room)
         sites = _estimate(model, options).lut_sites
         room = limits["lut"] - limits["reference_lut"]
         if sites > room:
@@ -213,13 +177,17 @@ class NetfpgaExporter(Exporter):
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
-        layout = sequential_layout.plan_with(model, options)
+        addresses, masked = None, False
         if options["style"] == "sequential":
-            ports = sequential_write.write(model, layout, out)
+            from n3ic.exporters.netfpga.sequential import layout, write
+
+            plan = layout.plan_with(model, options)
+            ports = write.write(model, plan, out)
+            addresses, masked = plan.address_map, all(p.masked for p in plan.layers)
         else:
-            ports = unrolled_write.write(
-                model, out, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
-            )
+            from n3ic.exporters.netfpga.unrolled.write import write as write_unrolled
+
+            ports = write_unrolled(model, out, **_unrolled(options))
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
         core = CorePorts(
             style=str(options["style"]),
@@ -228,14 +196,7 @@ class NetfpgaExporter(Exporter):
             sources=tuple(sources),
             **ports,
         )
-        shell.write_shell(
-            model,
-            options,
-            core,
-            out,
-            addresses=layout.address_map if core.write_port else None,
-            masked=all(p.masked for p in layout.layers),
-        )
+        shell.write_shell(model, options, core, out, addresses=addresses, masked=masked)
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the whole card under traffic.
@@ -244,19 +205,24 @@ class NetfpgaExporter(Exporter):
         """
         seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
-        layout = (
-            sequential_layout.plan_with(model, options)
-            if options["style"] == "sequential"
-            else None
-        )
-        return shell.run_shell(directory, model, options, words, seen, done, layout)
+        another = None
+        if options["style"] == "sequential":
+            from n3ic.exporters.netfpga.sequential import layout, memory_contents
+
+            plan = layout.plan_with(model, options)
+            another = partial(memory_contents.another, model, plan)
+        return shell.run_shell(directory, model, options, words, seen, done, another)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read back the weights, the shunting threshold and the input stage; see the base class."""
         if options["style"] == "sequential":
-            found = sequential_decode.decode(directory)
+            from n3ic.exporters.netfpga.sequential.decode import decode
+
+            found = decode(directory)
         else:
-            found = unrolled_decode.decode(directory, model)
+            from n3ic.exporters.netfpga.unrolled.decode import decode as decode_unrolled
+
+            found = decode_unrolled(directory, model)
         if options["input-stage"] == "features" and found:
             found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model, options)))
         return found
@@ -279,6 +245,8 @@ class NetfpgaExporter(Exporter):
         resources = _estimate(model, options)
         figures += self._resources(model, resources)
         if options["synth"]:
+            from n3ic.exporters.netfpga.tools import synth
+
             figures += self._resources(model, synth.synthesise(directory), prefix="yosys.")
             figures.append(shell.fmax_ecp5(directory))
             notes.append(shell.ECP5)
@@ -288,8 +256,9 @@ class NetfpgaExporter(Exporter):
         """Estimate logic and block RAM, and the latency of an unrolled core from its stages."""
         figures = self._resources(model, _estimate(model, options))
         if options["style"] == "unrolled":
-            levels, outputs = int(options["pipeline"]), str(options["outputs"])
-            clocks = unrolled_design.latency(model, pipeline=levels, outputs=outputs)
+            from n3ic.exporters.netfpga.unrolled import design
+
+            clocks = design.latency(model, **_unrolled(options))
             figures += estimated_latency(clocks, self.device.clock_mhz)
         return tuple(figures)
 
@@ -319,6 +288,7 @@ class NetfpgaExporter(Exporter):
             say: called with a line of text when the card is ready, and with its counters at the
                 end.
         """
+        from n3ic.exporters.netfpga.frontend.tap import has_front, serve
         from n3ic.exporters.netfpga.packet import tap
 
         values = parse_options(self.simulate_options, options, "a simulated card")
@@ -326,9 +296,7 @@ class NetfpgaExporter(Exporter):
         say("building the card, which takes a minute ...")
         address = chosen.pop("address")
         if has_front(directory):
-            serve_front(
-                directory, tap=chosen["tap"], netns=chosen["netns"], address=address, say=say
-            )
+            serve(directory, tap=chosen["tap"], netns=chosen["netns"], address=address, say=say)
             return
         counters = tap.serve(directory, **chosen, ready=say)
         if counters is None:
@@ -365,10 +333,17 @@ class NetfpgaExporter(Exporter):
 def _estimate(model: BinaryModel, options: Options) -> Resources:
     """Estimated resources of a core, without synthesis."""
     if options["style"] == "sequential":
-        return sequential_size.resources(sequential_layout.plan_with(model, options))
-    return unrolled_size.estimate(
-        model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
-    )
+        from n3ic.exporters.netfpga.sequential import layout, size
+
+        return size.resources(layout.plan_with(model, options))
+    from n3ic.exporters.netfpga.unrolled.size import estimate
+
+    return estimate(model, **_unrolled(options))
+
+
+def _unrolled(options: Options) -> dict[str, Any]:
+    """The options of an unrolled core."""
+    return {"pipeline": int(options["pipeline"]), "outputs": str(options["outputs"])}
 
 
 EXPORTER = NetfpgaExporter()

@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.frontend import parameters as front
-from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, check_card
-from n3ic.exporters.netfpga.sequential.layout import AddressMap, SequentialLayout
-from n3ic.exporters.netfpga.tables.sequential import TablesLayout
-from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.difference import first_difference
@@ -24,6 +20,9 @@ from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
+
+if TYPE_CHECKING:
+    from n3ic.exporters.netfpga.sequential.layout import AddressMap
 
 FOLDER = Path(__file__).resolve().parent
 SYNTH = Option("synth", "synthesise with Yosys for the report", False)
@@ -61,16 +60,23 @@ def write_shell(
         lanes: look-up tables that a sequential core reads per clock; 0 for other models.
     """
     core.save(out)
-    behind_front = options["front-end"] != "none"
-    (front if behind_front else wrapper).write(model, options, core, out)
+    front = form = None
+    if options["front-end"] != "none":
+        from n3ic.exporters.netfpga.frontend import parameters
+
+        parameters.write(model, options, core, out)
+        front = parameters.frontend_parameters(model, options)
+    else:
+        wrapper.write(model, options, core, out)
+        form = wrapper.packet_format(model, options)
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,
         "name": comment(model.name),
         "core": core,
-        "front": front.frontend_parameters(model, options) if behind_front else None,
-        "form": None if behind_front else wrapper.packet_format(model, options),
-        "side": options["input"] == "side" and not behind_front,
+        "front": front,
+        "form": form,
+        "side": options["input"] == "side" and front is None,
         "features": list(zip(map(comment, model.input.features), widths, strict=True))
         if options["input-stage"] == "features"
         else [],
@@ -95,9 +101,9 @@ def run_shell(
     words: Words,
     seen: simulate.SimulationRun,
     done: Execution,
-    layout: SequentialLayout | TablesLayout | None = None,
+    another: Another | None = None,
 ) -> Execution:
-    """Simulate the parts around a core, after the core alone.
+    """Simulate the parts around a core, after the core alone; see :func:`check_card`.
 
     Returns:
         ``done`` with the names of the further runs added. If the core alone is already wrong,
@@ -110,10 +116,12 @@ def run_shell(
     if first_difference(model, seen.inference, words) is not None:
         return done
     if options["front-end"] != "none":
+        from n3ic.exporters.netfpga.frontend.verify import check_front
+
         around: object = check_front(directory, model, options, words)
     else:
         asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
-        around = check_card(directory, model, options, layout, simulator_of(options), asks)
+        around = check_card(directory, model, options, another, simulator_of(options), asks)
     return replace(done, executor=f"{done.executor}; {around}")
 
 
@@ -129,5 +137,7 @@ def run_input_stage(
 
 def fmax_ecp5(directory: Path) -> Figure:
     """Measure the clock of an export after synthesis, place and route for an ECP5."""
+    from n3ic.exporters.netfpga.tools import synth
+
     clock = synth.fmax_ecp5(directory)
     return Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source)

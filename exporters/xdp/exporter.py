@@ -5,53 +5,33 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.xdp import source
+from n3ic.exporters.xdp import exported, source
 from n3ic.exporters.xdp.answer_program import AnswerProgram
-from n3ic.exporters.xdp.capture_replay import flow_rows, replay_capture, room_for
-from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
-from n3ic.exporters.xdp.layout import KEY, TAGS, WAYS, bucket_type, flow_type, table_entries
-from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, VerifierError
-from n3ic.exporters.xdp.network.host import HostNetwork, HostVerdicts
-from n3ic.exporters.xdp.network.kernel_run import PROGRAM as HARNESS
-from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
-from n3ic.exporters.xdp.network.rows import bits_of
-from n3ic.exporters.xdp.network.source import FOLDER as NETWORK
+from n3ic.exporters.xdp.libbpf import BpfError, VerifierError
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
-from n3ic.exporters.xdp.packing import write_daemon
-from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
-from n3ic.meter.compiled import SECRET_BYTES
 from n3ic.meter.packet import LINK_ETHERNET
-from n3ic.model.bits import Words, pack
+from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Execution, Exporter, MeteredCapture
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
 from n3ic.targets.identifiers import comment
 from n3ic.targets.packets import PacketLayout
-from n3ic.util.files import read_regular
 from n3ic.util.templates import render
 
-MAX_BYTES = 16 << 20  # maximum bytes of a program's file, several times the kernel's limit
-
-VALUE = "network.bin"
-PACKETS = 1000  # packets that verification replays; they reach every branch of the parser
 _TAKEN = (0x0800, 0x86DD, 0x8100, 0x88A8, 0x9100)
-_BATCH = 1024
 
 
 class XdpExporter(Exporter):
@@ -121,15 +101,12 @@ class XdpExporter(Exporter):
             raise UsageError(f"--ethertype {packets.ethertype:#06x} is taken: choose another one")
         structure = structure_of([model], bits=True)
         files = source.answer_program(structure, packets)
-        _write_program(out / "answer", files, value_bytes(structure, model))
+        exported.write_program(out / "answer", files, value_bytes(structure, model))
         shared = options["windows"] == "shared"
         if model.meter is not None:
-            structure = structure_of([model])
-            table = table_of(options)
-            files = source.meter_program(model.meter, structure, per_cpu=not shared, table=table)
-            value = value_bytes(structure, model)
-            _write_program(out / "meter", files, value)
-            write_daemon(out, model, table)
+            from n3ic.exporters.xdp import metering
+
+            metering.write(model, options, out)
         templates = self.folder / "templates"
         (out / "Makefile").write_bytes((templates / "Makefile").read_bytes())
         values = {
@@ -154,7 +131,9 @@ class XdpExporter(Exporter):
         except VerifierError as error:
             raise VerifyError(str(error)) from error
         except (MissingDependencyError, BpfError) as error:
-            verdicts = _on_host(directory / "answer", model, _columns(model, words))
+            verdicts = exported.on_host(
+                directory / "answer", model, exported.bit_columns(model, words)
+            )
             inference = Inference(
                 verdicts.scores,
                 verdicts.classes.astype(np.int64),
@@ -174,10 +153,10 @@ class XdpExporter(Exporter):
         """Encode inputs by the rows that the metering program selects; None without a meter."""
         if model.meter is None:
             return None
-        place = directory / "meter"
-        found = _in_kernel(place, model, features) or _on_host(place, model, features)
-        words = pack(bits_of(structure_of([model]), model, found.selected))
-        other = _on_host(directory / "answer", model, _columns(model, words))
+        from n3ic.exporters.xdp import metering
+
+        found, words = metering.encode(directory, model, features)
+        other = exported.on_host(directory / "answer", model, exported.bit_columns(model, words))
         wrong = np.flatnonzero((found.scores != other.scores).any(axis=1))
         if len(wrong):
             i = int(wrong[0])
@@ -193,25 +172,9 @@ class XdpExporter(Exporter):
         """Replay a capture through the metering program in test runs; None without a meter."""
         if model.meter is None:
             return None
-        place, table = directory / "meter", table_of(options)
-        try:
-            with _metering(
-                place, model, table, room_for(capture, table, model.meter.tunnels)
-            ) as programs:
-                events, counters = replay_capture(programs, capture)
-        except VerifierError as error:
-            raise VerifyError(str(error)) from error
-        except BpfError as error:
-            raise MissingDependencyError(str(error)) from error
-        if not len(events):
-            return MeteredCapture((), counters)
-        features = {n: events["features"][:, i] for i, n in enumerate(model.meter.feature_names)}
-        alone = _in_kernel(place, model, features) or _on_host(place, model, features)
-        wrong = np.flatnonzero((alone.scores != events["scores"]).any(axis=1))
-        if len(wrong):
-            raise VerifyError(f"{capture.name}: flow {wrong[0]}: other scores from its features")
-        bits = pack(bits_of(structure_of([model]), model, alone.selected))
-        return MeteredCapture(flow_rows(model, model.meter, events, bits), counters)
+        from n3ic.exporters.xdp import metering
+
+        return metering.meter_capture(directory, model, options, capture)
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the map values; see the base class."""
@@ -224,8 +187,8 @@ class XdpExporter(Exporter):
             if not (directory / folder).is_dir():
                 continue
             structure = structure_of([model], bits=bits)
-            size = (directory / folder / VALUE).stat().st_size
-            told = f"size of {folder}/{VALUE}"
+            size = (directory / folder / exported.VALUE).stat().st_size
+            told = f"size of {folder}/{exported.VALUE}"
             figures += [
                 Figure(f"memory.{folder}.network", size, "byte", "measured", told),
                 Figure(
@@ -237,16 +200,9 @@ class XdpExporter(Exporter):
                 ),
             ]
         if model.meter is not None:
-            table = table_of(options)
-            if table == "buckets":
-                item = bucket_type(model.meter).itemsize + TAGS.itemsize
-                name = f"buckets of {WAYS} flows"
-            else:
-                item = 2 * KEY.itemsize + flow_type(model.meter).itemsize
-                name = "flows, with keys"
-            entries = table_entries(table, model.meter.cache_flows)
-            told = f"{item:,} bytes for each of {entries:,} {name}"
-            figures.append(Figure("memory.flows", item * entries, "byte", "measured", told))
+            from n3ic.exporters.xdp import metering
+
+            figures.append(metering.memory_figure(model.meter, options))
         notes = (
             "Speed is measured by `n3ic bench xdp`, as differences to a program that only parses.",
         )
@@ -260,50 +216,10 @@ class XdpExporter(Exporter):
         return render(bench_xdp(model))
 
 
-def table_of(options: Mapping[str, Any]) -> source.Table:
-    """Return the flow table that an export's options choose."""
-    return "lru" if options["table"] == "lru" else "buckets"
-
-
 def packet_layout(model: Classifier, options: Options) -> PacketLayout:
     """Return the layout of the inference packets that a model's program answers."""
     ethertype = int(options["ethertype"])
     return PacketLayout(model.input.n_bits, len(model.classes), "both", "", ethertype, 0)
-
-
-def read_program(place: Path) -> dict[str, str]:
-    """Read a program's sources by file name, from its folder in an export.
-
-    Raises:
-        VerifyError: a source cannot be read.
-    """
-    try:
-        return {
-            name: read_regular(place / name, MAX_BYTES).decode()
-            for name in files_of(place)
-            if name.endswith((".c", ".h"))
-        }
-    except (ExportError, OSError, UnicodeDecodeError) as error:
-        raise VerifyError(f"{place}: cannot be read: {error}") from error
-
-
-def read_value(place: Path) -> bytes:
-    """Read the value of the network's map, from a program's folder in an export.
-
-    Raises:
-        VerifyError: the file cannot be read.
-    """
-    try:
-        return read_regular(place / VALUE, MAX_BYTES)
-    except OSError as error:
-        raise VerifyError(f"{place / VALUE}: {error.strerror or error}") from error
-
-
-def _write_program(place: Path, files: Mapping[str, str], value: bytes) -> None:
-    place.mkdir()
-    for name, text in files.items():
-        (place / name).write_text(text, encoding="utf-8", newline="\n")
-    (place / VALUE).write_bytes(value)
 
 
 def _structures(model: Classifier) -> Iterator[tuple[str, Structure | None, str]]:
@@ -328,90 +244,22 @@ def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[P
         yield Problem(f"{text}: their product is more than {most:,}, which the verifier follows")
 
 
-def _columns(model: Classifier, words: Words) -> dict[str, Words]:
-    """Convert packed inputs to the features of a structure over bits."""
-    names = structure_of([model], bits=True).features
-    return {name: words[:, i] for i, name in enumerate(names)}
-
-
 def _run_in_kernel(directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
     place, packets = directory / "answer", packet_layout(model, options)
-    image = source.compile_program(read_program(place), source.ANSWER)
+    image = source.compile_program(exported.read_program(place), source.ANSWER)
     figures = []
     with AnswerProgram(image, "answer.o", packets) as program:
-        program.set_model(0, read_value(place))
+        program.set_model(0, exported.read_value(place))
         inference = program.ask(words)
-        figures += _program_figures("answer", program.program)
+        figures += exported.program_figures("answer", program.program)
     text = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
     if model.meter is not None:
-        count, measured = _replay(directory / "meter", model, table_of(options))
+        from n3ic.exporters.xdp import metering
+
+        count, measured = metering.replay_traffic(directory / "meter", model, options)
         figures += measured
         text += f", {count:,} packets through the meter"
     return Execution(inference, text, tuple(figures))
-
-
-def _replay(place: Path, model: Classifier, table: source.Table) -> tuple[int, list[Figure]]:
-    """Replay traffic through the metering program, and compare it with the reference meter."""
-    assert model.meter is not None  # noqa: S101 - the caller looked
-    # The table must evict nothing, because the reference meter chooses other victims.
-    spec = replace(model.meter, cache_flows=2 * PACKETS)
-    frames = traffic(spec, PACKETS, seed=0)
-    with _metering(place, model, table, 2 * PACKETS) as programs:
-        events = replay(programs, frames)
-        found = difference(model, spec, frames, events)
-        found = found or counter_difference(spec, frames, programs.counters())
-        if found:
-            raise VerifyError(f"meter.c: {found}")
-        return len(frames), _program_figures("meter", programs.program)
-
-
-def _metering(place: Path, model: Classifier, table: source.Table, flows: int) -> MeterPrograms:
-    """Load the metering program of an export into the kernel, with its model in slot 0."""
-    assert model.meter is not None  # noqa: S101 - the callers looked
-    image = source.compile_program(read_program(place), source.METER)
-    structure = structure_of([model])
-    # A fixed hash key, so that every verification fills the same buckets.
-    programs = MeterPrograms(
-        image, "meter.o", model.meter, structure, clock="trailer", flows=flows, table=table,
-        secret=bytes(SECRET_BYTES),
-    )  # fmt: skip
-    programs.set_model(0, read_value(place))
-    return programs
-
-
-def _program_figures(name: str, program: BpfProgram) -> list[Figure]:
-    told = f"verifier of Linux {platform.release()}"
-    numbers = (("instructions", program.instructions), ("verified", program.verified))
-    return [
-        Figure(f"{figure}.{name}", value, "instruction", "measured", told)
-        for figure, value in numbers
-    ]
-
-
-def _in_kernel(place: Path, model: Classifier, features: Mapping[str, Any]) -> HostVerdicts | None:
-    """Run the network of a program's folder in the kernel; None if the kernel does not allow it."""
-    structure = structure_of([model])
-    files = read_program(place) | {HARNESS: (NETWORK / HARNESS).read_text(encoding="utf-8")}
-    try:
-        options = ("-DNETWORK_KEEP_ROWS", f"-DINPUTS={_BATCH}")
-        loaded = BpfObject(compile_bpf(files, HARNESS, options), HARNESS)
-    except (MissingDependencyError, BpfError):
-        return None
-    columns = {name: np.asarray(features[name]) for name in structure.features}
-    rows = len(next(iter(columns.values())))
-    parts = []
-    with BpfNetwork(structure, loaded, _BATCH) as network:
-        for start in range(0, rows, _BATCH):
-            part = {n: np.resize(c[start : start + _BATCH], _BATCH) for n, c in columns.items()}
-            parts.append(network.run(read_value(place), part))
-    names = ("scores", "classes", "margins", "verdicts", "selected")
-    return HostVerdicts(*(np.concatenate([getattr(p, n) for p in parts])[:rows] for n in names))
-
-
-def _on_host(place: Path, model: Classifier, features: Mapping[str, Any]) -> HostVerdicts:
-    """Run the network of a program's folder, compiled for this host."""
-    structure = structure_of([model], bits=place.name == "answer")
-    return HostNetwork.build(structure, read_program(place)).run(read_value(place), features)
 
 
 EXPORTER = XdpExporter()

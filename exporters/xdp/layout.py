@@ -12,27 +12,11 @@ from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
 VERSION = 5  # version of programs' records; raise it when a structure below changes
-SLOTS = 64
-RULES = 64
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
 
 KEY = np.dtype(list(compiled.KEY), align=True)
-RULE = np.dtype(
-    [
-        ("address", np.uint8, 16),
-        ("mask", np.uint8, 16),
-        ("interface", np.uint32),
-        ("vlan", np.uint16),
-        ("udp_port", np.uint16),
-        ("address_bytes", np.uint8),
-        ("slot", np.uint8),
-        ("pad", np.uint8, 6),
-    ],
-    align=True,
-)
-RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
 POLICY = np.dtype(
     [
         *((name, np.uint32) for name in ("action", "argument", "scope", "from")),

@@ -25,7 +25,7 @@ from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan
 from n3ic.exporters.xdp.program import CLOCKS
-from n3ic.exporters.xdp.resident import rule_table
+from n3ic.exporters.xdp.resident import RULE, rule_table
 from n3ic.exporters.xdp.source import Table
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.model.classifier import Classifier
@@ -225,7 +225,7 @@ def _policies(given: Plan) -> Iterator[str]:
 def _rules(texts: Sequence[str], otherwise: int) -> Iterator[str]:
     """Yield the line of the rule table, and those of the interfaces in it."""
     made, places = [], []
-    kind = layout.RULE
+    kind = RULE
     inside = int((kind.fields or {"interface": (kind, 0)})["interface"][1])
     for i, text in enumerate(texts):
         conditions, equals, slot = text.rpartition("=")

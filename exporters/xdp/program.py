@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.network.structure import Structure
-from n3ic.exporters.xdp.resident import SlotRule, check_slot, rule_table, swap
+from n3ic.exporters.xdp.resident import SLOTS, SlotRule, check_slot, rule_table, swap
 from n3ic.exporters.xdp.source import Table
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, SCOPES, Action, Limits, Scope
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES
@@ -179,7 +179,7 @@ class MeterPrograms(libbpf.Closing):
     def digests(self) -> dict[int, str]:
         """Return the SHA-256 of the resident models, by slot."""
         out = {}
-        for slot in range(layout.SLOTS):
+        for slot in range(SLOTS):
             number = self.maps["models"].lookup(slot)
             if number is not None:
                 with libbpf.map_by_id(int.from_bytes(number, sys.byteorder)) as inner:
@@ -307,4 +307,4 @@ class MeterPrograms(libbpf.Closing):
 
     def _tallies(self, slot: int) -> range:
         """Indices of a slot's counters: flows decided by packets, then flows that were ended."""
-        return range(slot, self.maps["tallies"].entries, layout.SLOTS)
+        return range(slot, self.maps["tallies"].entries, SLOTS)

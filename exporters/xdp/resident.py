@@ -9,9 +9,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp import layout, libbpf
+from n3ic.exporters.xdp import libbpf
 
+SLOTS = 64
+RULES = 64
 NO_VLAN = 4096
+
+# The structures of ``c/dispatch.h``.
+RULE = np.dtype(
+    [
+        ("address", np.uint8, 16),
+        ("mask", np.uint8, 16),
+        ("interface", np.uint32),
+        ("vlan", np.uint16),
+        ("udp_port", np.uint16),
+        ("address_bytes", np.uint8),
+        ("slot", np.uint8),
+        ("pad", np.uint8, 6),
+    ],
+    align=True,
+)
+RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
 
 
 @dataclass(frozen=True)
@@ -46,10 +64,10 @@ def check_slot(slot: int) -> None:
     """Check the number of a slot.
 
     Raises:
-        UsageError: the number is not below :data:`~.layout.SLOTS`.
+        UsageError: the number is not below :data:`SLOTS`.
     """
-    if not 0 <= slot < layout.SLOTS:
-        raise UsageError(f"slots are 0 to {layout.SLOTS - 1}, got {slot}")
+    if not 0 <= slot < SLOTS:
+        raise UsageError(f"slots are 0 to {SLOTS - 1}, got {slot}")
 
 
 def rule_table(rules: Sequence[SlotRule], otherwise: int) -> bytes:
@@ -59,9 +77,9 @@ def rule_table(rules: Sequence[SlotRule], otherwise: int) -> bytes:
         UsageError: the number of rules exceeds the table.
     """
     check_slot(otherwise)
-    if len(rules) > layout.RULES:
-        raise UsageError(f"at most {layout.RULES} rules choose a model, got {len(rules)}")
-    table = np.zeros(1, dtype=layout.RULE_TABLE)
+    if len(rules) > RULES:
+        raise UsageError(f"at most {RULES} rules choose a model, got {len(rules)}")
+    table = np.zeros(1, dtype=RULE_TABLE)
     table["count"], table["otherwise"] = len(rules), otherwise
     for place, rule in zip(table["rule"][0], rules, strict=False):
         mask = ((1 << rule.prefix) - 1) << (8 * len(rule.address) - rule.prefix)

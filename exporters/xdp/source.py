@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -30,6 +31,11 @@ _ENDS = {
     "family": 0xFF << 40,
 }
 OPTIONS = ("-ffreestanding",)  # because the C library's headers do not support BPF
+
+
+def table_of(options: Mapping[str, Any]) -> Table:
+    """Return the flow table that an export's options choose."""
+    return "lru" if options["table"] == "lru" else "buckets"
 
 
 def meter_program(

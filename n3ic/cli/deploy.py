@@ -198,7 +198,6 @@ def export(
     from n3ic.runs.folder import open_models
     from n3ic.targets.base import exporter
     from n3ic.targets.batch import export_item, export_plan, failure
-    from n3ic.targets.colocation_report import write_set_report
 
     if not target:
         targets()
@@ -227,9 +226,12 @@ def export(
     else:
         for d in done:
             print_result(str(d))
-    summary = write_set_report(done, _set_tables(metrics))
-    if summary is not None and not json:
-        print_result(f"set report: {summary}")
+    if len(done) > 1:
+        from n3ic.targets.colocation_report import write_set_report
+
+        summary = write_set_report(done, _set_tables(metrics))
+        if summary is not None and not json:
+            print_result(f"set report: {summary}")
     failed, errors = failure(done), [d.error for d in done if d.error is not None]
     if failed is not None:
         raise failed

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
@@ -26,16 +26,12 @@ from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
-from n3ic.targets.colocation import (
-    CoLocatedNetwork,
-    CoLocation,
-    colocate,
-    over_budget,
-    summed_memory,
-)
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit
 from n3ic.targets.figures import Bench, Figure, Report
+
+if TYPE_CHECKING:
+    from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +259,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         Args:
             members: one or more networks, each of which fits alone.
         """
+        from n3ic.targets.colocation import colocate, over_budget, summed_memory
+
         memory = summed_memory(members)
         sizes = {m.name: m.bytes for m in self.device.memories}
         problems = over_budget(

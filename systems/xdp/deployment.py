@@ -13,7 +13,7 @@ from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import policy_parser, source, verdict_lists
-from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, table_of
+from n3ic.exporters.xdp.exported import MAX_BYTES, read_program
 from n3ic.exporters.xdp.libbpf import (
     AttachedProgram,
     AttachMode,
@@ -558,7 +558,7 @@ def exported(export: Path) -> tuple[Classifier, bool, source.Table]:
             f"{export}: written by an older n3ic, whose programs have other maps: export it again"
         )
     model = exported_network(export, manifest).model
-    return model, options["windows"] == "per-cpu", table_of(options)
+    return model, options["windows"] == "per-cpu", source.table_of(options)
 
 
 def _image(place: Path) -> bytes:

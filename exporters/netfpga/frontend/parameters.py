@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a front end, and the sizes of its messages and memories."""
+"""The sizes of a front end's messages and memories, and its Verilog."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
-from n3ic.exporters.netfpga.spn.pipeline import pipeline
-from n3ic.exporters.netfpga.spn.verilog import latency
-from n3ic.exporters.netfpga.tables.network import design
-from n3ic.exporters.netfpga.unrolled import design as unrolled_design
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
-from n3ic.options import Option, Options
+from n3ic.options import Options
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
@@ -41,68 +36,6 @@ COUNTERS = (
     "resets",
     "sessions",
     "resends",
-)
-FRONT = (("front-end", ("udp", "tcp")),)
-
-OPTIONS = (
-    Option(
-        "front-end",
-        "a network stack around the executor that answers inference messages, over UDP or over "
-        "both UDP and TCP; none: the packet path of the reference NIC",
-        "none",
-        choices=("none", "udp", "tcp"),
-        newer=True,
-    ),
-    Option(
-        "data-width",
-        "bits of a beat of the front end: 64 for 10G, 512 for 100G",
-        "512",
-        choices=("64", "512"),
-        only_with=FRONT,
-        newer=True,
-    ),
-    Option(
-        "executors",
-        "copies of an unrolled executor behind the front end; each takes an input per clock",
-        1,
-        minimum=1,
-        maximum=4,
-        only_with=(*FRONT, ("style", ("unrolled",))),
-        newer=True,
-    ),
-    Option(
-        "answers",
-        "content of a row's answer: full: verdict, class, margin and scores; verdict: only that",
-        "full",
-        choices=("full", "verdict"),
-        only_with=FRONT,
-        newer=True,
-    ),
-    Option(
-        "mtu",
-        "maximum size of the front end's IPv4 packets, in bytes",
-        1500,
-        minimum=576,
-        maximum=9000,
-        only_with=FRONT,
-        newer=True,
-    ),
-    Option(
-        "bypass",
-        "true: rows enter the executor while their frame arrives; false: after its checksum",
-        True,
-        only_with=FRONT,
-        newer=True,
-    ),
-    Option(
-        "sessions",
-        "maximum number of TCP connections",
-        4,
-        minimum=2,
-        maximum=16,
-        only_with=(("front-end", ("tcp",)),),
-        newer=True,
-    ),
 )
 
 
@@ -241,18 +174,23 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
     )
 
 
-def _clocks(model: Classifier, options: Options) -> int:
+def _clocks(model: Any, options: Options) -> int:
     """Inferences in flight in a pipelined executor; 0 for a sequential one."""
-    if isinstance(model, SpnModel):
+    if model.family == "sum-product-network":
+        from n3ic.exporters.netfpga.spn.pipeline import pipeline
+        from n3ic.exporters.netfpga.spn.verilog import latency
+
         return latency(pipeline(model))
     if options["style"] != "unrolled":
         return 0
-    if isinstance(model, TablesModel):
-        return design(model, str(options["outputs"]), int(options["pipeline"])).plan.depth
-    assert isinstance(model, BinaryModel)  # noqa: S101 - there are three families
-    return unrolled_design.latency(
-        model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
-    )
+    outputs, pipelined = str(options["outputs"]), int(options["pipeline"])
+    if isinstance(model, BinaryModel):
+        from n3ic.exporters.netfpga.unrolled import design as unrolled_design
+
+        return unrolled_design.latency(model, pipeline=pipelined, outputs=outputs)
+    from n3ic.exporters.netfpga.tables.network import design
+
+    return design(model, outputs, pipelined).plan.depth
 
 
 def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> None:

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from n3ic.errors import N3icError, UsageError
 from n3ic.exporters.netfpga.frontend.bench import PORT, front_program
+from n3ic.exporters.netfpga.frontend.options import ADDRESS
 from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
 from n3ic.exporters.netfpga.tools import simulator_process
 from n3ic.exporters.netfpga.tools import tap as wire
 from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
 from n3ic.targets.manifest import read_manifest
-
-ADDRESS = "10.23.23.2"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,20 +24,12 @@ from n3ic.exporters.netfpga.packet.wrapper import (
     input_width,
     packet_format,
 )
-from n3ic.exporters.netfpga.sequential.layout import SequentialLayout
-from n3ic.exporters.netfpga.sequential.memory_contents import writes
-from n3ic.exporters.netfpga.sequential.update import read_update
-from n3ic.exporters.netfpga.tables import sequential
-from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate
-from n3ic.families.tables.network import TablesModel
 from n3ic.model import passes
 from n3ic.model.bits import Words, unpack
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
-from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import margin_vectors, verification_vectors
 from n3ic.options import Options
 
@@ -45,7 +37,9 @@ MOST_ASKS = 96
 LEAST_ASKS = 48
 WORK = 2_000_000  # requests x weights that Icarus computes in seconds
 IDLE = 300_000  # clocks without a packet after which the card hangs
-_BIAS_LIMIT = (1 << 24) - 8
+
+Another = Callable[[np.random.Generator], tuple[Classifier, list[tuple[int, int]]]]
+"""Makes a random model for an executor, and the addresses and words that load it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ def check_card(
     directory: Path,
     model: Classifier,
     options: Options,
-    layout: SequentialLayout | TablesLayout | None,
+    another: Another | None,
     simulator: simulate.Simulator = "auto",
     asks: int = MOST_ASKS,
 ) -> CardTrafficCounts:
@@ -88,7 +82,7 @@ def check_card(
         directory: an export directory.
         model: the network that it holds.
         options: options of the export.
-        layout: layout of a core with a write port; None without one.
+        another: makes another model for a core with a write port; None without one.
         simulator: the simulator to use.
         asks: number of requests; fewer, but at least 48, for networks that simulate slowly.
 
@@ -101,7 +95,7 @@ def check_card(
     form = packet_format(model, options)
     rng = np.random.default_rng(7)
     weights = _work(model)
-    copies = 1 if layout is None else layout.modules
+    copies = max(1, core.modules)
     count = int(np.clip(WORK // (weights * copies), LEAST_ASKS, max(LEAST_ASKS, asks)))
     inputs, words = _inputs(model, options, count, rng)
     frames = traffic.traffic(form, inputs, rng)
@@ -109,14 +103,14 @@ def check_card(
     swaps = [asking[count * k // 6] for k in (1, 2, 3)]
     networks: list[Classifier] = [model]
     program: list[tuple[int, int, int]] = []
-    if layout is not None:
-        other, pairs = _another(model, layout, rng)
+    if another is not None:
+        other, pairs = another(rng)
         networks = [model, other, model]
         program = _program(directory, core, pairs, swaps)
     side = options["input"] == "side"
     width = input_width(model, options)
     stimulus = _Stimulus(
-        beats=_beats(frames, swaps if layout is not None else [], rng),
+        beats=_beats(frames, swaps if another is not None else [], rng),
         side="".join(f"{_words(data, width)}\n" for data in inputs) if side else "",
         side_w=width if side else 0,
         writes="".join(f"{op:x} {address:x} {word:x}\n" for op, address, word in program),
@@ -128,7 +122,7 @@ def check_card(
     class_only = options.get("outputs") == "class" and options["style"] == "unrolled"
     answers = [_answers(network, words, class_only=class_only) for network in networks]
     _compare(out, frames, form, answers)
-    swapped = len(swaps) if layout is not None else 0
+    swapped = len(swaps) if another is not None else 0
     return CardTrafficCounts(len(frames), count, swapped, simulate.version(chosen))
 
 
@@ -190,43 +184,6 @@ def _words(data: bytes, width: int) -> str:
     return " ".join(digits[i : i + 8] for i in range(0, len(digits), 8))
 
 
-def _another(
-    model: Classifier, layout: SequentialLayout | TablesLayout, rng: np.random.Generator
-) -> tuple[Classifier, list[tuple[int, int]]]:
-    """Make a random model for the same executor, and the writes that load it."""
-    if isinstance(layout, TablesLayout):
-        assert isinstance(model, TablesModel)  # noqa: S101 - only such models have this layout
-        tables = sequential.another(model, layout, rng)
-        return tables, sequential.writes(tables, layout)
-    assert isinstance(model, BinaryModel)  # noqa: S101 - only such models have this layout
-    network = _another_network(model, layout, rng)
-    return network, writes(network, layout)
-
-
-def _another_network(
-    model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator
-) -> BinaryModel:
-    """Make a random network for the same executor, with the largest biases that fit its scores.
-
-    If the executor shunts, the threshold is set so that about half of all margins reach it.
-    """
-    masked = any(p.masked for p in layout.layers)
-    base = random_model(model.shape, rng, density=0.6 if masked else None)
-    hidden = tuple(
-        layer if p.masked else HiddenLayer(layer.weights, thresholds=layer.thresholds)
-        for layer, p in zip(base.hidden, layout.layers[:-1], strict=True)
-    )
-    largest = min((1 << (layout.score_w - 1)) - 1 - base.output.n_inputs, _BIAS_LIMIT)
-    bias = largest - rng.integers(0, 3, len(model.classes))
-    mask = base.output.mask if layout.layers[-1].masked else None
-    output = OutputLayer(base.output.weights, mask=mask, bias=bias.astype(np.int32))
-    other = BinaryModel(model.input, hidden, output, model.classes, name="another")
-    if not layout.shunts:
-        return other
-    margins = other.infer(verification_vectors(other, 64)).margins
-    return other.with_shunt(max(1, int(np.median(margins))))
-
-
 def _program(
     directory: Path,
     core: CorePorts,
@@ -234,6 +191,8 @@ def _program(
     when: Sequence[int],
 ) -> list[tuple[int, int, int]]:
     """Format the operations of the write port; see ``n3ic_top_tb.v``."""
+    from n3ic.exporters.netfpga.sequential.update import read_update
+
     try:
         update = read_update(directory / "mem" / "update.hex", core)
     except UsageError as error:

@@ -10,14 +10,13 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from n3ic.exporters.netfpga.core import SCORE_BITS
 from n3ic.model.bits import WORD_BITS, word_count
 from n3ic.model.network import BinaryModel
 
 ROW_BITS = 256  # bits of a memory row, as in the paper
 _MAX_DISTRIBUTED_LUTS = 64  # larger memories go to block RAM
 _MAX_SIDE_LUTS = 32  # for thresholds: a deeper memory would need too many read multiplexers
-
-SCORE_BITS = 12  # default width of a score, enough for popcounts of up to nine bits
 
 Packing = Literal["balanced", "full"]
 Masks = Literal["model", "all"]

@@ -15,11 +15,14 @@ from n3ic.exporters.netfpga.sequential.layout import (
     score_bits_needed,
 )
 from n3ic.model.bits import Words
-from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel, shape_text
+from n3ic.model.random_models import random_model
+from n3ic.model.verification_vectors import verification_vectors
 
 MODEL = 3  # kind of words that belong to the whole model: its id and its shunting threshold
 _ID, _SHUNTING = 0, 1  # indices of those words
+_BIAS_LIMIT = (1 << 24) - 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,3 +118,27 @@ def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]
         for column, word in enumerate(words, _SHUNTING if image.kind == MODEL else 0)
     ]
     return [*found, (address(0, MODEL, 0, _ID), int(model.digest[:8], 16))]
+
+
+def another(
+    model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator
+) -> tuple[BinaryModel, list[tuple[int, int]]]:
+    """Make a random network with the largest biases that fit the scores, and the writes to load it.
+
+    If the executor shunts, the threshold is set so that about half of all margins reach it.
+    """
+    masked = any(p.masked for p in layout.layers)
+    base = random_model(model.shape, rng, density=0.6 if masked else None)
+    hidden = tuple(
+        layer if p.masked else HiddenLayer(layer.weights, thresholds=layer.thresholds)
+        for layer, p in zip(base.hidden, layout.layers[:-1], strict=True)
+    )
+    largest = min((1 << (layout.score_w - 1)) - 1 - base.output.n_inputs, _BIAS_LIMIT)
+    bias = largest - rng.integers(0, 3, len(model.classes))
+    mask = base.output.mask if layout.layers[-1].masked else None
+    output = OutputLayer(base.output.weights, mask=mask, bias=bias.astype(np.int32))
+    other = BinaryModel(model.input, hidden, output, model.classes, name="another")
+    if layout.shunts:
+        margins = other.infer(verification_vectors(other, 64)).margins
+        other = other.with_shunt(max(1, int(np.median(margins))))
+    return other, writes(other, layout)

@@ -9,8 +9,11 @@ from n3ic.exporters.netfpga.sequential.layout import (
     SequentialLayout,
     clog2,
     distributed_luts,
+    score_bits_needed,
 )
 from n3ic.model.bits import WORD_BITS
+from n3ic.model.network import BinaryModel
+from n3ic.targets.device import Placement, Problem
 
 TAG_BITS = 8
 # Logic beside counters, comparators and memories, fitted to Yosys on seven shapes.
@@ -19,6 +22,46 @@ ROW_BIT_LUTS = 0.53
 # Two small tables may share a site; the ratio is fitted to the same seven shapes.
 SITES_OF_LUTS = 0.7
 CORE_SITES = 25
+
+
+def check(
+    model: BinaryModel, layout: SequentialLayout, room: float
+) -> tuple[list[Placement], list[Problem]]:
+    """Check that the weights fit the block RAM, and the scores their width.
+
+    Args:
+        model: the network.
+        layout: sizes of its executors.
+        room: BRAM36 that are free beside the reference NIC.
+    """
+    placements = [
+        Placement(
+            f"layer {p.index}, {p.rows} rows of {32 * p.row_words} bits, two banks, "
+            f"{layout.modules} modules",
+            "bram" if p.block else "distributed",
+            2 * p.rows * 4 * p.row_words * (1 + p.masked) * layout.modules,
+        )
+        for p in layout.layers
+    ]
+    problems = []
+    needed = score_bits_needed(model)
+    if needed > layout.score_w:
+        problems.append(
+            Problem(f"scores need {needed} bits, they have {layout.score_w}: --score-bits {needed}")
+        )
+    blocks = sum(p.bram36 for p in layout.layers) * layout.modules
+    if blocks > room:
+        worst = max(layout.layers, key=lambda p: p.bram36)
+        problems.append(
+            Problem(
+                f"weights need {blocks:g} BRAM36, {room:g} are free beside the reference "
+                f"NIC; layer {worst.index} needs {worst.bram36 * layout.modules:g} of them",
+                layer=worst.index,
+                memory="bram",
+                missing_bytes=int((blocks - room) * 4608),
+            )
+        )
+    return placements, problems
 
 
 def resources(layout: SequentialLayout) -> Resources:

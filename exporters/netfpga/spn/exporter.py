@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.frontend import parameters as front
+from n3ic.exporters.netfpga.frontend import options as front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.netfpga.spn.pipeline import PipelineCell, SpnPipeline
+from n3ic.exporters.netfpga.spn.tournament import pair_scores
 from n3ic.families.spn.arithmetic import LogArithmetic
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
@@ -115,28 +116,6 @@ def core_text(plan: SpnPipeline) -> str:
         "last": last,
     }
     return render(FOLDER, "n3ic_core.v.j2", values)
-
-
-def pair_scores(count: int, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
-    """Pair scores in a tournament, neighbours first; return the matches and the last name."""
-    nothing = f"{score_w}'d0"
-    groups = [
-        {"best": f"key{c}", "second": nothing, "class": f"{class_w}'d{c}"} for c in range(count)
-    ]
-    nobody = {"best": nothing, "second": nothing, "class": f"{class_w}'d0"}
-    matches: list[dict[str, Any]] = []
-    while len(groups) > 1:
-        groups += [nobody] * (len(groups) % 2)
-        names = [f"match{len(matches) + k}" for k in range(len(groups) // 2)]
-        matches += [
-            {"name": name, "a": a, "b": b}
-            for name, a, b in zip(names, groups[::2], groups[1::2], strict=True)
-        ]
-        groups = [
-            {"best": f"{name}_best", "second": f"{name}_second", "class": f"{name}_class"}
-            for name in names
-        ]
-    return matches, matches[-1]["name"]
 
 
 def _name(plan: SpnPipeline, index: int) -> str:

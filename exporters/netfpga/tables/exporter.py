@@ -7,14 +7,14 @@ The core has the ports of a binary network's core, so packet path and front end 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.frontend import parameters as front
+from n3ic.exporters.netfpga.frontend import options as front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
@@ -168,7 +168,8 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             )
         done = simulate.as_run(seen, self.device.clock_mhz, {})
         layout = _layout(model, options)
-        return shell.run_shell(directory, model, options, words, seen, done, layout)
+        another = None if layout is None else partial(sequential.another, model, layout)
+        return shell.run_shell(directory, model, options, words, seen, done, another)
 
     def encode(
         self, directory: Path, model: TablesModel, options: Options, features: Mapping[str, Any]

@@ -22,8 +22,7 @@ from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential.layout import AddressMap, clog2, distributed_luts
 from n3ic.exporters.netfpga.sequential.update import compose
 from n3ic.exporters.netfpga.sequential.write import FOLDER as CORE_FOLDER
-from n3ic.exporters.netfpga.spn.verilog import FOLDER as SPN_FOLDER
-from n3ic.exporters.netfpga.spn.verilog import pair_scores
+from n3ic.exporters.netfpga.spn.tournament import BLOCK, pair_scores
 from n3ic.exporters.netfpga.tables.network import class_width, score_width
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.vectors import tables_vectors
@@ -223,8 +222,7 @@ def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]
         Port widths of the core, for the test bench and the wrapper.
     """
     copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
-    best = "n3ic_best.v"
-    (out / "rtl" / best).write_bytes((SPN_FOLDER / "rtl" / best).read_bytes())
+    (out / "rtl" / BLOCK.name).write_bytes(BLOCK.read_bytes())
     (out / "mem").mkdir(exist_ok=True)
     score_w, class_w = layout.score_w, class_width(model)
     matches, last = pair_scores(layout.classes, score_w, class_w)
@@ -289,8 +287,10 @@ def _wires(model: TablesModel, layout: TablesLayout, table: int) -> list[str]:
     return ["1'b0"] * (layout.index_w - len(bits)) + [f"x[{bit}]" for bit in reversed(bits)]
 
 
-def another(model: TablesModel, layout: TablesLayout, rng: np.random.Generator) -> TablesModel:
-    """Make a model with random entries for the same executor, which shunt half of the inputs."""
+def another(
+    model: TablesModel, layout: TablesLayout, rng: np.random.Generator
+) -> tuple[TablesModel, list[tuple[int, int]]]:
+    """Make a model of random entries that shunts half of the inputs, and the writes to load it."""
     tables = []
     for table in model.tables:
         half = 1 << table.width - 1
@@ -298,10 +298,10 @@ def another(model: TablesModel, layout: TablesLayout, rng: np.random.Generator) 
         tables.append(Table(table.bits, entries, table.width))
     bias = rng.permutation(model.bias) + rng.integers(-1, 2, len(model.bias), dtype=np.int32)
     other = replace(model, tables=tuple(tables), bias=bias, name="another", shunt=0)
-    if not layout.shunts:
-        return other
-    margins = margins_of(other.scores(tables_vectors(other, 64)))
-    return other.with_shunt(max(1, int(np.median(margins))))
+    if layout.shunts:
+        margins = margins_of(other.scores(tables_vectors(other, 64)))
+        other = other.with_shunt(max(1, int(np.median(margins))))
+    return other, writes(other, layout)
 
 
 def resources(model: TablesModel, layout: TablesLayout) -> Resources:

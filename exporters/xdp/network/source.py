@@ -12,7 +12,6 @@ from typing import Any
 from n3ic.exporters.xdp.network.groups import fired_groups
 from n3ic.exporters.xdp.network.structure import BLOCK, LayerPlan, Selector, Structure
 from n3ic.exporters.xdp.network.values import layout
-from n3ic.exporters.xdp.tables.arrange import index_places
 from n3ic.model.network import shape_text
 from n3ic.util.templates import render
 
@@ -87,7 +86,9 @@ def _values(structure: Structure) -> dict[str, Any]:
     first, *rest = structure.layers
     steps = [list(_input_steps(structure))]
     if structure.tables:
-        steps.append(list(_table_steps(structure)))
+        from n3ic.exporters.xdp.tables.arrange import table_steps
+
+        steps.append(list(table_steps(structure)))
     else:
         for before, plan in zip(structure.layers, rest, strict=False):
             steps.append(list(_fired_steps(before, plan)))
@@ -163,12 +164,3 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:
                 row, i in ends, block=block, shift=shift, stride=8 * plan.words, parts=parts
             )
             row += 8 * plan.words << len(nibble)
-
-
-def _table_steps(structure: Structure) -> Iterator[RowAddition]:
-    row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
-    sizes = [sum(joint) for joint in structure.tables]
-    for bits, (word, shift) in zip(sizes, index_places(sizes), strict=True):
-        block, inside = divmod(word, structure.layers[0].block)
-        yield RowAddition(row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside)
-        row += stride << bits

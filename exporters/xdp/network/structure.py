@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,18 @@ from n3ic.exporters.xdp.network.groups import (
     input_groups,
     row_sums,
 )
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import Bits
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
+if TYPE_CHECKING:
+    from n3ic.families.tables.network import TablesModel
+
 Form = Literal["table", "lanes16", "lanes32", "cuts", "bits"]
 ModelT = TypeVar("ModelT", bound=Classifier)
+TABLES = "look-up-tables"
 BLOCK = 4  # 64-bit words of a row that are summed at once, as BPF has only ten registers
 MAX_INPUTS = (1 << 15) - 1  # inputs of a hidden layer, because its sums have 15 bits
 MAX_INSTRUCTIONS = 30_000  # below the reach of a BPF jump, 32,767
@@ -143,7 +146,7 @@ class Structure:
     @property
     def family(self) -> str:
         """The family of the structure's networks."""
-        return TablesModel.family if self.tables else BinaryModel.family
+        return TABLES if self.tables else BinaryModel.family
 
     @cached_property
     def keys(self) -> dict[tuple[str, bool, int, int], int]:
@@ -201,12 +204,12 @@ def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structu
         raise ExportError(
             f"networks of one program must be of one family, these are of {' and '.join(families)}"
         )
-    if families[0] not in (BinaryModel.family, TablesModel.family):
+    if families[0] not in (BinaryModel.family, TABLES):
         raise ExportError(
             f"{models[0].name!r} is of family {families[0]}: XDP programs compute binary networks "
             "and look-up tables"
         )
-    if families == [TablesModel.family]:
+    if families == [TABLES]:
         from n3ic.exporters.xdp.tables.structure import tables_structure
 
         return tables_structure(cast("Sequence[TablesModel]", models), bits=bits)

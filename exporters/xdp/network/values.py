@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,11 @@ from n3ic.exporters.xdp.network.structure import (
     output_rows,
     score_offset,
 )
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
+
+if TYPE_CHECKING:
+    from n3ic.families.tables.network import TablesModel
 
 _NEVER = (1 << 32) - 1  # stands for a cut, less 1, that no 32-bit value reaches
 _SIZES = {"__u8": 1, "__u32": 4, "__u64": 8}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import CardError, ExportError
-from n3ic.exporters.xdp.layout import SLOTS
 from n3ic.exporters.xdp.network.source import network_source
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.exporters.xdp.resident import SLOTS
 from n3ic.exporters.xdp.source import PACKET
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.targets.identifiers import comment

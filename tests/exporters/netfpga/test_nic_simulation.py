@@ -2,6 +2,7 @@
 """The whole card in traffic: packets of all kinds, back-pressure, both banks, swaps."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,20 @@ import pytest
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet import nic_simulation as card_traffic
-from n3ic.exporters.netfpga.packet.nic_simulation import LEAST_ASKS, CardTrafficCounts, check_card
+from n3ic.exporters.netfpga.packet.nic_simulation import (
+    LEAST_ASKS,
+    Another,
+    CardTrafficCounts,
+    check_card,
+)
 from n3ic.exporters.netfpga.packet.traffic import Frame, is_request, traffic
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
 from n3ic.exporters.netfpga.sequential.layout import plan_with
+from n3ic.exporters.netfpga.sequential.memory_contents import another
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.options import Options
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 needs_verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="needs verilator")
@@ -45,6 +53,12 @@ def model(shape: tuple[int, ...] = (40, 8, 4, 3), *, features: bool = False) -> 
     return BinaryModel(spec, base.hidden, base.output, base.classes)
 
 
+def other(network: BinaryModel, options: Options) -> Another | None:
+    """What makes another network for a sequential core."""
+    sequential = options["style"] == "sequential"
+    return partial(another, network, plan_with(network, options)) if sequential else None
+
+
 def card(
     folder: Path, given: dict[str, str], old: str = "", new: str = "", **more: str
 ) -> CardTrafficCounts:
@@ -57,8 +71,8 @@ def card(
     if old:
         (file,) = (f for f in folder.glob("rtl/*") if old in f.read_text())
         file.write_text(file.read_text().replace(old, new, 1))
-    layout = plan_with(network, options) if options["style"] == "sequential" else None
-    return check_card(folder, network, options, layout, more.get("simulator", "icarus"), LEAST_ASKS)
+    simulator = more.get("simulator", "icarus")
+    return check_card(folder, network, options, other(network, options), simulator, LEAST_ASKS)
 
 
 @needs_icarus
@@ -115,7 +129,7 @@ def test_the_second_bank_is_run_as_it_was_initialised(tmp_path: Path) -> None:
     flipped = [f"{int(r, 16) ^ (1 << 4 * len(r)) - 1:0{len(r)}x}" for r in rows[half:]]
     file.write_text("\n".join([*rows[:half], *flipped]) + "\n")
     with pytest.raises(VerifyError, match=r"the card: packet \d+.*expected model"):
-        check_card(tmp_path, network, options, plan_with(network, options), "icarus", LEAST_ASKS)
+        check_card(tmp_path, network, options, other(network, options), "icarus", LEAST_ASKS)
 
 
 @pytest.mark.parametrize("given", CASES, ids=str)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -339,8 +340,10 @@ def card(
     if old:
         (file,) = (f for f in folder.glob("rtl/*") if old in f.read_text())
         file.write_text(file.read_text().replace(old, new, 1))
-    layout = plan_with(model, options) if options["style"] == "sequential" else None
-    return check_card(folder, model, options, layout, "icarus", LEAST_ASKS)
+    sequential = options["style"] == "sequential"
+    another = sequential_memory.another
+    other = partial(another, model, plan_with(model, options)) if sequential else None
+    return check_card(folder, model, options, other, "icarus", LEAST_ASKS)
 
 
 @needs_icarus

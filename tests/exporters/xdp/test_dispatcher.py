@@ -13,7 +13,7 @@ from wires import link
 
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.xdp import libbpf, source
-from n3ic.exporters.xdp.exporter import read_program
+from n3ic.exporters.xdp.exported import read_program
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.meter.standard import standard_spec
 from n3ic.systems.xdp import deployment, dispatcher, hooks

@@ -9,10 +9,10 @@ import pytest
 from metering import network, with_needless_parts
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icWarning, UsageError
-from n3ic.exporters.xdp import exporter, source
+from n3ic.exporters.xdp import metering, source
 from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.clang import compile_bpf
-from n3ic.exporters.xdp.exporter import read_program, read_value
+from n3ic.exporters.xdp.exported import read_program, read_value
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
@@ -121,7 +121,7 @@ def test_verification_names_the_same_buckets_each_time(clang, kernel, tmp_path):
     path = export(model, "xdp", tmp_path / "out", options={"table": "buckets"}, verify=False).path
     options = []
     for _ in range(2):
-        with exporter._metering(path / "meter", model, "buckets", 16) as programs:
+        with metering._metering(path / "meter", model, "buckets", 16) as programs:
             options.append(programs.maps[".rodata.options"].lookup(0))
     assert options[0] == options[1]
 
@@ -152,7 +152,7 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
         raise MissingDependencyError("no clang")
 
     monkeypatch.setattr(source, "compile_bpf", refused)
-    monkeypatch.setattr(exporter, "compile_bpf", refused)
+    monkeypatch.setattr(metering, "compile_bpf", refused)
     (made, *_) = fuzz_captures(SPEC, 9, 20)
     (tmp_path / "c.pcap").write_bytes(made.data)
     captures = [tmp_path / "c.pcap"]

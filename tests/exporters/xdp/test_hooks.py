@@ -12,7 +12,7 @@ from wires import Tap, host, ip, link, ping, wire
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import libbpf, source
-from n3ic.exporters.xdp.exporter import read_program
+from n3ic.exporters.xdp.exported import read_program
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from metering import network
 
-from n3ic.exporters.xdp import layout, source
+from n3ic.exporters.xdp import layout, resident, source
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.kernel import build
 from n3ic.meter.standard import standard_spec
@@ -18,8 +18,8 @@ def types(structure):
     """The numpy types by their names in C."""
     return {
         "key": layout.KEY,
-        "rule": layout.RULE,
-        "rules": layout.RULE_TABLE,
+        "rule": resident.RULE,
+        "rules": resident.RULE_TABLE,
         "options": layout.OPTIONS,
         "trailer": layout.TRAILER,
         "flow": layout.flow_type(SPEC),

@@ -17,10 +17,11 @@ import n3ic
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
-from n3ic.exporters.xdp.network import bits_of, layout, structure_of, value_bytes
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
-from n3ic.exporters.xdp.network.structure import as_bits
+from n3ic.exporters.xdp.network.rows import bits_of
+from n3ic.exporters.xdp.network.structure import as_bits, structure_of
+from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.tables.decode import NETWORK, decode_directory

@@ -24,7 +24,7 @@ from n3icd import N3IC, decided, n3ic
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, policy_parser, source
-from n3ic.exporters.xdp.exporter import read_program
+from n3ic.exporters.xdp.exported import read_program
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.meter.standard import standard_spec

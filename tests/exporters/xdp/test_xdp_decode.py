@@ -8,7 +8,8 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, decode_directory
-from n3ic.exporters.xdp.network import layout, structure_of, value_bytes
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.model.layers import HiddenLayer
 from n3ic.model.random_models import random_model
 from n3ic.targets.decoding import decoding_difference
