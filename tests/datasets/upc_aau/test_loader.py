@@ -174,15 +174,15 @@ def test_pieces_of_a_capture_and_packed_files(data):
 
 
 @pytest.mark.parametrize("pieces", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 11))])
+@pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 8))])
 def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces, stop):
     want = DATASET.load(data)
     if pieces == 2:
         cut_in_two(data)
     else:
         os.utime(data / CAPTURE)  # not the entry of before
-    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 100)
-    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 300)
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 500)
+    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 1500)
     real, batches = extract_stream.flow_table, []
 
     def stopped(*given):
@@ -196,7 +196,7 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
         DATASET.load(data)
     monkeypatch.setattr(extract_stream, "flow_table", real)
     found = loader.load(data)
-    assert found.found.passed == 300 * stop
+    assert found.found.passed == 1500 * stop
     assert found.found.flows == FLOWS
     assert found.table.sha256 == want.sha256
 

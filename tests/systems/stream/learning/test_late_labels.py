@@ -10,6 +10,7 @@ from changing_traffic import CLASSES, key_fields, label_lines, tables, traffic
 
 from n3ic.errors import DataError
 from n3ic.meter.labels import Labelled
+from n3ic.systems.stream.learning import late_labels
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
 from n3ic.systems.stream.learning.stream import LiveLearner
 
@@ -112,9 +113,10 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path):
         LabelFile(path).news()
 
 
-def test_what_follows_a_mebibyte_of_unreadable_lines_is_read(model, tmp_path):
+def test_what_follows_a_block_of_unreadable_lines_is_read(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(late_labels, "_READ", 1000)
     path = tmp_path / "labels.jsonl"
-    garbage = 600_000 * "x\n"
+    garbage = 1200 * "x\n"
     path.write_text(label_lines(FLOWS, [0]) + garbage + label_lines(FLOWS, [1]) + garbage)
     taken, feed = [], LabelFile(path)
     running = SimpleNamespace(running=SimpleNamespace(digest=""))
@@ -122,7 +124,7 @@ def test_what_follows_a_mebibyte_of_unreadable_lines_is_read(model, tmp_path):
     learner = LiveLearner(feed, folder, LabelJoin(model))
     learner.learn(FLOWS.batch(model, slice(0, 2)))
     assert learner.finish().labelled == 2
-    assert (sum(map(len, taken)), feed.unread) == (2, 1_200_000)
+    assert (sum(map(len, taken)), feed.unread) == (2, 2400)
     assert feed.news() == []
 
 

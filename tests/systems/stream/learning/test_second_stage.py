@@ -129,7 +129,14 @@ def test_the_command_shows_both_stages_and_writes_one(n3ic, tmp_path):
     assert everything["right"]["trees"] == everything["host"]["trees"]
     assert told["costs"]["trees"]["bytes"] == load_host_model(tmp_path / "stage.n3ic").size
     assert load_host_model(tmp_path / "stage.n3ic").classes == ("benign", "attack")
-    shown = n3ic(f"{command} --kind mlp").stdout
-    assert "* 9" in shown and "second stage" in shown
     assert "exists" in n3ic(f"{command} --kind trees --write stage.n3ic", expect=2).stderr
     assert "--kind" in n3ic(f"{command} --write other.n3ic", expect=2).stderr
+
+
+@pytest.mark.slow
+def test_the_command_shows_a_float_network(n3ic, tmp_path):
+    tables().with_shunt(9).save(tmp_path / "model.n3ic")
+    write_table(tmp_path / "flows.csv", traffic(1200, 5))
+    command = "stream second-stage --model model.n3ic --data flows.csv --dataset metered"
+    shown = n3ic(f"{command} --kind mlp").stdout
+    assert "* 9" in shown and "second stage" in shown
