@@ -85,6 +85,7 @@ def test_debug_information_is_not_kept(compiled):
     assert compiled("a", '#define SAID "one"\n', "-g") == ("one", [])
 
 
+@pytest.mark.slow
 def test_debug_information_without_its_folder_is_kept_with_the_text_it_shows(repository, tmp_path):
     clang = shutil.which("clang")
     if clang is None:
@@ -106,6 +107,7 @@ def test_debug_information_without_its_folder_is_kept_with_the_text_it_shows(rep
     assert count("d", "\nint one; // a\n") == 3
 
 
+@pytest.mark.slow
 def test_warnings_and_errors_are_said_each_time(compiled):
     warned = "int main(void) { int unused; return 0; }"
     for folder in ("a", "b"):

@@ -195,6 +195,7 @@ def test_folders_in_folders_are_no_recursion(path):
         at = at.parent
 
 
+@pytest.mark.slow
 def test_a_few_hundred_added_files_are_one_line(path):
     for i in range(300):
         (path / f"x{i:03}").touch()

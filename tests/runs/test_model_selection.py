@@ -105,6 +105,7 @@ def test_a_packed_tree_that_is_better_is_said_and_not_kept(stairs):
     assert "tree, packed: better on validation rows" in said and "no target takes it" in said
 
 
+@pytest.mark.slow
 def test_classes_that_are_weighed_are_compared_by_their_mean_share(stairs, toy):
     rare = stairs.rows(np.flatnonzero((stairs.label == 0) | (np.arange(len(stairs)) % 5 == 0)))
     this = experiment(rare)

@@ -62,6 +62,7 @@ def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch,
     assert curve.area == pytest.approx(made.metrics["test"]["roc_auc"])
 
 
+@pytest.mark.slow
 def test_without_a_name_it_is_the_second_class(queue, monkeypatch, tmp_path):
     made, result = run(queue, "", monkeypatch, tmp_path / "run")
     assert (made.metrics["positive"], result.positive) == (queue.classes[1], 1)

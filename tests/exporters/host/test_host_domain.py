@@ -66,6 +66,7 @@ def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like, 
         assert float(outside[3]) == pytest.approx(100 * found.outside_bound, abs=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packets", [pytest.param(12, marks=pytest.mark.slow), 120])
 def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, packets):
     """Those that are unlike every class, or that they are too few to say."""

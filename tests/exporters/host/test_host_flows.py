@@ -287,6 +287,7 @@ def test_the_readers_are_equal_on_damaged_files(dump: Path, tmp_path: Path) -> N
         assert got == listed(path), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_interfaces_of_two_links_and_sections_of_two_orders(
     small: Path, tmp_path: Path, order: str
@@ -486,6 +487,7 @@ def test_a_change_of_any_source_is_found(
     assert message in failures[0]
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_no_units_from_blocks_is_found(artefacts: Path) -> None:
     text = (artefacts / "capture.c").read_text()
     assert "code == OPTION_RESOLUTION &&" in text
@@ -548,6 +550,7 @@ def test_a_simplified_network_reads_the_features_that_it_keeps(
     assert n3ic.verify(tmp_path / "out", vectors=300).ok
 
 
+@pytest.mark.slow
 def test_the_makefile_builds_it(compiler: object, artefacts: Path) -> None:
     if not shutil.which("make"):
         pytest.skip("needs make")
@@ -562,6 +565,7 @@ def test_the_makefile_builds_it(compiler: object, artefacts: Path) -> None:
     assert {path.name for path in artefacts.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_packets_are_timed_after_a_check(artefacts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packet_bench, "median_seconds", lambda work: (work() and 1) or 2)
     rates = packet_bench.bench_packets(SMALL, SMALL.meter, artefacts, 500)

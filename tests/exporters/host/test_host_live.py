@@ -154,6 +154,7 @@ def test_an_interface_gets_the_verdicts_of_a_capture(inside: list[str], program:
     assert all(now - 600 * SECOND < int(t) < now + SECOND for row in rows for t in row[times])
 
 
+@pytest.mark.slow
 def test_an_idle_flow_is_decided_though_no_packet_comes(inside: list[str], program: Path) -> None:
     (frame, *_) = (f for f in frames_for(2, 50) if f[12:14] == b"\x08\0" and f[23] == 17)
     with listening(inside, program, "-i", "two", "-p") as read:

@@ -204,6 +204,7 @@ def test_there_is_no_file_of_weights(built: tuple[SpnModel, Path], tmp_path: Pat
     assert "compiled in" in done.stderr
 
 
+@pytest.mark.slow
 def test_flow_exec_meters_packets_for_the_network(
     compiler: build.CCompiler, tmp_path: Path
 ) -> None:

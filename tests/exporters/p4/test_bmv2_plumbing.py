@@ -76,6 +76,7 @@ def test_packets_cross_the_stand_in_and_nothing_remains(stand_ins: Path, exporte
     assert namespaces() == before
 
 
+@pytest.mark.slow
 @needs_namespaces
 @pytest.mark.parametrize(
     ("port", "output"),
@@ -148,6 +149,7 @@ def test_lost_packets_name_the_vector(stand_ins, exported, monkeypatch) -> None:
     assert namespaces() == before
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_switch_that_ends_is_reported_with_its_log(stand_ins, exported, monkeypatch) -> None:
     model, out = exported

@@ -75,6 +75,7 @@ def metering(kernel, compile_bpf):
     return [bench._Metering.build(decides=True, table="lru")]
 
 
+@pytest.mark.slow
 def test_programs_at_the_end_of_a_link_see_every_packet_and_nothing_is_left(metering):
     before, allowed = links(), os.sched_getaffinity(0)
     generator, timings, skipped = bench._wire(metering, packets=20_000)

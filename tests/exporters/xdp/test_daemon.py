@@ -108,6 +108,7 @@ def test_an_object_of_something_else_attaches_nothing(daemon, veth, pins, compil
     assert not (pins / "n3ic" / veth[0]).exists()
 
 
+@pytest.mark.slow
 def test_pins_that_are_not_whole(daemon, veth, pins):
     running = daemon().start()
     assert running.end() == 0
@@ -128,6 +129,7 @@ def test_pins_that_are_not_whole(daemon, veth, pins):
     assert not begun.exists()
 
 
+@pytest.mark.slow
 def test_idle_flows_end(daemon, hasty, veth):
     running = daemon(hasty).start()
     reader = running.reader()
@@ -207,6 +209,7 @@ def test_sources_are_blocked_by_policy_and_stay_blocked_over_a_kill(
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_the_room_of_a_running_program_holds(daemon, veth, daemon_model, built, tmp_path):
     path = repacked(built, daemon_model, tmp_path / "n3icd.pack")
     running = daemon(pack=path).start()
@@ -220,6 +223,7 @@ def test_the_room_of_a_running_program_holds(daemon, veth, daemon_model, built, 
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_a_program_of_another_build_is_left_alone(daemon, veth, pins):
     running = daemon().start()
     assert running.end() == 0
@@ -325,6 +329,7 @@ def test_a_slow_reader_loses_its_own_flows_and_hears_how_many(daemon, veth):
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_what_is_in_the_socket_s_place(daemon, veth, tmp_path):
     running = daemon()
     running.socket.write_text("a file")
@@ -345,6 +350,7 @@ def test_what_is_in_the_socket_s_place(daemon, veth, tmp_path):
     assert not running.socket.exists()
 
 
+@pytest.mark.slow
 def test_detaching_and_keeping(daemon, veth, pins):
     place = pins / "n3ic" / veth[0]
     running = daemon().start()
@@ -362,6 +368,7 @@ def attached(interface):
     return found is not None
 
 
+@pytest.mark.slow
 def test_an_interface_that_vanishes_and_comes_back(daemon, veth):
     port = free_port()
     running = daemon(prometheus=f"127.0.0.1:{port}").start()

@@ -120,6 +120,7 @@ def test_verdicts_of_the_operator_hold(running, veth):
     assert one.end() == 0
 
 
+@pytest.mark.slow
 def test_what_a_dry_run_decided_is_not_in_force_in_earnest(
     running, veth, daemon_model, built, tmp_path
 ):
@@ -524,6 +525,7 @@ def test_wrong_words_show_the_usage(built):
 # --- several models, figures ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_several_models_of_a_pack_decide(running, veth, daemon_model, built, tmp_path):
     second, third = (saved(again(daemon_model, seed), tmp_path / f"{seed}.n3ic") for seed in (5, 7))
     out = tmp_path / "n3icd.pack"

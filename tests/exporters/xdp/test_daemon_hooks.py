@@ -56,6 +56,7 @@ def test_the_daemon_sees_both_directions(daemon, veth):
     assert at_tcx(veth[0]) == []
 
 
+@pytest.mark.slow
 def test_it_comes_back_with_its_interface(daemon, veth):
     running = daemon(mode="tcx").start()
     ip("del", veth[0])

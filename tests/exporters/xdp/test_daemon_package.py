@@ -50,6 +50,7 @@ def test_debian_s_tools_read_the_package(built, package):
     assert set(run("dpkg-deb", "-I", package, "conffiles").split()) == {"/etc/n3icd/n3icd.conf"}
 
 
+@pytest.mark.slow
 def test_what_dpkg_installs_is_whole_and_goes_again(built, package, tmp_path):
     needs("dpkg")
     root = tmp_path / "root"

@@ -87,6 +87,7 @@ def test_syslog_messages_are_of_rfc_5424(daemon, veth, tmp_path):
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_prometheus_gets_what_python_serves(daemon, hasty, veth):
     port = free_port()
     running = daemon(hasty, prometheus=f"127.0.0.1:{port}").start()

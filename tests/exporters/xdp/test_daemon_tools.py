@@ -57,6 +57,7 @@ def test_packs_that_cannot_be(built, tmp_path, daemon_model):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_two_watches_see_every_flow(daemon, veth, tmp_path, monkeypatch):
     """What n3icd tells, n3ic xdp watch shows; no watch takes flows from another one."""
     monkeypatch.setenv("N3IC_RUN", str(tmp_path))

@@ -328,6 +328,7 @@ def test_marks_are_those_of_the_stack(exported, in_namespace, tmp_path, monkeypa
     in_namespace(check)
 
 
+@pytest.mark.slow
 def test_a_new_program_takes_over_both_directions(tcx, exported):
     def check(interface, far, near, other):
         number = deployment.query(interface.index).program_id

@@ -118,6 +118,7 @@ def test_the_standard_meter_with_thirty_packets_is_exact():
         assert len(replayed(programs, model, random_frames(r, 300))) > 10
 
 
+@pytest.mark.slow
 def test_a_long_sequence_alone_is_exact():
     """Of registers that read no time: all arguments of the function that counts are passed."""
     r = random.Random(4)
@@ -315,6 +316,7 @@ def test_a_full_table_that_drops_counts_it():
         assert programs.counters()["flow cache full"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [False, long(True)])
 def test_a_full_bucket_decides_the_flow_seen_longest_ago(again):
     """A table of one bucket is the reference meter with a cache of as many flows."""

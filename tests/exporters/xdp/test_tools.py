@@ -263,6 +263,7 @@ def test_a_dry_run_drops_nothing_and_is_told(link, exported):
     assert "dry run: every packet passes" in n3ic("status", one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["lru", "buckets"])
 def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path, table):
     """The kernel's map forgets them; a bucket decides what makes room."""
@@ -286,6 +287,7 @@ def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path,
     assert "ALARM" in watched.stderr and "undecided" in watched.stderr
 
 
+@pytest.mark.slow
 def test_the_table_is_as_large_as_asked(link, exported):
     one, other = link
     began = time.monotonic()
@@ -366,6 +368,7 @@ def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, co
     n3ic("unload", one)
 
 
+@pytest.mark.slow
 def test_another_cpu_takes_the_packets_of_a_verdict(link, exported):
     one, other = link
     n3ic("load", one, exported, "--policy", "undecided=cpu:0")
@@ -520,6 +523,7 @@ def test_a_load_that_is_interrupted_leaves_nothing(link, exported, tmp_path, mon
     assert not list((tmp_path / "run" / "xdp").iterdir())
 
 
+@pytest.mark.slow
 def test_an_interface_that_vanished_is_forgotten(link, exported, tmp_path):
     one, _ = link
     extra = f"{one}x"
@@ -588,6 +592,7 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
     assert re.fullmatch(f"n3ic: error: {one}: n3ic (has )?loaded .* there.*\n", error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["query", "program_by_id"])
 def test_a_program_that_is_replaced_while_it_is_opened(moment, link, exported, monkeypatch):
     one, _ = link
@@ -671,6 +676,7 @@ def test_a_second_load_and_somebody_elses_program_are_refused(
             libbpf.detach(index, "native")
 
 
+@pytest.mark.slow
 def test_without_native_xdp_it_is_generic_and_said(link, exported, monkeypatch):
     one, other = link
     attach = deployment.attach
@@ -689,6 +695,7 @@ def test_without_native_xdp_it_is_generic_and_said(link, exported, monkeypatch):
     assert libbpf.query(socket.if_nametoindex(one)).mode == "generic"
 
 
+@pytest.mark.slow
 def test_at_a_large_mtu_it_runs_in_the_driver(link, exported):
     one, other = link
     for name in link:

@@ -284,6 +284,7 @@ def test_packets_without_ports_are_judged_by_their_addresses(image, kind):
         assert programs.counters()["blocked"] == 1
 
 
+@pytest.mark.slow
 def test_two_cpus_block_no_more_hosts_than_may_be(image):
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:

@@ -184,6 +184,7 @@ def test_the_next_program_goes_on_with_the_windows(image, table):
     assert difference(model, SPEC, frames, np.concatenate(events)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_flows_of_two_cpus_enter_one_after_the_other(table):
     """All share a destination: its window counts 1, 2, ... 100, and 100 from then on."""

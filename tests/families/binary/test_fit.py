@@ -98,6 +98,7 @@ def test_the_epoch_is_chosen_by_the_loss_that_is_trained(rows):
     assert again.item() == pytest.approx(kept, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_density_is_exact_at_the_end(rows):
     _, model = train(rows, Training(hidden=(16, 8), epochs=10, batch_size=64, density=0.25))
     assert set(model.hidden[0].fan_in.tolist()) == {16}

@@ -121,6 +121,7 @@ def test_what_a_build_made_neither_fails_verification_nor_keeps_an_export_from_b
         verify_card(planned, place / "queues", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_same_plan_gives_the_same_picture(two_tenants, kind):
     pytest.importorskip("matplotlib")

@@ -262,6 +262,7 @@ def test_a_shape_that_cannot_be_is_refused(shape):
         plan_cluster(shape, ring(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "name"), [(2, "a"), (40, "$n_$" + "W" * 200)])
 def test_the_picture_shows_every_layer_and_stays_on_the_page(count, name):
     pytest.importorskip("matplotlib")

@@ -134,6 +134,7 @@ def served(running: OpenCard) -> list[int]:
     return out
 
 
+@pytest.mark.slow
 def test_turns_are_as_the_plan_weighs_them(library, asked):
     running = library.open(0)
     for i in range(40):

@@ -261,6 +261,7 @@ def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path
     assert answered[0] and answered[-1] and not all(answered)
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_a_stuck_task_is_cut_off(tmp_path: Path) -> None:
     """Its packets are decided by the host, the other tenant's go on, and it can be restarted."""

@@ -173,6 +173,7 @@ def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> 
     assert gone == (verb == "remove")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "verb", "said"),
     [

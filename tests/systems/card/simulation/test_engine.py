@@ -122,6 +122,7 @@ def test_no_tenant_is_let_in_above_its_bucket():
             assert np.all(let_in <= 16 + highest * (times[i:] - times[i]) + 1e-6)
 
 
+@pytest.mark.slow
 def test_shares_converge_to_what_is_due():
     """SuperNIC, figure 4, T2: 7.27 Gb/s and, on its own region and the rest, 12.73."""
     trace = simulate(figure_4(8, 20, 2e-3), CHAINS)
@@ -246,6 +247,7 @@ def test_a_context_switch_is_the_last_resort_and_nobody_waits_for_ever():
         assert trace.counts[name].most_inside <= 64  # buffered while the other's chain serves
 
 
+@pytest.mark.slow
 def test_an_instance_comes_with_the_load_and_goes_with_it():
     base = one_chain(SimTask("a", 10, gbps=1), gbps=0.6, seconds=40e-3)
     load = replace(base.graphs[0].load, kind="constant", changes=((5e-3, 2.0), (25e-3, 1.0)))

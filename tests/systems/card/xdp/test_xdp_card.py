@@ -226,6 +226,7 @@ def branches_fixture(tmp_path_factory):
 MARK = '{ action = "mark", mark = 41, classes = ["class0"], margin = 2 }, { action = "drop" }'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("carrier", "policy"),
     [

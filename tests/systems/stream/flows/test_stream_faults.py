@@ -63,6 +63,7 @@ def test_a_consumer_that_dies_ends_the_stream_which_goes_on(path):
     assert len(first.rows) + len(second.rows) >= len(want)
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_ends_the_stream_which_goes_on(path, broker, monkeypatch):
     model, state = MODELS["binary"](), path.parent / "state"
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -116,6 +116,7 @@ def test_a_change_of_the_labels_alone_moves_no_flow(model):
     assert found[ADWIN_LABEL].delay is not None
 
 
+@pytest.mark.slow
 def test_the_command_says_what_moved_and_compares(n3ic, tmp_path, model):
     pytest.importorskip("river")
     model.save(tmp_path / "model.n3ic")

@@ -104,6 +104,7 @@ def ring_of(rng, slots, stride):
     return size, rng.permutation(entries)
 
 
+@pytest.mark.slow
 @needs_numba
 def test_the_kernel_in_the_simulator_pulls_what_a_gather_copies():
     rng = np.random.default_rng(5)
