@@ -99,7 +99,13 @@ def test_a_label_that_says_other_classes_is_refused(known, label):
             n3ic.evaluate(model, flows, label=label)
 
 
-@pytest.mark.parametrize("target", EVERY)
+@pytest.mark.parametrize(
+    "target",
+    [
+        t if t in ("host", "netfpga", "xdp") else pytest.param(t, marks=pytest.mark.slow)
+        for t in EVERY
+    ],
+)
 def test_every_target_computes_the_derived_columns(known, target, tmp_path, quick_build):
     """Rows of a frame and of a file go through the target, with features that no column has."""
     model, frame, _ = known
