@@ -3,6 +3,8 @@
 
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -10,6 +12,10 @@ import pytest
 from n3ic import plugins
 from n3ic.families.spn.random_models import random_spn
 from n3ic.model.random_models import random_model
+from n3ic.systems.stream.flows.sink import SCHEMES, SUFFIXES
+from n3ic.systems.stream.flows.source import OWN
+from n3ic.systems.stream.functions.packets import PacketFunction
+from n3ic.systems.stream.functions.process import READY, function_class
 from n3ic.targets.base import exporter
 
 RUN = """
@@ -107,3 +113,12 @@ def test_options_of_other_families_bear_names_of_the_targets_own():
             for kind in ("options", "verify_options", "bench_options", "simulate_options"):
                 own = {option.name for option in getattr(tool, kind)}
                 assert {option.name for option in getattr(other, kind)} <= own, (target, family)
+
+
+def test_modules_that_are_named_by_strings_are_there():
+    for use in READY:
+        assert issubclass(function_class(use), PacketFunction)
+    for module in OWN.values():
+        assert callable(import_module(module).open_source)
+    for sink in (*SCHEMES, *SUFFIXES.values()):
+        assert find_spec(f"n3ic.systems.stream.flows.sinks.{sink}")

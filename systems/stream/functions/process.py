@@ -19,12 +19,12 @@ from n3ic.util.plain_data import from_plain
 
 _PACKAGE = "n3ic.systems.stream.functions"
 READY = {
-    "count": f"{_PACKAGE}.ready:CountFunction",
+    "count": f"{_PACKAGE}.builtin:CountFunction",
     "learner": f"{_PACKAGE}.learner:LearnerFunction",
     "messages": f"{_PACKAGE}.messages:MessagesFunction",
     "meter": f"{_PACKAGE}.metering:MeterFunction",
-    "recorder": f"{_PACKAGE}.ready:RecorderFunction",
-    "second-stage": f"{_PACKAGE}.second:SecondStageFunction",
+    "recorder": f"{_PACKAGE}.builtin:RecorderFunction",
+    "second-stage": f"{_PACKAGE}.second_stage:SecondStageFunction",
 }
 """The classes of the ready functions, by name."""
 
