@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How soon detectors find a change in a replayed stream, and how often they raise false alarms.
 
-The test of :mod:`.drift_test` is compared with two others. ADWIN (Bifet and Gavaldà 2007, from
+The test of :mod:`.drift_detector` is compared with two others. ADWIN (Bifet and Gavaldà 2007, from
 river) watches the margins, proxies for labels, or the true labels, which come at once only in a
 replay. The proxies are those of Caravan (Zhang et al., OSDI 2024): a larger model labels the flows,
 and the share on which the running model agrees stands for its accuracy. The other is the PSI that
@@ -73,7 +73,7 @@ def detection_delays(
         seed: seed of the test and of the trees.
 
     Returns:
-        A result for each detector, the test of :mod:`.drift_test` first.
+        A result for each detector, the test of :mod:`.drift_detector` first.
 
     Raises:
         UsageError: The reference has too few flows.
