@@ -482,7 +482,7 @@ def predict_flows(
 
 
 def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike]) -> None:
-    """Warn if the flows differ from the training rows in distribution; see :mod:`.further`."""
+    """Warn if flows are unlike the training rows; see :mod:`n3ic.evaluation.plugin`."""
     columns = {name: np.asarray(features[name]) for name in model.input.features}
     watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
     for watch in watches if len(next(iter(columns.values()))) else ():  # none without rows
