@@ -58,7 +58,7 @@ def test_from_the_curve_to_a_verified_export(place):
     with (place / "points.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == len(found["validation"]) + len(found["test"])
-    assert f"margin below {model.shunt} " in n3ic("inspect sure.n3ic", place).stdout
+    assert f"margins below {model.shunt} " in n3ic("inspect sure.n3ic", place).stdout
     assert json.loads(n3ic("inspect sure.n3ic --json", place).stdout)[""]["shunt"] == model.shunt
     counts = json.loads(n3ic("predict flows.csv --model sure.n3ic --json", place).stdout)
     n3ic("predict flows.csv --model sure.n3ic --out classes.csv", place)
