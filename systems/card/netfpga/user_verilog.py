@@ -10,6 +10,7 @@ is refused.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from n3ic.errors import N3icError, needed
@@ -31,6 +32,7 @@ class UserVerilogError(N3icError):
     """A user's Verilog is malformed or reaches outside its own modules."""
 
 
+@lru_cache(maxsize=16)  # the check of names across tasks asks again for each file
 def modules_of(name: str, text: str) -> tuple[str, ...]:
     """Names of the modules of a source that is safe to simulate.
 
