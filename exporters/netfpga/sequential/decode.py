@@ -210,12 +210,13 @@ def _check_id(
 ) -> None:
     """Check that the first write clears the bank's id, and the last one sets the head's."""
     named = [line[8:16] for line in lines if line.startswith("# model ")]
-    for i, line, value, wrong in (
-        (0, "first", ["00000000"], "does not clear the bank's id"),
-        (-1, "last", named, "is not the id of its model"),
+    for i, line, row, value, wrong in (
+        (0, "first", 1, ["00000000"], "does not clear the bank's id"),
+        (-1, "last", 0, named, "is not the id of its model"),
     ):
         found = _WRITE.fullmatch(body[i] if body else "")
-        if not found or int(found[1], 16) != 3 << fields["kind"][0] or value != [found[2]]:
+        address = 3 << fields["kind"][0] | row << fields["row"][0]
+        if not found or int(found[1], 16) != address or value != [found[2]]:
             raise VerifyError(f"{name}: its {line} line {wrong}")
 
 

@@ -117,8 +117,8 @@ def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]
         for row, words in enumerate(image.words)
         for column, word in enumerate(words, _SHUNTING if image.kind == MODEL else 0)
     ]
-    name = address(0, MODEL, 0, _ID)
-    return [(name, 0), *found, (name, int(model.digest[:8], 16))]
+    begin, end = (address(0, MODEL, row, _ID) for row in (1, 0))
+    return [(begin, 0), *found, (end, int(model.digest[:8], 16))]
 
 
 def another(

@@ -116,8 +116,8 @@ def test_the_old_form_without_a_head_is_refused(tmp_path: Path) -> None:
 def test_the_id_is_cleared_first_and_written_last() -> None:
     layout = sequential_layout.plan(model(), packing="balanced", modules=1, tables=False)
     first, *_, last = sequential_memory.writes(model(), layout)
-    address = layout.address_map.address(0, 3, 0, 0)
-    assert (first, last) == ((address, 0), (address, int(model().digest[:8], 16)))
+    begin, end = (layout.address_map.address(0, 3, row, 0) for row in (1, 0))
+    assert (first, last) == ((begin, 0), (end, int(model().digest[:8], 16)))
 
 
 def test_an_update_that_does_not_clear_the_id_is_refused(tmp_path: Path) -> None:

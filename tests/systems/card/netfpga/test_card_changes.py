@@ -117,7 +117,7 @@ def test_what_the_control_plane_writes_is_told_in_words() -> None:
     loaded = control.load_network(image, image.graphs[2].branches[0][0], cards.net((24, 8, 2), 7))
     lines = control.listing(loaded).splitlines()
     assert lines[0] == lines[-1] == "wait until wr_busy of region 0 is 0"
-    assert lines[1] == "network 2 of region 0: word 0x0018 = 0x00000000"  # its id is cleared
+    assert lines[1] == "network 2 of region 0: word 0x001c = 0x00000000"  # its id is cleared
     assert lines[2].startswith("network 2 of region 0: word 0x0000 = 0x")
     assert lines[-2] == "network 2 of region 0: swap"
 
