@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,7 +26,9 @@ OLD, NEW = (random_model((BITS, 4, 3), np.random.default_rng(seed)) for seed in 
 
 
 @pytest.fixture(name="updated", scope="module", params=WIDTHS)
-def updated_fixture(request, tmp_path_factory) -> FrontBench:
+def updated_fixture(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FrontBench]:
     """The old model's front end around banks that hold the new one, as an update leaves them."""
     folders = [tmp_path_factory.mktemp(name) for name in ("old", "new")]
     options = EXPORTER.parse_options({"front-end": "tcp", "data-width": request.param})
