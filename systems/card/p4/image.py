@@ -125,7 +125,8 @@ def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
 
 def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
     """Yield the entries of a graph: meter, policy, then networks, with the first network last."""
-    yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
+    # A removed graph spends nothing of its tenant's rate.
+    yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,), "NoAction")
     yield from _policy(graph)
     join = {"vote": VOTE, "both": BOTH}.get(graph.join, 0) if len(graph.branches) > 1 else 0
     # Entries are added in this order: while a graph is incomplete, its first pass finds no network.

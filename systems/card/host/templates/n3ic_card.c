@@ -210,15 +210,16 @@ static int admit(struct card *card, const struct card_graph *graph, const uint8_
         count->malformed++;
         return CARD_MALFORMED;
     }
-    if (!pass(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
-        count->throttled++;
-        return CARD_THROTTLED;
-    }
+    /* Before the bucket: a frame that no network answers spends nothing of the tenant's rate. */
     for (uint32_t b = 0; b < graph->branches; b++)
         if (card->models[graph->networks[b]] == NULL) {
             count->absent++;
             return CARD_ABSENT;
         }
+    if (!pass(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
+        count->throttled++;
+        return CARD_THROTTLED;
+    }
     if (tenant->end - tenant->first == CARD_QUEUE) {
         count->full++;
         return CARD_FULL;

@@ -133,6 +133,28 @@ def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
     check(None)
 
 
+def test_packets_of_a_removed_graph_spend_nothing(folder, tmp_path):
+    """All at one time: every packet bears no model, and none is dropped for the rate."""
+    plan = cards.plan(folder, text("ab"))
+    card = software_card(plan, "p4")
+    directory = export_card(plan, tmp_path / "card", verify=False).directory
+    source = (directory / "n3ic_card.p4").read_text()
+    switch = switch_of(card, source, (directory / "commands.txt").read_text())
+    frame = next(a for a in traffic(card, 2) if card.graphs[a.graph].name == "b/g").frame
+    tenant = card.tenants[next(g.tenant for g in card.graphs if g.name == "b/g")]
+    fit = tenant.burst // len(frame)
+    assert fit < 2000
+    switch.load(entries_text(card, running.change_of(plan.card, "remove", "b")))
+    for _ in range(2 * fit):
+        packet = switch.process(frame, INGRESS, 1).packet
+        assert packet[card.result_at :][:4] == bytes(4)
+    switch.load(entries_text(card, running.change_of(plan.card, "load", "b")))
+    model = card.networks["b/net"].digest[:8]
+    answers = [switch.process(frame, INGRESS, 1).packet for _ in range(fit + 1)]
+    assert answers.pop() == b""
+    assert {a[card.result_at :][:4].hex() for a in answers} == {model}
+
+
 @pytest.mark.slow
 def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
     """Loaded and removed: the files of a fresh export, without making one."""
@@ -414,7 +436,7 @@ def test_half_of_a_change_of_a_branch_leaves_no_answer_a_model(branches, tmp_pat
     asked, now = traffic(card, 6), 0
     cleared = sum(" g" in line and "_no_model" in line for line in lines)
     assert cleared == 2 * 4
-    for upto in (1, 3, cleared, len(lines) // 2, len(lines) - 5):
+    for upto in (1, 3, cleared, len(lines) // 2, len(lines) - 6):
         switch.load("\n".join(lines[:upto]))
         for each in asked:
             now += refill(card)
