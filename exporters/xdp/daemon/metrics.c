@@ -231,8 +231,7 @@ int metrics_people(struct text *out, struct kernel *k, const struct pack *p) {
         "packets found no room in the flow table: give it more room (--flows)",
         "packets of flows that their source began too fast were put aside (--new-flows)",
         ("verdicts were refused, as many hosts are blocked as may be (--max-blocked): look at "
-         "n3icd "
-         "list, is the model right?"),
+         "n3icd list, is the model right?"),
     };
     struct figures f;
     const struct counters *c = &f.counters;

@@ -611,7 +611,11 @@ def test_reports_count_entries_phv_and_stages(target: Exporter[Any], tmp_path: P
         assert figures["resources.lut"] > 49_400
     assert figures["stages.sum"] == 4  # of five tables: three levels, and the offsets
     assert figures["phv"] > model.input.n_bits
-    assert all(f.source for f in target.report(model, options, tmp_path).figures)
+    sources = {f.name: f for f in target.report(model, options, tmp_path).figures}
+    assert all(f.source for f in sources.values())
+    for name in ("phv", "tables"):
+        assert sources[name].source.startswith("counted in n3ic's reading of the program")
+    assert {sources[name].kind for name in ("phv", "tables", "stages.sum")} == {"estimated"}
 
 
 def _pipeline(model: TablesModel) -> Any:
