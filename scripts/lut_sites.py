@@ -3,8 +3,8 @@
 """Accuracy against look-up tables: networks trained with several seeds, and what each one takes.
 
 ``scripts/lut_sites.py --data PATH --networks published:density=0.25
-published-voting-trees:trees=1`` prints a Markdown table with a row per network. A network is a recipe, and after a colon the options
-that differ from it.
+published-voting-trees:trees=1`` prints a Markdown table with a row per network. A network is a
+recipe, and after a colon the options that differ from it.
 """
 
 from __future__ import annotations
