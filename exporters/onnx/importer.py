@@ -32,7 +32,7 @@ from n3ic.exporters.onnx.operators import (
     quant,
     reference,
 )
-from n3ic.families.binary.float_ambiguity import facts
+from n3ic.families.binary.float_ambiguity import facts, rounds, tried
 from n3ic.families.binary.popcount_table import (
     MAX_CELLS,
     Array,
@@ -171,7 +171,7 @@ class _Walk:
         if not scores.before and found.layer.n_inputs != spec.n_bits:
             raise ModelError("the scores do not come from the input")
         classes = self._classes(found.layer.n_outputs)
-        return BinaryModel(
+        model = BinaryModel(
             input=spec,
             hidden=scores.before,
             output=found.layer,
@@ -180,6 +180,10 @@ class _Walk:
             provenance={"source": "onnx", "onnx_sha256": digest, **facts(scores, found, "graph")},
             shunt=self._shunt(found.exact),
         )
+        if not rounds(scores, found):
+            return model
+        told = (model.provenance.get("rounding", "exact sums decide"), tried(model, scores, found))
+        return model.changed(provenance={**model.provenance, "rounding": "; ".join(told)})
 
     def _shunt(self, exact: bool) -> int:
         """Read the shunting threshold of a graph that n3ic wrote."""

@@ -341,7 +341,7 @@ def _reach(
     magnitudes = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + np.abs(bias)
     # Sums are exact in any order if all terms are multiples of a power of two, and no partial sum
     # has more digits than a float's significand.
-    units = [_lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
+    units = [lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
     unit = np.minimum(np.minimum(units[0], units[1]), units[2])
     rounds = magnitudes > unit * 2.0 ** (np.finfo(dtype).nmant + 1)
     rounds &= np.isfinite(magnitudes)  # an infinite bias decides alone
@@ -350,7 +350,7 @@ def _reach(
     return np.where(rounds[:, None], error / 2, 0.0)
 
 
-def _lowest_bits(values: Array) -> Array:
+def lowest_bits(values: Array) -> Array:
     """The value of the lowest set bit of each float; infinite for 0 and for infinity."""
     finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
     mantissa, exponent = np.frexp(np.abs(finite))

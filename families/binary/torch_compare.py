@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.float_ambiguity import in_doubt
+from n3ic.families.binary.float_ambiguity import ROWS, in_doubt
 from n3ic.families.binary.popcount_table import Array, PopcountTable
 from n3ic.families.binary.scores import Scores
 from n3ic.families.binary.torch_readers import READERS
 from n3ic.model.bits import Bits, pack
 from n3ic.model.network import BinaryModel
-
-ROWS = 4096  # inputs to compare module and model on: all if there are no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +53,6 @@ class _FirstRead(TorchDispatchMode):
         if self.scores is None and reads and tuple(args[0].shape) in self._shapes:
             self.scores = args[0].detach().clone()
         return func(*args, **(kwargs or {}))
-
-
-def sample(width: int) -> Bits:
-    """All inputs of up to 12 bits, or random ones of all densities: bool ``(rows, width)``."""
-    if width <= 12:
-        codes = np.arange(1 << width, dtype=np.int64)[:, None]
-        return np.asarray((codes >> np.arange(width)) & 1, dtype=np.bool_)
-    rng = np.random.default_rng(0)
-    return np.asarray(rng.random((ROWS, width)) < rng.random((ROWS, 1)))
 
 
 def compared(original: Original, model: BinaryModel, found: Scores, bits: Bits) -> str:

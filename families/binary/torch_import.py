@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.float_ambiguity import facts
+from n3ic.families.binary.float_ambiguity import facts, sample
 from n3ic.families.binary.popcount_table import PopcountTable, network_input
 from n3ic.families.binary.scores import output_layer
 from n3ic.families.binary.torch_compare import (
@@ -27,7 +27,6 @@ from n3ic.families.binary.torch_compare import (
     compared,
     dtype_of,
     eager,
-    sample,
     short,
 )
 from n3ic.families.binary.torch_operators import run

@@ -257,6 +257,7 @@ def evaluate(
     """Evaluate a network on labelled flows: accuracy, recall, precision, ROC and PR AUC."""
     from n3ic.cli.train import show_classes
     from n3ic.evaluation.plugin import tables_of
+    from n3ic.model.classifier import family_text
     from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.usecases.evaluation import evaluate_beside_majority, further_figures
@@ -290,7 +291,9 @@ def evaluate(
         [name, f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
         for task, both in beside.items()
         for name, e in zip(
-            (task or "binary network", f"{task} majority".strip()), both, strict=True
+            (task or family_text(networks[task].family), f"{task} majority".strip()),
+            both,
+            strict=True,
         )
     ]
     where = str(source or "embedded sample")
@@ -374,7 +377,8 @@ def import_model(
         print_result(
             f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})"
         )
-        if "scores" in model.provenance:
-            print_result(f"scores: {model.provenance['scores']}")
+        for what in ("scores", "rounding"):
+            if what in model.provenance:
+                print_result(f"{what}: {model.provenance[what]}")
         return
     raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")

@@ -156,7 +156,7 @@ def test_the_command_of_a_run_gives_the_same_network(folder, models):
         ({"overrides": {"hidden": (4,)}}, "leave --hidden out"),
         ({"budget_bytes": 64}, "leave --budget-bytes out"),
         ({"overrides": {"density": 0.5}}, "has no masks of connections; leave --density out"),
-        ({"recipe": "tables"}, "decision trees choose"),
+        ({"recipe": "voting-trees"}, "decision trees choose"),
         ({"overrides": {"family": "spn"}}, "family spn chooses"),
     ],
 )

@@ -392,7 +392,7 @@ static void run_one(struct card *card, struct tenant *tenant) {
     job->state = RUNNING;
     pthread_mutex_unlock(&card->lock);
     compute(job);
-    struct model *unused[CARD_BRANCHES];
+    struct model *unused[CARD_BRANCHES] = {NULL};
     pthread_mutex_lock(&card->lock);
     for (uint32_t b = 0; b < graph->branches; b++)
         unused[b] = release(job->models[b]);

@@ -216,7 +216,8 @@ def test_all_of_a_card_is_read_back(stand_ins, card) -> None:
     commands = switch.read(card.commands)
     with started(card) as port:
         count = cli.confirm(reached(port), switch, commands)
-        assert count == len(card.commands.splitlines())
+        cleared = card.commands.count("table_clear")
+        assert count == len(card.commands.splitlines()) - cleared > 0
         for line, said in (
             ("meter_set_rates tenants 1 1:1 2:2", "1 of .*meter_get_rates tenants 1: expected"),
             ("table_modify police police_tenant 0 0x1", "2 of .*police 0: expected .* 0x0, got"),
