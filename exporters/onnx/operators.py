@@ -95,7 +95,7 @@ def batch_norm(
             tables += [formula(table, np.float64), formula(table, np.float32), folded(table)]
         for table in x.tables[1:]:
             tables += [formula(table, np.float64), folded(table)]
-    return replace(x, tables=tuple(tables), by=by)
+    return replace(x, tables=tuple(tables)).named(by)
 
 
 def multi_threshold(
@@ -113,7 +113,7 @@ def multi_threshold(
             total += table >= thresholds[:, k : k + 1]
         return np.float32(scale) * total + np.float32(bias)
 
-    return replace(x, tables=tuple(count(t) for t in x.tables), by=by)
+    return replace(x, tables=tuple(count(t) for t in x.tables)).named(by)
 
 
 def bipolar(values: Array, scale: Array) -> Array:
