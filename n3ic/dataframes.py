@@ -74,16 +74,10 @@ def _is_frame(value: object) -> bool:
 
 
 def column_of(label: Any) -> str:
-    """Name of the column that ``label`` names, or of the one that an array of classes becomes.
-
-    A Series keeps its name, as does a table of one column.
-    """
+    """Name of the column that ``label`` names, or of the one that an array of classes becomes."""
     if label is None:
         return ""
-    if names_column(label):
-        return str(label)
-    named = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
-    return named if isinstance(named, str) and named else LABEL
+    return str(label) if names_column(label) else LABEL
 
 
 def names_column(label: Any) -> bool:
@@ -94,8 +88,8 @@ def names_column(label: Any) -> bool:
 def labelled(table: Any, label: Any) -> tuple[Any, Any]:
     """A table with names of its own and the name of its column of the class.
 
-    A column that holds the given classes is that column; else they become a further one, named by
-    :func:`column_of`. A table without names, and a label that names a column, stay as they are.
+    A column that holds the given classes is that column; else they become a further one, of the
+    name of their Series or ``label``. A table without names, and a label that names a column, stay as they are.
 
     Args:
         table: a table that :func:`is_table` accepts.
@@ -111,7 +105,8 @@ def labelled(table: Any, label: Any) -> tuple[Any, Any]:
     plain = isinstance(table, np.ndarray) and table.dtype.names is None
     if label is None or names_column(label) or plain:
         return table, label
-    kind, name = _kind(table), column_of(label)
+    named = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
+    kind, name = _kind(table), named if isinstance(named, str) else LABEL
     if isinstance(label, Mapping | bytes) or not hasattr(label, "__len__"):
         raise UsageError(
             f"label: expected a column's name or one class for each row, got {label!r:.60}"
@@ -541,6 +536,7 @@ def read_dataframe(
         DataError: the table cannot be read.
         UsageError: no label is named, or the table has no such column.
     """
+    table, label = labelled(table, label)
     sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
     if meter is None:
