@@ -89,7 +89,8 @@ def labelled(table: Any, label: Any) -> tuple[Any, Any]:
     """A table with names of its own and the name of its column of the class.
 
     A column that holds the given classes is that column; else they become a further one, of the
-    name of their Series or ``label``. A table without names, and a label that names a column, stay as they are.
+    name of their Series or ``label``. A table without names, and a label that names a column, stay
+    as they are.
 
     Args:
         table: a table that :func:`is_table` accepts.
