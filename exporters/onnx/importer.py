@@ -35,6 +35,7 @@ from n3ic.exporters.onnx.operators import (
 from n3ic.families.binary.float_ambiguity import facts, rounds, tried
 from n3ic.families.binary.popcount_table import (
     MAX_CELLS,
+    OTHER_ACTIVATION,
     Array,
     ConstantInputError,
     PopcountTable,
@@ -306,7 +307,8 @@ class _Walk:
                 lambda *arrays: reference(node, arrays, self._opsets, by), values, by
             )
         else:
-            raise ModelError(f"{by}: {node.op_type} is not an operator of a binary network")
+            none = f"{node.op_type} is not an operator of a binary network"
+            raise ModelError(f"{by}: {OTHER_ACTIVATION if node.op_type in _ACTIVATIONS else none}")
         self._keep(node, result, by)
 
     def _keep(self, node: Any, result: Value, by: str) -> None:
@@ -481,6 +483,10 @@ def _cells(value: Value) -> int:
 
 _Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]
 _QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant", "IntQuant", "Quant")
+_ACTIVATIONS = frozenset((
+    "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Selu",
+    "Sigmoid", "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+))  # fmt: skip
 _SCORE_READERS = ("ArgMax", "TopK", "Softmax", "LogSoftmax", "Hardmax")
 _OPERATORS: dict[str, _Operator] = {
     "BatchNormalization": _Walk._batch_norm,

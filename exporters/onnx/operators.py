@@ -101,7 +101,7 @@ def batch_norm(
             tables += [way.astype(np.float32) for way in ways]
         for table in x.tables[1:]:
             tables += [formula(table, np.float64).astype(np.float32), folded(table)]
-    return replace(x, tables=tuple(tables), by=by)
+    return replace(x, tables=tuple(tables)).named(by)
 
 
 def _fused_reach(x: PopcountTable, factor: Array, offset: Array, result: Array) -> Array:
@@ -136,7 +136,7 @@ def multi_threshold(
             total += table >= thresholds[:, k : k + 1]
         return np.float32(scale) * total + np.float32(bias)
 
-    return replace(x, tables=tuple(count(t) for t in x.tables), by=by)
+    return replace(x, tables=tuple(count(t) for t in x.tables)).named(by)
 
 
 def bipolar(values: Array, scale: Array) -> Array:

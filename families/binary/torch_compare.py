@@ -95,7 +95,10 @@ def _classes(original: Original, bits: Bits) -> Array:
         found = first.scores if first.scores is not None and original.reads else result
         scores = getattr(found, "value", found).detach().reshape(len(bits), -1).numpy()
     except Exception as error:  # a foreign module may raise any error
-        raise ModelError(f"the module cannot compute {len(bits)} rows: {short(error)}") from error
+        raise ModelError(
+            f"the module cannot compute {len(bits)} rows: {short(error)}"
+            f"{mixed_types(original.module)}"
+        ) from error
     single = scores.shape[1] == 1
     return np.asarray(scores[:, 0] > 0 if single else scores.argmax(axis=1)).astype(np.int64)
 
@@ -112,6 +115,16 @@ def dtype_of(module: nn.Module) -> torch.dtype:
     """The float type that a module computes with."""
     kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(kinds, torch.float32)
+
+
+def mixed_types(module: nn.Module) -> str:
+    """What to do about a module that failed, if its parameters are doubles; else an empty text.
+
+    The numbers that a module makes itself, such as those of a sign, are of type float32.
+    """
+    held = module.named_parameters()
+    name = next((name for name, part in held if part.dtype == torch.float64), "")
+    return f"; {name} is torch.float64: convert the module with module.float()" if name else ""
 
 
 def short(error: BaseException) -> str:

@@ -280,7 +280,7 @@ def test_one_score_is_two_classes():
     rng = np.random.default_rng(3)
     g = Graph(7)
     g.add("MatMul", g.constant(signs(rng, 7, 1))).add("Add", g.constant(0.5)).add("Sigmoid")
-    with pytest.raises(ModelError, match="Sigmoid is not an operator"):
+    with pytest.raises(ModelError, match="an activation that is no sign"):
         parse(g.bytes())
     g.nodes.pop()
     g.last = g.nodes[-1].output[0]
@@ -625,3 +625,29 @@ def test_files_that_are_none(tmp_path):
         stream.truncate(300 << 20)
     with pytest.raises(ModelError, match="larger than"):
         read(big)
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (lambda g, rng: g.add("Tanh"), r"\(Tanh\): an activation that is no sign; put one there"),
+        (lambda g, rng: norm(g, rng, 6).add("Relu"), r"\(Relu\): neuron . gives .* in its place"),
+        (lambda g, rng: norm(g, rng, 6), r"\(BatchNormalization\): .* where no activation is"),
+        (lambda g, rng: g, r"\(MatMul\): .* 21 values; .* Put a sign .* where no activation is"),
+    ],
+)
+def test_the_missing_sign_is_told_where_it_is_missing(between, reason):
+    rng = np.random.default_rng(2)
+    g = Graph(20)
+    g.add("MatMul", g.constant(signs(rng, 20, 6)))
+    between(g, rng).add("MatMul", g.constant(signs(rng, 6, 3)))
+    with pytest.raises(ModelError, match=reason):
+        parse(g.bytes())
+
+
+def test_a_norm_before_the_first_layer_is_told():
+    rng = np.random.default_rng(2)
+    g = norm(Graph(8), rng, 8)
+    g.add("MatMul", g.constant(signs(rng, 8, 3)))
+    with pytest.raises(ModelError, match=r"\(BatchNormalization\): input bit 0 .* Leave it out"):
+        parse(g.bytes())
