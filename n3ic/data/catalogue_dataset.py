@@ -33,7 +33,14 @@ from numpy.typing import NDArray
 
 from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
 from n3ic.data.dataset import DataSet, table_facts
-from n3ic.data.delimited import Sheet, TextColumn, check_header, first_lines, parse_sheet
+from n3ic.data.delimited import (
+    Sheet,
+    TextColumn,
+    check_header,
+    first_lines,
+    parse_sheet,
+    remarks_of,
+)
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, printable
 from n3ic.data.table import Feature, FlowTable, SourceFile
@@ -179,6 +186,10 @@ class CatalogueDataSet(DataSet):
         }
         needed = {name for feature in wanted for name in behind.get(feature, (feature,))}
         names = self.names_of(sheet)
+        absent = sorted(needed - {*names})
+        if sheet.records and len(absent) < len(needed) / 2:  # none of these flows has the key
+            sheet = sheet.with_blank(absent)
+            names = self.names_of(sheet)
         check_header(sheet, names, sorted(needed), comma=self.comma)
         columns, _, repairs, _ = self._parse(sheet, names, needed, ())
         if changed is not None:
@@ -199,7 +210,7 @@ class CatalogueDataSet(DataSet):
             if table.conversation is None
             else len(np.unique(table.conversation)),
             "rows_changed": sum(part.repaired for part in parts),
-            "problems": [*changed_cells_lines(parts, len(table))],
+            "problems": [*table.notes, *changed_cells_lines(parts, len(table))],
         }
 
     @cached_property
@@ -214,7 +225,7 @@ class CatalogueDataSet(DataSet):
                 "files or a folder"
             )
         published: Mapping[str, str] = self._toml.get("published", {})
-        sources, parts = [], []
+        sources, parts, notes = [], [], []
         for file in find_sources(given, self.suffixes):
             for table in open_sheets(file):
                 known = published.get(table.sha256)
@@ -224,11 +235,12 @@ class CatalogueDataSet(DataSet):
                     )
                 part = self._part(table.sheet)
                 parts.append(part)
+                notes += remarks_of([table.sheet])
                 name = file.name if path is None else table.sheet.name
                 sources.append(
                     SourceFile(name, table.sha256, len(part.label), known or self.unpublished)
                 )
-        return self._table(parts, sources), parts
+        return replace(self._table(parts, sources), notes=tuple(notes)), parts
 
     def _table(self, parts: Sequence[FileFlows], sources: Sequence[SourceFile]) -> FlowTable:
         shared = [n for n in parts[0].columns if all(n in part.columns for part in parts)]

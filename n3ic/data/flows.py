@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -31,6 +32,7 @@ from n3ic.data.delimited import (
     Units,
     check_header,
     parse_sheet,
+    remarks_of,
     stream_sheets,
 )
 from n3ic.data.files import Content, checked_text, decompress, read_contents
@@ -145,8 +147,14 @@ def _read_sheets(
     first = next(sheets)
     changed: Counter[str] = Counter()
     read = _reader(first, model, dataset, units, changed)
+    remarks: tuple[str, ...] = ()
+    left_out: Counter[str] = Counter()
     for sheet in chain([first], sheets):
         yield read(sheet)
+        remarks = remarks or sheet.remarks
+        left_out.update(sheet.left_out)
+    for line in remarks_of([replace(first, remarks=remarks, left_out=left_out)]):
+        warnings.warn(line, N3icWarning, stacklevel=2)
     if changed:
         cells = "; ".join(f"{what}: {n:,} cells" for what, n in sorted(changed.items()))
         warnings.warn(f"{first.name}: {cells}", N3icWarning, stacklevel=2)

@@ -9,7 +9,7 @@ the rules of its columns (:class:`~n3ic.model.columns.TableRules`) and reads oth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,12 +33,14 @@ from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, printable
 from n3ic.data.table import FlowTable
+from n3ic.data.unit_consistency import contradiction
 from n3ic.errors import DataError, ModelError, UsageError, did_you_mean
 from n3ic.model.columns import TableRules
 
 OWN = "flows"  # the data set and the use case of any table, on the command line
 MOST_COLUMNS = 4096
 _CANDIDATES = 20
+_UNIT_KEYS = {"source_unit", "unit", "scale"}
 _LONGEST_CLASS = 256
 _WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)  # 15 digits are exact as a float
 _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
@@ -181,7 +183,7 @@ def with_positive(table: FlowTable, positive: str) -> FlowTable:
     if positive and positive not in table.classes:
         return table.against_rest(positive)
     first, second = table.classes
-    turn = first == positive if positive else second.lower() in _HARMLESS
+    turn = first == positive if positive else second.lower().rstrip(".") in _HARMLESS
     if not turn:
         return table
     return replace(table, classes=(second, first), label=1 - table.label)
@@ -229,7 +231,8 @@ def describe(
     wanted = label or next(iter(said["table"].get("label", ())), "")
     named = _label(wanted, header, names, sheets[0].name) if wanted else ""
     facts = profile_columns(sheets, named)
-    found = infer(facts, named)
+    time_unit = said["table"].get("time_unit", "")
+    found = infer(facts, named, time_unit=time_unit, units=_said_units(said["columns"]))
     unknown = [name for name in said["columns"] if name not in {*names} - {named}]
     if unknown:
         raise DataError(
@@ -250,7 +253,45 @@ def describe(
         own.rules  # noqa: B018 - checks every entry
     except ModelError as error:
         raise DataError(f"{description}: {error}") from error
+    if not time_unit:
+        settled = [n for n, entry in said["columns"].items() if entry.keys() & _UNIT_KEYS]
+        _check_units(sheets, names, columns, settled)
     return own, facts
+
+
+def _said_units(said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Units of columns of which the user says no more than the unit in the table."""
+    return {
+        name: entry["source_unit"]
+        for name, entry in said.items()
+        if "source_unit" in entry and not entry.keys() & {"unit", "scale"}
+    }
+
+
+def _check_units(
+    sheets: Sequence[Sheet],
+    names: Sequence[str],
+    columns: Mapping[str, Mapping[str, Any]],
+    settled: Collection[str],
+) -> None:
+    """Check that the units of a table agree with its cells.
+
+    Raises:
+        DataError: a column of times has another unit than its name says; names both readings.
+    """
+    units = {
+        name: str(entry.get("source_unit") or entry.get("unit", ""))
+        for name, entry in columns.items()
+        if entry["kind"] == "number"
+    }
+    found = contradiction(sheets, names, units, settled)
+    if found is not None:
+        raise DataError(
+            f"{sheets[0].name}: {found.column} is in {found.unit} by its name, but in "
+            f"{found.other} by its cells: {found.evidence}; say which in {COLUMNS_FILE} beside the "
+            f'data or in --description FILE: time_unit = "{found.other}" or "{found.unit}" under '
+            f"[table] for all times, or source_unit under [columns.{found.column}]"
+        )
 
 
 def load_own(
