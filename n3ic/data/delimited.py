@@ -226,7 +226,7 @@ def stream_sheets(
         if len(held) < chunk_bytes:
             continue
         if records is None:
-            records = is_json(held)
+            records = is_json(bytes(held[:256]))
         end = held.rfind(b"\n") + 1 if records else _last_line_end(held)
         if sheet is None and not records and held.count(b"\n", 0, end) < 3:
             end = 0  # units, header and a row belong together

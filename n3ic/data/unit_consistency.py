@@ -26,7 +26,7 @@ _COUNTS = {"packet/s": ("packet", 1.0), "byte/s": ("byte", 1.0), "bit/s": ("byte
 _DURATION = re.compile(r"((flow|conn|bidirectional)_)?(dur|duration|td)(_[a-z]+)?")
 _MEAN_GAP = re.compile(r"(flow_|bidirectional_)?(iat_mean|mean_iat|iat_avg|mean_piat)(_[a-z]+)?")
 _FEWEST = 20  # rows that a relation needs
-_ROWS = 5000
+_ROWS = 2000
 _TOTALS = 16  # columns of one unit whose pairs are tried
 _CLOSE, _NEAR = 0.02, 0.05  # in decades: the median, and the rows that support it
 _SUPPORT = 0.7
@@ -116,15 +116,17 @@ def _by_rates(
     """Factors by which a duration is off, with the evidence: a count is a rate times it."""
     for rate in rates:
         counted, each = _COUNTS[units[rate]]
-        product = cells[rate] * seconds / each
-        agreed = False
+        with np.errstate(invalid="ignore"):  # an infinite rate in no time
+            product = cells[rate] * seconds / each
         for total, values in _totals(counts[counted], cells):
             factor, share, rows = _off(product, values)
-            agreed |= factor == 1.0
             if factor not in (0.0, 1.0):
                 yield factor, _told(f"{rate} times {duration}", factor, total, share, rows)
-        if not agreed and counted == "packet":
-            yield from _too_few(rate, duration, product)
+            if factor:
+                break
+        else:
+            if counted == "packet":
+                yield from _too_few(rate, duration, product)
 
 
 def _too_few(rate: str, duration: str, product: Values) -> Iterator[tuple[float, str]]:

@@ -101,7 +101,7 @@ def test_columns_toml_settles_it(tmp_path, text, unit, scale, gap):
 def test_an_unknown_unit_of_time_is_refused(tmp_path):
     path = written(tmp_path / "t.csv", cells(50))
     (tmp_path / "columns.toml").write_text('[table]\ntime_unit = "minutes"\n')
-    with pytest.raises(DataError, match="time_unit of .table. is one of s, ms, us, ns"):
+    with pytest.raises(DataError, match=r"time_unit of .table. is one of s, ms, us, ns"):
         describe(path, "label")
 
 
@@ -113,7 +113,7 @@ def test_right_units_and_too_few_rows_are_no_contradiction(tmp_path):
     for tick, wrong in ((1.0, False), (1e-3, True), (1e-6, True)):
         path = written(tmp_path / "t.csv", cells(200, tick), header)
         if wrong:
-            with pytest.raises(DataError, match="dur is in s by its name, but in [mu]s"):
+            with pytest.raises(DataError, match=r"dur is in s by its name, but in [mu]s"):
                 describe(path, "label")
         else:
             describe(path, "label")
