@@ -43,6 +43,7 @@ from n3ic.data.delimited import (
 )
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, printable
+from n3ic.data.number_marks import Mark
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError, UsageError
 from n3ic.model.columns import NEGATIVE_PART, ColumnRule
@@ -213,6 +214,11 @@ class CatalogueDataSet(DataSet):
             "problems": [*table.notes, *changed_cells_lines(parts, len(table))],
         }
 
+    @property
+    def _decimal(self) -> Mark | None:
+        """The decimal mark where a file fits two; None to refuse such a file."""
+        return None
+
     @cached_property
     def _required(self) -> frozenset[str]:
         return frozenset(self._columns) - {*self._key}
@@ -227,7 +233,7 @@ class CatalogueDataSet(DataSet):
         published: Mapping[str, str] = self._toml.get("published", {})
         sources, parts, notes = [], [], []
         for file in find_sources(given, self.suffixes):
-            for table in open_sheets(file):
+            for table in open_sheets(file, self._decimal):
                 known = published.get(table.sha256)
                 if path is None and known is None:
                     raise DataError(

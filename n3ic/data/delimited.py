@@ -20,6 +20,7 @@ from n3ic.data.cell_text import NO_NUMBER, NUMBER
 from n3ic.data.files import Content, first_bytes, printable
 from n3ic.data.first_line import names_without_header
 from n3ic.data.flow_records import MOST_LINE, flow_records, is_json
+from n3ic.data.number_marks import Mark, plain_numbers
 from n3ic.errors import DataError, did_you_mean
 
 Units = Literal["nic", "source"]
@@ -74,6 +75,7 @@ class Sheet:
         blanks: whether blanks separate the last columns of a Zeek log.
         header: the table's first line, if it holds names that a later line may repeat.
         records: whether the rows were flow records in JSON, which may lack keys.
+        decimal: the decimal mark that the table shows; None without any.
         remarks: how the file was read, as sentences.
         left_out: number of lines that are left out, by what they are.
     """
@@ -91,6 +93,7 @@ class Sheet:
     blanks: bool = False
     header: bytes = b""
     records: bool = False
+    decimal: Mark | None = None
     remarks: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -179,20 +182,29 @@ class Cells:
     texts: Mapping[str, TextColumn]
 
 
-def open_sheet(content: Content, *, units: Units | None = "source", named: bool = False) -> Sheet:
+def open_sheet(
+    content: Content,
+    *,
+    units: Units | None = "source",
+    named: bool = False,
+    decimal: Mark | None = None,
+) -> Sheet:
     """Check encoding, NUL bytes and line lengths, and find the separator.
 
     Args:
         content: the bytes of a file.
         units: the units that the file may name; None for any.
         named: whether the first line certainly holds names.
+        decimal: the decimal mark where the text fits two; None to refuse such a text.
 
     Raises:
         DataError: the text is not UTF-8, holds NUL bytes or a line that is far too long, or its
             numbers are in other units.
     """
     size = len(content.data) + 1
-    (sheet,) = stream_sheets(content.name, [content.data], chunk_bytes=size, named=named)
+    (sheet,) = stream_sheets(
+        content.name, [content.data], chunk_bytes=size, named=named, decimal=decimal
+    )
     if units is not None and sheet.units not in (None, units):
         raise DataError(
             f"{sheet.name}, line 1: the numbers are in {sheet.units} units, expected {units} units"
@@ -206,6 +218,7 @@ def stream_sheets(
     *,
     chunk_bytes: int = CHUNK_BYTES,
     named: bool = False,
+    decimal: Mark | None = None,
 ) -> Iterator[Sheet]:
     """Split text into sheets of whole lines, each of about ``chunk_bytes``.
 
@@ -214,6 +227,7 @@ def stream_sheets(
         pieces: its bytes.
         chunk_bytes: bytes of a sheet; bounds the memory.
         named: whether the first line certainly holds names.
+        decimal: the decimal mark where the text fits two; None to refuse such a text.
 
     Raises:
         DataError: as :func:`open_sheet`.
@@ -235,12 +249,12 @@ def stream_sheets(
             what = "a line does not end" if records else "a quote does not end"
             raise DataError(f"{name}, line {_next_line(sheet)} or below: {what}")
         if end:
-            sheet = _sheet(name, bytes(held[:end]), sheet, named)
+            sheet = _sheet(name, bytes(held[:end]), sheet, named, decimal)
             if sheet.first:
                 yield sheet
             del held[:end]
     if sheet is None or not sheet.first or held.strip():
-        sheet = _sheet(name, bytes(held), sheet, named)
+        sheet = _sheet(name, bytes(held), sheet, named, decimal)
         if not sheet.first:
             found = ", ".join(f"{n:,} {what}" for what, n in sheet.left_out.items())
             raise DataError(
@@ -277,7 +291,9 @@ def _next_line(before: Sheet | None) -> int:
     return 1 if before is None else before.line + before.body.count(b"\n")
 
 
-def _sheet(name: str, body: bytes, before: Sheet | None, named: bool) -> Sheet:
+def _sheet(
+    name: str, body: bytes, before: Sheet | None, named: bool, decimal: Mark | None
+) -> Sheet:
     if before is not None:
         line = _next_line(before)
         if before.records:
@@ -286,7 +302,8 @@ def _sheet(name: str, body: bytes, before: Sheet | None, named: bool) -> Sheet:
         if before.zeek:
             body = _zeek_lines(body, blanks=before.blanks)
         body, left_out = _without_headers(body, before.header)
-        return replace(before, body=body, line=line, continued=True, remarks=(), left_out=left_out)
+        sheet = replace(before, body=body, line=line, continued=True, left_out=left_out)
+        return _plain(replace(sheet, remarks=()), sheet.decimal or decimal)
     body = body.removeprefix(b"\xef\xbb\xbf")
     if is_json(body):
         return _records(name, body, 1, None)
@@ -314,10 +331,41 @@ def _sheet(name: str, body: bytes, before: Sheet | None, named: bool) -> Sheet:
     cells = next(csv.reader([first], delimiter=separator), [])
     names = tuple(c.strip() for c in cells)
     sheet = Sheet(name, body, separator, names, units, line, zeek=bool(zeek), blanks=blanks)
-    if not (zeek or named) and (bare := _bare(sheet)) is not None:
-        return bare
+    if zeek or named:
+        return replace(sheet, header=first.encode())
+    if (bare := _bare(sheet)) is not None:
+        return _plain(bare, decimal)
     body, left_out = _without_headers(body, first.encode(), begin=len(first.encode()))
-    return replace(sheet, body=body, header=first.encode(), left_out=left_out)
+    return _plain(replace(sheet, body=body, header=first.encode(), left_out=left_out), decimal)
+
+
+def _plain(sheet: Sheet, decimal: Mark | None) -> Sheet:
+    """The table with plain numbers.
+
+    Raises:
+        DataError: as :func:`.plain_numbers`.
+    """
+    if sheet.zeek or sheet.units == "nic" or not sheet.first:
+        return sheet
+    found = plain_numbers(
+        sheet.name,
+        sheet.body,
+        sheet.separator,
+        sheet.first,
+        header=not sheet.continued,
+        known=decimal,
+    )
+    columns = {
+        mark: [sheet.first[i] for i, of in found.changed.items() if of == mark] for mark in ",."
+    }
+    remarks = tuple(
+        f"the decimal mark is a {what}, marks between thousands are dropped, in {', '.join(some)}"
+        for (mark, some), what in zip(columns.items(), ("comma", "point"), strict=True)
+        if some
+    )
+    return replace(
+        sheet, body=found.body, decimal=found.decimal, remarks=(*sheet.remarks, *remarks)
+    )
 
 
 def _records(name: str, body: bytes, line: int, before: Sheet | None) -> Sheet:

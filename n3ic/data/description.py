@@ -25,6 +25,7 @@ _TABLE_KEYS = {
     "blank_label": (str,),
     "conversation": (list,),
     "time_unit": (str,),
+    "decimal": (str,),
 }
 _COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
     "use": (bool,),
@@ -61,6 +62,12 @@ def read_description(path: str | Path) -> dict[str, Any]:
         raise DataError(
             f"{path}: time_unit of [table] is one of {', '.join(TIME_UNITS)}, got "
             f"{table['time_unit']!r}"[:300]
+        )
+    if table.get("decimal", ",") not in (",", "."):
+        raise DataError(
+            f"{path}: decimal of [table] is the decimal mark, ',' or '.', got {table['decimal']!r}"[
+                :300
+            ]
         )
     for key in ("label", "conversation"):
         if any(not isinstance(name, str) for name in table.get(key, ())):

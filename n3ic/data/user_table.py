@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from n3ic.data.delimited import Sheet, TextColumn
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, printable
+from n3ic.data.number_marks import Mark
 from n3ic.data.table import FlowTable
 from n3ic.data.unit_consistency import contradiction
 from n3ic.errors import DataError, ModelError, UsageError, did_you_mean
@@ -84,7 +85,12 @@ class UserTable(CatalogueDataSet):
             next(iter(table.get("label", ())), ""),
             table.get("positive", ""),
             table.get("blank_label", ""),
+            table.get("decimal", ""),
         )
+
+    @property
+    def _decimal(self) -> Mark | None:
+        return cast(Mark, self.rules.decimal) if self.rules.decimal else None
 
     def load_noting(self, path: DataSource) -> tuple[FlowTable, tuple[str, ...]]:
         """The table, and lines about the changed cells.
@@ -146,6 +152,7 @@ def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
             "label": [rules.label],
             "positive": rules.positive,
             "blank_label": rules.blank_label,
+            "decimal": rules.decimal,
         },
         "columns": {
             name: {**vars(rule), "meaning": name, "reason": ""}
@@ -218,7 +225,8 @@ def describe(
     if description is None and beside:
         description = description_beside(paths if isinstance(paths, str | Path) else files[0])
     said = read_description(description) if description else {"table": {}, "columns": {}}
-    sheets = [table.sheet for file in files for table in open_sheets(file)]
+    mark = said["table"].get("decimal")
+    sheets = [table.sheet for file in files for table in open_sheets(file, mark)]
     header = sheets[0].first
     names = column_names(header)
     if len(names) > MOST_COLUMNS:
@@ -243,7 +251,8 @@ def describe(
         name: _overridden(f"{description}: [columns.{name}]", entry, said["columns"].get(name, {}))
         for name, entry in found["columns"].items()
     }
-    table = {**found["table"], **said["table"]}
+    commas = {"decimal": ","} if any(sheet.decimal == "," for sheet in sheets) else {}
+    table = {**found["table"], **commas, **said["table"]}
     if named:
         table["label"] = [named]
     if positive:
@@ -340,7 +349,7 @@ def described_as(table: FlowTable) -> UserTable:
         }
         for name, rule in rules.columns.items()
     }
-    said = {"positive": rules.positive, "blank_label": rules.blank_label}
+    said = {k: getattr(rules, k) for k in ("positive", "blank_label", "decimal")}
     return UserTable({"table": {"label": [rules.label], **said}, "columns": columns})
 
 
