@@ -115,6 +115,8 @@ def _by_rates(
 ) -> Iterator[tuple[float, str]]:
     """Factors by which a duration is off, with the evidence: a count is a rate times it."""
     for rate in rates:
+        if _whole(cells[rate]) and _whole(cells[duration]):
+            continue  # the integers of a NIC, whose rates are scaled
         counted, each = _COUNTS[units[rate]]
         with np.errstate(invalid="ignore"):  # an infinite rate in no time
             product = cells[rate] * seconds / each
@@ -149,11 +151,18 @@ def _by_gaps(
 ) -> Iterator[tuple[float, str]]:
     """Factors by which a duration is off: it is the mean gap times the number of gaps."""
     for gap in gaps:
+        if _whole(cells[gap]) and _whole(cells[duration]):
+            continue
         for total, values in _totals(packets, cells):
             factor, share, rows = _off(seconds[duration], seconds[gap] * (values - 1))
             if factor not in (0.0, 1.0):
                 what = f"{gap} times ({total} - 1)"
                 yield factor, _told(duration, factor, what, share, rows)
+
+
+def _whole(values: Values) -> bool:
+    finite = values[np.isfinite(values)]
+    return bool((np.rint(finite) == finite).all())
 
 
 def _totals(names: Sequence[str], cells: Mapping[str, Values]) -> Iterator[tuple[str, Values]]:

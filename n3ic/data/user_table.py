@@ -28,7 +28,7 @@ from n3ic.data.catalogue_dataset import (
 from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
 from n3ic.data.column_roles import is_label_name
-from n3ic.data.delimited import Sheet, TextColumn
+from n3ic.data.delimited import Sheet, TextColumn, remarks_of
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, printable
@@ -53,6 +53,7 @@ class UserTable(CatalogueDataSet):
     Args:
         catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
         classes: classes of the network that reads the flows, which may lack some; None to train.
+        notes: how the files were read, as sentences.
     """
 
     name: ClassVar[str] = OWN
@@ -62,10 +63,14 @@ class UserTable(CatalogueDataSet):
     unpublished: ClassVar[str] = "a table of the user's own"
 
     def __init__(
-        self, catalogue: Mapping[str, Any] | TableRules, classes: tuple[str, ...] | None = None
+        self,
+        catalogue: Mapping[str, Any] | TableRules,
+        classes: tuple[str, ...] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
         self._known = classes
+        self.notes = tuple(notes)
 
     @property
     def _toml(self) -> Mapping[str, Any]:
@@ -257,7 +262,7 @@ def describe(
         table["label"] = [named]
     if positive:
         table["positive"] = positive
-    own = UserTable({"table": table, "columns": columns})
+    own = UserTable({"table": table, "columns": columns}, notes=remarks_of(sheets))
     try:
         own.rules  # noqa: B018 - checks every entry
     except ModelError as error:

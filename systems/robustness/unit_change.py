@@ -2,9 +2,8 @@
 """Whether a column of the flows that a model classifies is in another unit than in training.
 
 A model knows some quantiles of each feature in its training rows: the share of rows at or above
-each cut of a thermometer, and the ends of the range of values. In another unit, all quantiles of
-the flows differ from those by one factor, of 1,000 or more. Other traffic moves them by different
-factors.
+each cut of a thermometer, and the ends of the range of values. In another unit, the flows have the
+same shares at the same cuts times one factor: 1,000, or a power of it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,18 @@ from numpy.typing import NDArray
 from n3ic.data.flows import Columns
 from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, UINT32_MAX, Field, InputSpec
 
-LEAST = 300.0
-"""The factor from which on a change of scale is told."""
-_STEPS = 16  # of the histogram, per octave
+UNITS = (1e3, 1e6, 1e9)
+"""Factors between units of time, length or rate, in either direction."""
+FEWEST = 20
+"""Flows below which nothing is told."""
+_STEPS = 128  # of the histogram, per octave
 _CELLS = 33 * _STEPS + 2
-_BEHIND = 4  # rows at the least on each side of a quantile that is compared
-_ROUNDED = 3  # smaller integers have lost too much to rounding
-_SPREAD = 1.0  # decades between the factors of a feature's quantiles
-_APART = 0.4  # decades between the quantiles, so that flows that are all alike show no factor
-_EXACT = 0.15  # decades from a unit's factor where the quantiles are closer
-_UNITS = (1e3, 1e6, 1e9)
+_ALIKE, _CHANCE = 0.15, 0.6  # distance between shares in the right unit, and chance at one flow
+_UNLIKE = 0.4  # distance in the wrong unit
+_APART = 0.4  # decades between cuts, so that flows that are all alike fit no factor
+_SHIFTS = tuple(10 ** (i / 10) for i in range(-5, 6))  # of other traffic, beside the unit
+
+Quantiles = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,9 @@ class ScaleChange:
 
     def __str__(self) -> str:
         times = max(self.factor, 1 / self.factor)
-        times = next((u for u in _UNITS if 0.3 < times / u < 3.3), times)
-        digits = 10 ** max(0, int(np.log10(times)) - 1)
-        size = f"{round(times / digits) * digits:,.0f}"
         what = "larger" if self.factor > 1 else "smaller"
         least = "at least " if self.least else ""
-        return f"{self.feature}: {least}{size} times {what} than in training: another unit?"
+        return f"{self.feature}: {least}{times:,.0f} times {what} than in training: another unit?"
 
 
 class ScaleHistogram:
@@ -69,8 +67,7 @@ class ScaleHistogram:
         """Count flows: integers by feature, arrays of shape ``(rows,)``."""
         for name, counts in self._counts.items():
             values = np.maximum(np.asarray(columns[name], dtype=np.float64), 0.5)
-            cell = np.rint((np.log2(values) + 1) * _STEPS).astype(np.int64)
-            counts += np.bincount(np.clip(cell, 0, _CELLS - 1) * (values >= 1), minlength=_CELLS)
+            counts += np.bincount(_cell(values) * (values >= 1), minlength=_CELLS)
 
     def changes(self) -> list[ScaleChange]:
         """Features of another scale than in training, in the order of the input."""
@@ -79,38 +76,50 @@ class ScaleHistogram:
 
     def _change(self, feature: str, counts: NDArray[np.int64]) -> ScaleChange | None:
         rows = int(counts.sum())
-        above = np.cumsum(counts[::-1])[::-1]  # flows in a cell or above it
-        decades, saturated, values = [], [], []
-        for share, trained in _quantiles(self._spec.fields, feature):
-            if not _BEHIND <= share * rows <= rows - _BEHIND:
-                continue
-            cell = int(np.flatnonzero(above >= share * rows)[-1])
-            value = 2.0 ** (cell / _STEPS - 1)
-            if cell and value >= _ROUNDED:
-                into = saturated if value > 0.9 * UINT32_MAX else decades
-                into.append(float(np.log10(value / trained)))
-                values.append(float(np.log10(trained)))
-        if saturated and (not decades or len(saturated) >= len(decades)):
-            least = min(saturated)
-            return ScaleChange(feature, 10**least, least=True) if _large(least) else None
-        if not decades or not _alike(decades, values):
+        known = list(_quantiles(self._spec.fields, feature))
+        if rows < FEWEST or not known:
             return None
-        middle = float(np.median(decades))
-        return ScaleChange(feature, 10**middle) if _large(middle) else None
+        above = np.cumsum(counts[::-1])[::-1] / rows  # share of flows in a cell or above it
+        if _distance(above, known, 1.0) < _UNLIKE:
+            return None
+        factors = [f for unit in UNITS for f in (unit, 1 / unit)]
+        fits = {factor: _fit(above, known, factor) for factor in factors}
+        best = min(fits, key=lambda factor: fits[factor])
+        if fits[best] < _ALIKE + _CHANCE * rows**-0.5:
+            return ScaleChange(feature, best)
+        inner = [value for share, value in known if share > _ALIKE]
+        if inner and above[-2 * _STEPS] > 1 - _UNLIKE:  # most are near the largest integer
+            return ScaleChange(feature, UINT32_MAX / max(inner), least=True)
+        return None
 
 
-def _alike(factors: Sequence[float], trained: Sequence[float]) -> bool:
-    """Whether the factors of quantiles are equal, all in decades, though the quantiles differ."""
-    spread, apart = (max(of) - min(of) for of in (factors, trained))
-    if apart >= _APART:
-        return spread <= min(_SPREAD, apart / 2)
-    middle = float(np.median(factors))
-    exact = abs(middle - 3 * round(middle / 3)) < _EXACT
-    return len(factors) > 1 and exact and spread < _EXACT
+def _cell(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Cells of the histogram of positive values; cell 0 is for zero."""
+    cells = np.rint((np.log2(np.maximum(values, 1e-9)) + 1) * _STEPS).astype(np.int64)
+    return np.asarray(np.clip(cells, 0, _CELLS - 1), dtype=np.int64)
 
 
-def _large(decades: float) -> bool:
-    return abs(decades) >= np.log10(LEAST)
+def _fit(above: NDArray[np.float64], known: Quantiles, factor: float) -> float:
+    """The distance at a factor, of those cuts that rounding and saturation leave; 1 without any."""
+    usable = [(r, v) for r, v in known if 1 <= v * factor <= 0.9 * UINT32_MAX]
+    inner = [float(np.log10(v)) for r, v in usable if _ALIKE / 4 < r < 1 - _ALIKE / 4]
+    if not inner:
+        return 1.0
+    if max(inner) - min(inner) < _APART:  # close cuts have to fit exactly
+        found = 2 * _distance(above, usable, factor)
+    else:
+        found = min(_distance(above, usable, factor * shift) for shift in _SHIFTS)
+    # flows that are all below the cuts, or all above them, show no factor
+    shares = [share for share, _ in usable]
+    return found if found < min(max(shares), 1 - min(shares)) / 2 else 1.0
+
+
+def _distance(above: NDArray[np.float64], known: Quantiles, factor: float) -> float:
+    """The largest difference of a share of flows from that of the training rows."""
+    shares, values = np.array(known).T * [[1.0], [factor]]
+    low = above[np.minimum(_cell(values + 0.5) + 1, _CELLS - 1)]  # values are rounded
+    high = above[_cell(np.maximum(values - 0.5, 1.0)) - 1]
+    return float(np.maximum(low - shares, shares - high).max())
 
 
 def _quantiles(fields: Sequence[Field], feature: str) -> Iterator[tuple[float, float]]:
