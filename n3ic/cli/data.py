@@ -197,6 +197,8 @@ def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> 
         ],
         left=5,
     )
+    for note in own.notes:
+        print_result(f"note: {note}")
     label = own.rules.label
     print_result(
         f"label: {label} ({known[label].distinct:,} values)" if label else "label: --label COLUMN"

@@ -6,17 +6,18 @@ The result is a catalogue of :mod:`n3ic.data.catalogue_dataset`, which a ``colum
 
 from __future__ import annotations
 
-import ipaddress
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT
+from n3ic.data.cell_text import is_address, is_date, is_ip
 from n3ic.data.column_profile import ColumnProfile
 from n3ic.data.column_roles import (
     CICFLOWMETER_TIMES,
     ENDS,
+    IN_NAME,
     PROTOCOLS,
     UNITS,
     WHY,
@@ -24,6 +25,7 @@ from n3ic.data.column_roles import (
     is_cicflowmeter,
     role_of,
 )
+from n3ic.data.unit_consistency import TIME_UNITS
 from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
@@ -31,8 +33,6 @@ MOST_CATEGORIES = 64
 SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
 SAME = 0.99  # from this share of common entropy on, a column is another form of the label
 _FORMS = 64  # a number with more values is not taken for another form of the label
-_MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
-_WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
 
 _WHY = {
     "row": "a number that counts the rows",
@@ -43,12 +43,20 @@ _WHY = {
 _FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
 
 
-def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
+def infer(
+    facts: Sequence[ColumnProfile],
+    label: str = "",
+    *,
+    time_unit: str = "",
+    units: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """A catalogue of a table's columns.
 
     Args:
         facts: facts of every column.
         label: name of the column of the class; empty for none.
+        time_unit: unit of the columns of times whose names do not say it; empty for the usual.
+        units: units of further columns, by name.
 
     Returns:
         ``table`` (``label``, and ``conversation`` if the table has the 5-tuple) and ``columns``:
@@ -58,11 +66,17 @@ def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
     table: dict[str, Any] = {"label": [label]} if label else {}
     if key := _conversation(others):
         table["conversation"] = key
-    times = (CICFLOWMETER_TIMES,) if is_cicflowmeter(others) else ()
-    columns = {
-        name: _entry(f, row.what if (row := first_row((*times, *UNITS), name)) else "")
-        for name, f in others.items()
-    }
+    times = (CICFLOWMETER_TIMES,) if time_unit or is_cicflowmeter(others) else ()
+
+    def unit_of(name: str) -> str:
+        row = first_row((*times, *UNITS), name)
+        if row is None or name in units:
+            return units.get(name, "")
+        return (
+            time_unit if time_unit and row.what in TIME_UNITS and row.why != IN_NAME else row.what
+        )
+
+    columns = {name: _entry(f, unit_of(name)) for name, f in others.items()}
     return {"table": table, "columns": columns}
 
 
@@ -96,7 +110,7 @@ def _left_out(facts: ColumnProfile) -> str:
         return _WHY["row"]
     if facts.distinct <= 1:
         return _WHY["constant"]
-    if _all(facts.texts, _is_address):
+    if _all(facts.texts, is_address):
         return WHY["address"]
     if _says_label(facts):
         return _WHY["form"]
@@ -115,22 +129,10 @@ def _says_label(facts: ColumnProfile) -> bool:
 def _is_time(facts: ColumnProfile) -> bool:
     """Whether a column holds times of day and year, by its cells."""
     if facts.type == "text":
-        return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
+        return _all(facts.texts, is_date)
     # seconds since 1970 of the years 1999 to 2039, or milli-, micro- or nanoseconds
     units = (1, 1e3, 1e6, 1e9) if facts.type in ("integer", "real") else ()
     return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
-
-
-def _is_address(text: str) -> bool:
-    return bool(_MAC.fullmatch(text)) or _is_ip(text)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _all(texts: Iterable[str], what: Callable[[str], bool]) -> bool:
@@ -143,7 +145,7 @@ def _kind(facts: ColumnProfile) -> str:
         return "number"
     if facts.type != "text":
         return TEXT
-    if _all(facts.texts, _is_ip) and "" not in facts.texts:
+    if _all(facts.texts, is_ip) and "" not in facts.texts:
         return "address"
     most = MOST_VALUES if PROTOCOLS.has(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.catalogue_dataset import canonical
-from n3ic.data.delimited import NO_NUMBER, NUMBER, Sheet
+from n3ic.data.cell_text import NO_NUMBER, NUMBER
+from n3ic.data.delimited import Sheet
 from n3ic.errors import DataError
 
 ColumnType = Literal["integer", "real", "text", "time", "empty"]
@@ -43,7 +44,7 @@ class ColumnProfile:
         decimals: decimal places of 99.9 % of the numbers, at most 9.
         counts_up: whether each number is one more than the one before.
         texts: different texts, most frequent first, at most 1,000.
-        numbers: share of these texts that are numbers.
+        numbers: share of these texts that are numbers, without words for a blank.
         odd: one of the other texts, if most are numbers.
         tells: share of the label's entropy that the column explains; None for too many values.
         told: share of the column's entropy that the label explains.
@@ -77,7 +78,7 @@ def column_names(headers: Sequence[str]) -> list[str]:
     """
     out: list[str] = []
     for i, header in enumerate(headers, 1):
-        base = canonical(header)[:200] or f"column_{i}"
+        base = canonical(header)[:200] or f"unnamed_{i}"
         name, n = base, 1
         while name in out:
             n += 1
@@ -222,7 +223,8 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         counted = pc.value_counts(column).to_pylist()
         counts = Counter({str(c["values"]).strip(): int(c["counts"]) for c in counted})
         ordered = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
-        others = [t for t in ordered if not (NUMBER.fullmatch(t) or t in NO_NUMBER)]
+        said = [t for t in ordered if t not in NO_NUMBER]
+        others = [t for t in said if not NUMBER.fullmatch(t)]
         return ColumnProfile(
             name=name,
             header=header,
@@ -230,7 +232,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             rows=rows,
             distinct=distinct,
             texts=tuple(ordered),
-            numbers=1 - len(others) / len(ordered),
+            numbers=1 - len(others) / max(len(said), 1),
             odd=others[0] if others else "",
             **shared,
         )
@@ -255,7 +257,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         usual=usual,
         common=common,
         decimals=0 if pa.types.is_integer(kind) else _decimals(finite),
-        counts_up=rows > 2 and len(finite) == rows and bool((np.diff(finite) == 1).all()),
+        counts_up=rows > 2 and len(finite) == rows and bool((finite[1:] == finite[:-1] + 1).all()),
         **shared,
     )
 

@@ -121,7 +121,7 @@ ROLES: Final = (
         "=flow id ids uid uuid guid flowid pkseqid index row rowid stcpb dtcpb "
         "seq seq_no seqno seq_num seqnum seq_number seqnumber flow_sequence tcpsequencenumber "
         "reversetcpsequencenumber ack_no ackno ack_num acknum ack_number acknumber "
-        "session cookie capture pcap file filename vlan *vlanid =column_* =unnamed_* "
+        "session cookie capture pcap file filename vlan *vlanid =unnamed_* "
         "tunnel_parents engine_type",
     ),
     Row(
@@ -147,6 +147,7 @@ ROLES: Final = (
     ),
 )
 
+IN_NAME: Final = "the unit is in the name"
 UNITS: Final = (
     Row("ms", "argus counts the gaps of a side and their jitter in them", "sinpkt dinpkt"),
     Row("ms", "UNSW-NB15's raw files call them so", "=sintpkt =dintpkt =sjit =djit"),
@@ -165,10 +166,10 @@ UNITS: Final = (
     Row("packet/s", "packets in a second", "*pkt*_s *packet*_s *pkt*_sec *packet*_second"),
     Row("packet", "CICFlowMeter: packets of a burst", "pkts_b_avg packets_bulk"),
     Row("byte", "CICFlowMeter: bytes of a burst", "byts_b_avg bytes_bulk"),
-    Row("ns", "the unit is in the name", "ns nsec nanosecond nanoseconds *nanoseconds"),
-    Row("us", "the unit is in the name", "us usec microsecond microseconds *microseconds"),
-    Row("ms", "the unit is in the name", "ms msec millisecond milliseconds *milliseconds"),
-    Row("s", "the unit is in the name", "s sec secs second seconds"),
+    Row("ns", IN_NAME, "ns nsec nanosecond nanoseconds *nanoseconds"),
+    Row("us", IN_NAME, "us usec microsecond microseconds *microseconds"),
+    Row("ms", IN_NAME, "ms msec millisecond milliseconds *milliseconds"),
+    Row("s", IN_NAME, "s sec secs second seconds"),
     Row("ms", "YAF", "=averageinterarrivaltime =reverseaverageinterarrivaltime"),
     Row("byte", "CICFlowMeter: sums of lengths", "totlen_*_pkts"),
     Row("packet", "packets with payload", "payload_pkts payload_packets"),

@@ -299,7 +299,7 @@ def test_names_from_a_table_are_safe_in_toml(tmp_path):
     path.write_text("\n".join([header, *lines]))
     own, _ = describe(path, "label")
     said = read_description_text(tmp_path, description_text(own.toml))
-    assert set(said["columns"]) == {"a_b", "x_y", "tab_here", "ber", "column_5", "column_7"}
+    assert set(said["columns"]) == {"a_b", "x_y", "tab_here", "ber", "unnamed_5", "unnamed_7"}
     assert own.load(path).classes == ('u"v', "w")
 
 
@@ -358,7 +358,7 @@ def test_mixed_huge_and_repeated_columns(tmp_path):
     assert why["text"] == "text of 300 different values"
     _, changed = own.load_noting(path)
     assert len(changed) <= 1  # the huge ones, where they do not fit, are counted
-    assert column_names(["A b", "a_b", "", "a b_2"]) == ["a_b", "a_b_2", "column_3", "a_b_2_2"]
+    assert column_names(["A b", "a_b", "", "a b_2"]) == ["a_b", "a_b_2", "unnamed_3", "a_b_2_2"]
 
 
 def test_without_a_label_the_candidates_are_listed(tmp_path):
