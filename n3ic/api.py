@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from n3ic import plugins
 from n3ic.data.user_table import OWN
-from n3ic.errors import UsageError, needed
+from n3ic.errors import N3icWarning, UsageError, needed
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
 from n3ic.options import OptionValue
@@ -88,8 +89,13 @@ def train(
     Raises:
         UsageError: a name or an option is unknown, or the folder exists.
         DataError: the data cannot be read or split.
+
+    Warns:
+        N3icWarning: columns are in doubt, or are left out for their values; ``run.columns`` has
+            all.
     """
     from n3ic.dataframes import column_of, is_table, read_dataframe
+    from n3ic.runs.column_uses import column_warning
     from n3ic.runs.progress import TrainingProgress
     from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
@@ -111,7 +117,10 @@ def train(
         raise UsageError("feature_names: expected beside a numpy array, which comes first")
     said = {"label": column_of(label), "positive": positive}
     request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
-    return train_use_case(train_request(config, use_case=use_case, **request), progress)
+    run = train_use_case(train_request(config, use_case=use_case, **request), progress)
+    if doubted := column_warning(run.metrics["columns"]):
+        warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=3)
+    return run
 
 
 def _as_file(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT
-from n3ic.data.column_profile import ColumnProfile
+from n3ic.data.column_profile import ColumnProfile, may_name_classes
 from n3ic.data.column_roles import (
     CICFLOWMETER_TIMES,
     ENDS,
@@ -22,6 +22,8 @@ from n3ic.data.column_roles import (
     WHY,
     first_row,
     is_cicflowmeter,
+    is_measure,
+    is_measurement,
     role_of,
 )
 from n3ic.model.columns import MOST_VALUES
@@ -29,17 +31,33 @@ from n3ic.model.inputs import UINT32_MAX
 
 MOST_CATEGORIES = 64
 SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
-SAME = 0.99  # from this share of common entropy on, a column is another form of the label
-_FORMS = 64  # a number with more values is not taken for another form of the label
+SAME = 0.99  # from this share of the label's entropy on, a text is another form of the label
+FORM = 0.5  # from this share of what measurements leave open on, a text names the classes
+ALONE = 0.95  # from this balanced accuracy on, a column that tells the classes alone is in doubt
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
-_WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
+_CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?"
+_WHEN = re.compile(
+    rf"\d{{1,4}}[-/.]\d{{1,2}}[-/.]\d{{1,4}}([ T_]+{_CLOCK}.*)?|{_CLOCK}|\d{{4}}-\d{{2}}"
+    rf"|([a-z]{{3,9}},? +){{1,2}}\d{{1,2}},? .*{_CLOCK}.*",
+    re.ASCII | re.IGNORECASE,
+)
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]+", re.ASCII | re.IGNORECASE)
 
 _WHY = {
     "row": "a number that counts the rows",
-    "form": "it says the label, or the label says it: another form of it",
+    "form": "by its values another form of the label",
+    "codes": "a number for each class: another form of the label",
+    "rises": "it goes up along the file: a time or a counter",
+    "blocks": "it stays the same over stretches of the file: it names a capture or a time",
+    "spread": "as evenly spread as random bits: a port, a checksum or a sequence number",
+    "hexadecimal": "hexadecimal numbers: a port, a checksum or an identifier",
     "constant": "the same in every row",
     "empty": "no value in any row",
 }
+BY_VALUES = frozenset(
+    _WHY[kind] for kind in ("form", "codes", "rises", "blocks", "spread", "hexadecimal")
+)
+"""Reasons that a column is left out for its values, whatever its name."""
 _FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
 
 
@@ -75,6 +93,8 @@ def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
         "meaning": facts.header,
         "kind": kind,
     }
+    if not why and (doubt := _doubt(facts)):
+        entry["doubt"] = doubt
     if kind == "category":
         values = sorted(facts.texts)
         return entry | {"unit": "code", "bits": len(values).bit_length(), "values": values}
@@ -98,18 +118,44 @@ def _left_out(facts: ColumnProfile) -> str:
         return _WHY["constant"]
     if _all(facts.texts, _is_address):
         return WHY["address"]
-    if _says_label(facts):
-        return _WHY["form"]
+    if shown := _by_values(facts):
+        return _WHY[shown]
     return why if role == "root" else ""
 
 
-def _says_label(facts: ColumnProfile) -> bool:
-    """Whether the column determines the label, or is determined by it, and has few values."""
-    if facts.tells is None or facts.told is None:
-        return False
-    few = facts.rows // 20  # a column with a value per row determines everything
-    most = few if facts.type == "text" else min(few, _FORMS)
-    return facts.distinct <= most and max(facts.tells, facts.told) >= SAME
+def _by_values(facts: ColumnProfile) -> str:
+    """What the values of a column show that is no measurement by its name; empty for nothing."""
+    if facts.rises and not is_measure(facts.name):
+        return "rises"
+    if facts.spread and not is_measure(facts.name):
+        return "spread"
+    if is_measurement(facts.name):
+        return ""
+    if facts.codes and facts.distinct > 2:  # of two values, it may be a flag
+        return "codes"
+    if facts.type != "text":
+        return "blocks" if facts.blocks and facts.distinct <= MOST_CATEGORIES else ""
+    if _all(facts.texts, lambda text: bool(_HEXADECIMAL.fullmatch(text) or text.isdecimal())) and (
+        facts.numbers < 0.5
+    ):
+        return "hexadecimal"
+    if may_name_classes(facts) and ((facts.tells or 0) >= SAME or (facts.beyond or 0) >= FORM):
+        return "form"
+    return "blocks" if facts.blocks and facts.distinct <= MOST_CATEGORIES else ""
+
+
+def _doubt(facts: ColumnProfile) -> str:
+    """Why a column that is used may give the classes away; empty if nothing says so."""
+    doubts = []
+    if facts.alone is not None and facts.alone >= ALONE:
+        doubts.append(f"alone it tells the classes to {facts.alone:.1%} (balanced accuracy)")
+    if facts.rises:
+        doubts.append("it goes up along the file, as a time does")
+    if facts.type != "text" and not is_measurement(facts.name) and (facts.told or 0) >= SAME:
+        doubts.append("the label determines it, as another form of the label would be")
+    if (facts.beyond or 0) >= FORM / 2:
+        doubts.append(f"it tells {facts.beyond:.0%} of what the measurements leave open")
+    return "; ".join(doubts)
 
 
 def _is_time(facts: ColumnProfile) -> bool:
@@ -145,7 +191,7 @@ def _kind(facts: ColumnProfile) -> str:
         return TEXT
     if _all(facts.texts, _is_ip) and "" not in facts.texts:
         return "address"
-    most = MOST_VALUES if PROTOCOLS.has(facts.name) else MOST_CATEGORIES
+    most = MOST_VALUES if is_measurement(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))
     return "category" if few and facts.numbers < 0.5 else TEXT
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from n3ic.util.display import TextTable
+
 if TYPE_CHECKING:
     from n3ic.training.loop import EpochCallback
 
@@ -27,6 +29,7 @@ class TrainingProgress:
         begin: called with a line about a step of several tasks, and their number.
         task: called with the name of each of these tasks when it is done.
         note: called with lines that should remain visible.
+        columns: called with the table of the columns that are used, in doubt and left out.
     """
 
     epoch: EpochCallback = _ignored
@@ -34,3 +37,4 @@ class TrainingProgress:
     begin: Callable[[str, int], None] = _ignored
     task: Callable[[str], None] = _ignored
     note: StageCallback = _ignored
+    columns: Callable[[TextTable], object] = _ignored
