@@ -114,6 +114,14 @@ def _split(
     return best[1:] if best else None
 
 
+def numbers_rows(values: NDArray[np.float64]) -> bool:
+    """Whether each number is one more than the one before, also if the rows were shuffled."""
+    if len(values) < 3:
+        return False
+    ordered = np.sort(values) if len(values) >= _LONG else values
+    return bool((np.diff(ordered) == 1).all())
+
+
 def rises(values: NDArray[np.float64]) -> bool:
     """Whether many numbers go up along the file, in a few runs, as times and counters do."""
     if len(values) < _LONG or len(np.unique(values)) < _SOME:

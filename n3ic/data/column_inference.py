@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT
-from n3ic.data.column_profile import ColumnProfile, may_name_classes
+from n3ic.data.column_profile import ColumnProfile, may_name_classes, tells_alone
 from n3ic.data.column_roles import (
     CICFLOWMETER_TIMES,
     ENDS,
@@ -33,7 +33,7 @@ MOST_CATEGORIES = 64
 SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
 SAME = 0.99  # from this share of the label's entropy on, a text is another form of the label
 FORM = 0.5  # from this share of what measurements leave open on, a text names the classes
-ALONE = 0.95  # from this balanced accuracy on, a column that tells the classes alone is in doubt
+_CODES = 2  # numbers among the texts of a field
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?"
 _WHEN = re.compile(
@@ -139,7 +139,8 @@ def _by_values(facts: ColumnProfile) -> str:
         facts.numbers < 0.5
     ):
         return "hexadecimal"
-    if may_name_classes(facts) and ((facts.tells or 0) >= SAME or (facts.beyond or 0) >= FORM):
+    says = (facts.tells or 0) >= SAME or tells_alone(facts) or (facts.beyond or 0) >= FORM
+    if says and may_name_classes(facts):
         return "form"
     return "blocks" if facts.blocks and facts.distinct <= MOST_CATEGORIES else ""
 
@@ -147,7 +148,7 @@ def _by_values(facts: ColumnProfile) -> str:
 def _doubt(facts: ColumnProfile) -> str:
     """Why a column that is used may give the classes away; empty if nothing says so."""
     doubts = []
-    if facts.alone is not None and facts.alone >= ALONE:
+    if tells_alone(facts):
         doubts.append(f"alone it tells the classes to {facts.alone:.1%} (balanced accuracy)")
     if facts.rises:
         doubts.append("it goes up along the file, as a time does")
@@ -193,7 +194,9 @@ def _kind(facts: ColumnProfile) -> str:
         return "address"
     most = MOST_VALUES if is_measurement(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))
-    return "category" if few and facts.numbers < 0.5 else TEXT
+    codes = round(facts.numbers * len(facts.texts))  # such as the 0 of a field that is absent
+    texts = facts.numbers < 0.5 or (codes <= _CODES and not is_measure(facts.name))
+    return "category" if few and texts and facts.odd else TEXT
 
 
 def _no_feature(facts: ColumnProfile) -> str:

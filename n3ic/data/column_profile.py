@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from n3ic.data.catalogue_dataset import canonical
 from n3ic.data.column_evidence import blocks as _blocks
+from n3ic.data.column_evidence import numbers_rows as _numbers_rows
 from n3ic.data.column_evidence import rises as _rises
 from n3ic.data.column_evidence import spread as _spread
 from n3ic.data.column_evidence import told_alone, told_beyond
@@ -26,6 +27,7 @@ MOST_DECIMALS = 9
 _SAMPLE = 20_000
 _VAST = 1e30  # such a large number has no decimal places
 _SHARE = 0.999  # share of the values that must fit a unit
+ALONE = 0.95  # from this balanced accuracy on, a column tells the classes alone
 _HINT = 0.2  # a text that explains less of the label's entropy does not name the classes
 _BINS = 64  # of a number of many values
 
@@ -48,9 +50,9 @@ class ColumnProfile:
         usual: 0.999 quantile of the magnitudes.
         common: 0.9 quantile of the magnitudes.
         decimals: decimal places of 99.9 % of the numbers, at most 9.
-        counts_up: whether each number is one more than the one before.
+        counts_up: whether the numbers count the rows, in order or, of many rows, in any.
         texts: different texts, most frequent first, at most 1,000.
-        numbers: share of these texts that are numbers.
+        numbers: share of these texts that are numbers, without words for a blank.
         odd: one of the other texts, if most are numbers.
         tells: share of the label's entropy that the column explains; None for too many values.
         told: share of the column's entropy that the label explains.
@@ -146,6 +148,11 @@ def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProf
     return facts
 
 
+def tells_alone(facts: ColumnProfile) -> bool:
+    """Whether the classes can be told by this column alone."""
+    return facts.alone is not None and facts.alone >= ALONE
+
+
 def may_name_classes(facts: ColumnProfile) -> bool:
     """Whether a column is a text of few values, and not by its name a measurement."""
     few = 1 < facts.distinct <= max(2, facts.rows // 20)
@@ -164,7 +171,8 @@ def _measurements(
         and f.distinct > 1
         and role_of(f.name)[0] in ("feature", "root")
         and not (f.rises or f.spread or f.counts_up)
-        and (f.type in ("integer", "real") or (is_measurement(f.name) and f.tells is not None))
+        and (f.type in ("integer", "real") or f.tells is not None)
+        and (is_measurement(f.name) or (f.type != "text" and not tells_alone(f)))
     ]
 
 
@@ -294,6 +302,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         counts = Counter({str(c["values"]).strip(): int(c["counts"]) for c in counted})
         ordered = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
         others = [t for t in ordered if not (NUMBER.fullmatch(t) or t in NO_NUMBER)]
+        numbers = [t for t in ordered if NUMBER.fullmatch(t) and t not in NO_NUMBER]
         return ColumnProfile(
             name=name,
             header=header,
@@ -301,7 +310,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             rows=rows,
             distinct=distinct,
             texts=tuple(ordered),
-            numbers=1 - len(others) / len(ordered),
+            numbers=len(numbers) / max(1, len(numbers) + len(others)),
             odd=others[0] if others else "",
             **shared,
         )
@@ -331,7 +340,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         usual=usual,
         common=common,
         decimals=0 if pa.types.is_integer(kind) else _decimals(finite),
-        counts_up=rows > 2 and len(finite) == rows and bool((np.diff(finite) == 1).all()),
+        counts_up=len(finite) == rows and _numbers_rows(finite),
         rises=_rises(finite),
         spread=_spread(finite),
         **shared,

@@ -60,7 +60,7 @@ ROLES: Final = (
     Row(
         "feature",
         "a count or rate, though its name ends with what it is counted over",
-        "*_per_* *_p_srcip *_p_dstip *_p_sport *_p_dport num_ports n_ports",
+        "*_per_* *_p_srcip *_p_dstip *_p_sport *_p_dport *_p_destip num_ports n_ports",
     ),
     Row(
         "address",
@@ -101,7 +101,7 @@ ROLES: Final = (
         "label labels labeled labelled label_* labels_* label# silkapplabel "
         "class classes class_name class_label class_type class_id classid class# "
         "category cat category_name category# category_id "
-        "subcategory subcat subcategory_name subcategory# sub_category subtype "
+        "subcategory subcat subcategory_name subcategory# sub_category =subtype attack_subtype "
         "attack attacks attack_* attack# attacktype attackid attackname attackdescription "
         "attackcat attackcategory attacklabel attack*type attackstage isattack "
         "malicious malware malware_* threat threat_* anomaly anomaly_* anomalyid anomalytype "
@@ -110,7 +110,7 @@ ROLES: Final = (
         "=type =traffic =family =outcome =truth =target# kill_chain* mitre* severity "
         "target target_class target_label target_name ground_truth ground_truth_* "
         "prediction prediction_* predicted predicted_* traffic_type "
-        "device_name devicename device_type devicetype device_category device_class "
+        "=device device_name devicename device_type devicetype device_category device_class "
         "app application app_name appname application_name applicationname applicationid "
         "application_category_name application_is_guessed application_confidence "
         "app_proto app_protocol app_label app_class app_category "
