@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -117,8 +118,11 @@ def train(
         raise UsageError("feature_names: expected beside a numpy array, which comes first")
     said = {"label": column_of(label), "positive": positive}
     request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
+    columns: list[Mapping[str, Any]] = []
+    own = progress.columns
+    progress = replace(progress, columns=lambda uses: (columns.extend(uses), own(uses)))
     run = train_use_case(train_request(config, use_case=use_case, **request), progress)
-    if doubted := column_warning(run.metrics["columns"]):
+    if doubted := column_warning(columns):
         warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=3)
     return run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,13 @@ def show_table(found: TextTable, screen: Console | None = None) -> None:
     table(found.title, found.head, found.rows, left=found.left, screen=screen)
 
 
+def _show_columns(uses: Sequence[Mapping[str, Any]], screen: Console) -> None:
+    from n3ic.runs.column_uses import columns_table
+
+    if told := columns_table(uses):
+        show_table(told, screen)
+
+
 @contextmanager
 def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
     """Show a progress bar on standard error during training."""
@@ -101,7 +108,7 @@ def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
             stage=print_note,
             begin=lambda text, _: print_note(text),
             note=print_note,
-            columns=lambda found: show_table(found, screen),
+            columns=lambda uses: _show_columns(uses, screen),
         )
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -144,7 +151,7 @@ def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
             begin=begin,
             task=task,
             note=stays,
-            columns=lambda found: show_table(found, progress.console),
+            columns=lambda uses: _show_columns(uses, progress.console),
         )
 
 

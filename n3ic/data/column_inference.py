@@ -195,7 +195,9 @@ def _kind(facts: ColumnProfile) -> str:
     most = MOST_VALUES if is_measurement(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))
     codes = round(facts.numbers * len(facts.texts))  # such as the 0 of a field that is absent
-    texts = facts.numbers < 0.5 or (codes <= _CODES and not is_measure(facts.name))
+    texts = facts.numbers < 0.5 or (
+        codes <= _CODES and is_measurement(facts.name) and not is_measure(facts.name)
+    )
     return "category" if few and texts and facts.odd else TEXT
 
 

@@ -85,6 +85,10 @@ def columns_table(uses: Sequence[Mapping[str, Any]]) -> TextTable | None:
 
 
 def column_warning(uses: Sequence[Mapping[str, Any]]) -> str:
-    """What a user should hear of before trusting the figures, in a line; empty for nothing."""
-    said = [f"{one['name']} is {one['use']}: {one['why']}" for one in uses if one.get("by_values")]
+    """What a caller should hear of before trusting the figures, in a line; empty for nothing."""
+    said = []
+    for one in uses:
+        how = f" (overrides={{'columns': ['!{one['name']}']}} leaves it out)"
+        more = how if one["use"] == "in doubt" else ""
+        said += [f"{one['name']} is {one['use']}: {one['why']}{more}"] if one["by_values"] else []
     return "; ".join(said)

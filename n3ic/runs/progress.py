@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from n3ic.util.display import TextTable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from n3ic.training.loop import EpochCallback
@@ -29,7 +27,8 @@ class TrainingProgress:
         begin: called with a line about a step of several tasks, and their number.
         task: called with the name of each of these tasks when it is done.
         note: called with lines that should remain visible.
-        columns: called with the table of the columns that are used, in doubt and left out.
+        columns: called with what is done with each column: name, use and why, see
+            :class:`~n3ic.runs.column_uses.ColumnUse`.
     """
 
     epoch: EpochCallback = _ignored
@@ -37,4 +36,4 @@ class TrainingProgress:
     begin: Callable[[str, int], None] = _ignored
     task: Callable[[str], None] = _ignored
     note: StageCallback = _ignored
-    columns: Callable[[TextTable], object] = _ignored
+    columns: Callable[[Sequence[Mapping[str, Any]]], object] = _ignored

@@ -12,7 +12,6 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
 from n3ic.evaluation.plugin import evaluations
 from n3ic.runs.checkpoints import training_checkpoints
-from n3ic.runs.column_uses import columns_table
 from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics
 from n3ic.runs.pictures.writing import write_pictures
@@ -48,8 +47,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     n_classes = given.n_classes
     recipe = request.chosen_recipe(case, n_classes)
     columns = [asdict(use) for use in given.column_uses(recipe)]
-    if told := columns_table(columns):
-        progress.columns(told)
+    progress.columns(columns)
     main, *further = given.protocols
     own = recipe.training.hidden
     others = tuple(shape for shape in case.shapes(options) if shape != own)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Made tables in the layouts of public data sets: measurements, and the columns that leak.
 
-In tables of noise, the leaks alone tell the classes apart. In true tables, the measurements do, too.
+In tables of noise, the leaks alone tell the classes apart. In true tables, the measurements do,
+too.
 """
 
 from dataclasses import dataclass

@@ -176,7 +176,7 @@ def test_ordinary_values_show_nothing(tmp_path, column):
 
 
 def test_a_table_sorted_by_a_measurement_keeps_it_in_doubt(tmp_path):
-    rng, label, table = plain()
+    _, label, table = plain()
     table = pd.DataFrame({**table, "label": label}).sort_values("bytes")
     own, _ = described(tmp_path, table, "label")
     assert own.toml["columns"]["bytes"]["use"]
