@@ -120,7 +120,12 @@ def train(
     request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
     columns: list[Mapping[str, Any]] = []
     own = progress.columns
-    progress = replace(progress, columns=lambda uses: (columns.extend(uses), own(uses)))
+
+    def told(uses: Sequence[Mapping[str, Any]]) -> None:
+        columns.extend(uses)
+        own(uses)
+
+    progress = replace(progress, columns=told)
     run = train_use_case(train_request(config, use_case=use_case, **request), progress)
     if doubted := column_warning(columns):
         warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=3)

@@ -171,7 +171,7 @@ def test_the_core_and_its_rooms_are_small(repository):
     further = [lines(f) for name in ("spn", "tables") for f in exporters.glob(f"*/{name}")]
     assert lines(exporters) - sum(further) < 25_000
     assert max(further) <= 1_200  # what another family adds to a target
-    assert max(lines(package) for package in core.iterdir() if package.is_dir()) <= 4_000
+    assert max(lines(package) for package in core.iterdir() if package.is_dir()) <= 4_600
 
 
 def missing_files(repository, text):

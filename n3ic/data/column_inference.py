@@ -33,7 +33,7 @@ MOST_CATEGORIES = 64
 SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
 SAME = 0.99  # from this share of the label's entropy on, a text is another form of the label
 FORM = 0.5  # from this share of what measurements leave open on, a text names the classes
-_CODES = 2  # numbers among the texts of a field
+_CODES = 2  # numbers and words for a blank among the texts of a field
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?"
 _WHEN = re.compile(
@@ -194,11 +194,11 @@ def _kind(facts: ColumnProfile) -> str:
         return "address"
     most = MOST_VALUES if is_measurement(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))
-    codes = round(facts.numbers * len(facts.texts))  # such as the 0 of a field that is absent
+    codes = round(facts.numbers * len(facts.texts))  # such as 0 or - for a field that is absent
     texts = facts.numbers < 0.5 or (
         codes <= _CODES and is_measurement(facts.name) and not is_measure(facts.name)
     )
-    return "category" if few and texts and facts.odd else TEXT
+    return "category" if few and texts else TEXT
 
 
 def _no_feature(facts: ColumnProfile) -> str:

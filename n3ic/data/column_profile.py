@@ -52,7 +52,7 @@ class ColumnProfile:
         decimals: decimal places of 99.9 % of the numbers, at most 9.
         counts_up: whether the numbers count the rows, in order or, of many rows, in any.
         texts: different texts, most frequent first, at most 1,000.
-        numbers: share of these texts that are numbers, without words for a blank.
+        numbers: share of these texts that are numbers.
         odd: one of the other texts, if most are numbers.
         tells: share of the label's entropy that the column explains; None for too many values.
         told: share of the column's entropy that the label explains.
@@ -274,7 +274,7 @@ def _bins(column: Any) -> NDArray[np.int64]:
         column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), nan=-1.0
     )
     cuts = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1], method="lower"))
-    return np.searchsorted(cuts, values, side="right").astype(np.int64)
+    return np.asarray(np.searchsorted(cuts, values, side="right"), dtype=np.int64)
 
 
 def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | None) -> ColumnProfile:
@@ -302,7 +302,6 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         counts = Counter({str(c["values"]).strip(): int(c["counts"]) for c in counted})
         ordered = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
         others = [t for t in ordered if not (NUMBER.fullmatch(t) or t in NO_NUMBER)]
-        numbers = [t for t in ordered if NUMBER.fullmatch(t) and t not in NO_NUMBER]
         return ColumnProfile(
             name=name,
             header=header,
@@ -310,7 +309,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             rows=rows,
             distinct=distinct,
             texts=tuple(ordered),
-            numbers=len(numbers) / max(1, len(numbers) + len(others)),
+            numbers=1 - len(others) / len(ordered),
             odd=others[0] if others else "",
             **shared,
         )
