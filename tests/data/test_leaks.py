@@ -5,7 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from public_layouts import LAYOUTS, leak, made
+from typer.testing import CliRunner
 
+from n3ic.cli.main import command_line
 from n3ic.data.column_profile import column_names
 from n3ic.data.column_roles import role_of
 from n3ic.data.user_table import describe
@@ -181,6 +183,17 @@ def test_a_table_sorted_by_a_measurement_keeps_it_in_doubt(tmp_path):
     own, _ = described(tmp_path, table, "label")
     assert own.toml["columns"]["bytes"]["use"]
     assert "goes up along the file" in own.toml["columns"]["bytes"]["doubt"]
+
+
+def test_describe_shows_what_is_in_doubt(tmp_path):
+    _, label, table = plain()
+    pd.DataFrame({**table, "gap": 7 * label, "label": label}).to_csv(tmp_path / "t.csv")
+    words = ["data", "describe", str(tmp_path / "t.csv"), "--label", "label"]
+    shown = CliRunner().invoke(command_line(words), words).stdout
+    (line,) = (row for row in shown.splitlines() if "│ gap " in row)
+    assert "in doubt" in line and "to 100.0%" in line
+    again = describe(tmp_path / "t.csv", "label")[0]  # by the columns.toml that it wrote
+    assert "to 100.0%" in again.toml["columns"]["gap"]["doubt"]
 
 
 def test_a_field_with_a_word_for_absence_and_one_text_is_a_category(tmp_path):
