@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -143,7 +144,12 @@ def train(
         ArgumentError: a name or a value is unknown, or the folder exists; also a UsageError, a
             TypeError and a ValueError.
         DataError: the data cannot be read or split.
+
+    Warns:
+        N3icWarning: columns are in doubt, or are left out for their values; ``run.columns`` has
+            all.
     """
+    from n3ic.runs.column_uses import column_warning
     from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
     from n3ic.usecases.arguments import request_of, source_of
@@ -198,7 +204,18 @@ def train(
             f"table in memory, got {type(label).__name__}"
         )
     request["options"] |= {name: str(value) for name, value in said.items() if value}
-    return train_use_case(train_request(config, **request), progress)
+    columns: list[Mapping[str, Any]] = []
+    own = progress.columns
+
+    def told(uses: Sequence[Mapping[str, Any]]) -> None:
+        columns.extend(uses)
+        own(uses)
+
+    progress = dataclasses.replace(progress, columns=told)
+    run = train_use_case(train_request(config, **request), progress)
+    if doubted := column_warning(columns):
+        warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=3)
+    return run
 
 
 def _with_values(function: Any) -> None:

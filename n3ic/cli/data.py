@@ -188,8 +188,8 @@ def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> 
                 column,
                 known[column].type if entry["kind"] in ("number", "text") else entry["kind"],
                 entry.get("unit", ""),
-                "yes" if entry["use"] else "no",
-                entry["reason"],
+                "no" if not entry["use"] else "in doubt" if entry.get("doubt") else "yes",
+                entry["reason"] if not entry["use"] else entry.get("doubt") or entry["reason"],
                 f"{known[column].distinct:,}",
                 _odd(known[column]),
             ]

@@ -129,7 +129,12 @@ class CatalogueDataSet(DataSet):
     def catalogue(self) -> tuple[Feature, ...]:
         """Every feature that a table may have."""
         below = (
-            replace(feature, name=name + NEGATIVE_PART, meaning=f"{feature.meaning}, below 0")
+            replace(
+                feature,
+                name=name + NEGATIVE_PART,
+                meaning=f"{feature.meaning}, below 0",
+                doubt="",  # told of the column
+            )
             for name, feature in self._columns.items()
             if self._rules[name].negative == "split"
         )

@@ -11,7 +11,12 @@ NO_NUMBER = frozenset(("", "-", "?", "\\N", "NA", "N/A", "n/a", *_NAN, *_NONE))
 """What tables write in place of a missing number."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # no 1_0, inf, nan
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
-_WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
+_CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?"
+_WHEN = re.compile(
+    rf"\d{{1,4}}[-/.]\d{{1,2}}[-/.]\d{{1,4}}([ T_]+{_CLOCK}.*)?|{_CLOCK}|\d{{4}}-\d{{2}}"
+    rf"|([a-z]{{3,9}},? +){{1,2}}\d{{1,2}},? .*{_CLOCK}.*",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def is_ip(text: str) -> bool:
@@ -29,5 +34,5 @@ def is_address(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a date, with or without a time of day."""
+    """Whether a text is a date, with or without a time of day, or a time of day."""
     return bool(_WHEN.fullmatch(text))

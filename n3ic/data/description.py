@@ -30,6 +30,7 @@ _TABLE_KEYS = {
 _COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
     "use": (bool,),
     "reason": (str,),
+    "doubt": (str,),
     "meaning": (str,),
     "kind": (str,),
     "unit": (str,),

@@ -140,7 +140,12 @@ class UserTable(CatalogueDataSet):
         return np.array(texts)[column.codes]
 
     def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
-        table = replace(super()._table(parts, sources), rules=self.rules)
+        texts = {
+            name: entry["reason"]
+            for name, entry in self._given["columns"].items()
+            if entry["kind"] == TEXT
+        }
+        table = replace(super()._table(parts, sources), rules=self.rules, omitted=texts)
         positive = self.rules.positive
         if self._known is not None:
             if self._known != (f"not {positive}", positive):
@@ -325,7 +330,7 @@ def load_own(
     own, facts = describe(paths, label, description, positive=positive)
     need_label(own, facts, paths)
     table, changed = own.load_noting(paths)
-    for line in (*summary_lines(own, facts), *changed):
+    for line in (summary_line(own, facts), *changed):
         tell(line)
     return table
 
@@ -358,22 +363,15 @@ def described_as(table: FlowTable) -> UserTable:
     return UserTable({"table": {"label": [rules.label], **said}, "columns": columns})
 
 
-def summary_lines(own: UserTable, facts: Sequence[ColumnProfile]) -> list[str]:
-    """Lines about the used columns and their units, and about the others and why."""
-    used: list[str] = []
-    left: dict[str, list[str]] = {}
-    for name, entry in own.toml["columns"].items():
-        if entry["use"]:
-            unit = entry.get("unit", "")
-            used.append(f"{name} ({unit})" if unit else name)
-        else:
-            left.setdefault(entry["reason"], []).append(name)
-    rows = facts[0].rows if facts else 0
-    return [
-        f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}",
-        *(f"left out: {', '.join(names)}: {reason}" for reason, names in left.items()),
-        f"n3ic data describe writes a {COLUMNS_FILE} to change that; --columns names features",
+def summary_line(own: UserTable, facts: Sequence[ColumnProfile]) -> str:
+    """A line about the table: its rows, its label and its columns with their units."""
+    used = [
+        f"{name} ({unit})" if (unit := entry.get("unit", "")) else name
+        for name, entry in own.toml["columns"].items()
+        if entry["use"]
     ]
+    rows = facts[0].rows if facts else 0
+    return f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}"
 
 
 def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:

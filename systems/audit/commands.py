@@ -67,6 +67,7 @@ def audit(
     """Find columns that are an address, a TTL, a time or a capture in disguise.
 
     A column leaks if it reveals a marked column's value within one class, protocol, state and port.
+    Columns that training leaves out or doubts, such as a second label, are listed first.
     """
     from n3ic.systems.audit.audit import AuditRequest
     from n3ic.systems.audit.audit import audit as audit_table
@@ -94,6 +95,8 @@ def audit(
         found = audit_table(table, source, request, tell)
         if losses:
             found = _with_losses(found, table, source, losses, network, seed, tell)
+    if not found.marks:  # nothing to draw
+        picture = None
     if out is not None:
         _write(found, out, picture)
     if picture is not None:

@@ -16,6 +16,7 @@ from n3ic.evaluation.plugin import tables_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
+from n3ic.runs.column_uses import columns_table
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
 from n3ic.runs.report import CLASS_HEAD, candidate_table, class_rows, memory_of, model_text
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
@@ -152,7 +153,7 @@ def html_report(
         verdicts=verdicts,
         line=view.line.removeprefix(f"{source}: "),
         warnings=_warnings(run.metrics),
-        data=(*view.tables[1:], *(shown.tables if shown else ())),
+        data=(*view.tables[1:], *_columns(run.metrics), *(shown.tables if shown else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
         figures=tuple(
             table
@@ -166,6 +167,14 @@ def html_report(
     )
     folders = (Path(__file__).parent, HTML)
     return visible(render_html(folders, "page.html.j2", {"page": page}))
+
+
+def _columns(metrics: Mapping[str, Any]) -> tuple[TextTable, ...]:
+    """The table of the columns that were used, in doubt and left out, if the run has one."""
+    found = metrics.get("columns")
+    uses = [of for of in found if isinstance(of, Mapping)] if isinstance(found, list) else []
+    told = columns_table(uses)
+    return () if told is None else (told,)
 
 
 def accuracy_bars(metrics: Mapping[str, Any]) -> tuple[AccuracyBar, ...]:

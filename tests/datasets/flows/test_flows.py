@@ -63,7 +63,8 @@ def run(tmp_path_factory, small_baselines):
 def test_what_was_inferred_is_shown_and_kept_in_the_run(run):
     found, data, lines = run
     assert lines[0].startswith("600 rows, label 'class', 4 columns: duration (us), bytes")
-    assert "left out: src_ip: an address" in lines[1]
+    assert "| src_ip | left out | an address" in (found.path / "report.md").read_text()
+    assert ("src_ip", "left out") in [row[:2] for row in found.columns.rows]
     assert found.metrics["test"]["accuracy"] > 0.8
     again, _ = describe(data, description=found.path / "columns.toml")
     assert again.rules == describe(data, "Class")[0].rules
