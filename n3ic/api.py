@@ -401,6 +401,10 @@ def extract(
     Raises:
         DataError: no capture can be read.
         MissingDependencyError: libpcap, a C compiler or pandas is missing.
+
+    Warns:
+        N3icWarning: packets were not read, such as those of a link type that the meter does not
+            know; see :func:`n3ic.meter.extract.extract`.
     """
     from n3ic.data.table_meter import METER_KEY
     from n3ic.meter.extract import extract as write_table

@@ -354,6 +354,7 @@ def extract(
                 jobs=jobs,
                 dask=dask,
                 one_stream=one_stream,
+                must_read=True,
             )
         except KeyboardInterrupt:
             if (folder := checkpoint_folder(out)).is_dir():
