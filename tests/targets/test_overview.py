@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from n3ic import plugins
-from n3ic.cli.report import rows_text
+from n3ic.cli.report import exports_near, rows_text
 from n3ic.errors import ExportError
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
 from n3ic.targets import batch
-from n3ic.cli.report import exports_near
 from n3ic.targets.batch import report_all
 from n3ic.targets.device import Fit, Placement
 from n3ic.targets.directory import export
