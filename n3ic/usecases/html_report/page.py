@@ -22,8 +22,9 @@ from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
 from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
-from n3ic.util.display import HTML, Displayed, TextTable, visible
+from n3ic.util.display import HTML, Displayed, TextTable
 from n3ic.util.markdown import percent
+from n3ic.util.names import visible
 from n3ic.util.templates import render_html
 
 _FLOWS = 5  # explained for a single network
