@@ -15,6 +15,7 @@ import typer
 
 from n3ic import plugins
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 
@@ -34,6 +35,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     app.command("report")(report)
 
 
+@takes_rows("data")
 def report(
     run: Annotated[Path | None, typer.Argument(help="Run or model; default: newest run.")] = None,
     every: Annotated[
