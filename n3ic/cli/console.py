@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from n3ic.util.display import TextTable, visible
+from n3ic.util.display import TextTable
+from n3ic.util.names import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -190,7 +190,8 @@ class Capture:
             if file.is_dir():
                 raise IsADirectoryError(21, "is a folder; name a capture")
             stream = opened = self._stack.enter_context(file.open("rb"))
-            if not _is_packed(opened) and not needs_links(file):
+            # A pipe is read once: libpcap could not open it again.
+            if file.is_file() and not _is_packed(opened) and not needs_links(file):
                 return str(file)
         # libpcap does not unpack, and opens files by name: a thread feeds a pipe that has a name.
         readable, writable = os.pipe()
@@ -247,7 +248,7 @@ def _warn(line: str) -> None:
 
 def _is_packed(stream: io.BufferedReader) -> bool:
     head = stream.peek()
-    stream.seek(0)  # fails on a pipe, which libpcap could not open again
+    stream.seek(0)
     return head.startswith(_PACKED)
 
 

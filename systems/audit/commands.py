@@ -12,6 +12,7 @@ import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.cli.data import KnownDataSet, TableLabel
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LOSSES = 8
 
 
+@takes_rows("path")
 def audit(
     path: Annotated[
         str, typer.Argument(metavar="TABLE", help="Files, a folder, or an embedded data set.")

@@ -23,8 +23,9 @@ from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
 from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
-from n3ic.util.display import HTML, Displayed, TextTable, visible
+from n3ic.util.display import HTML, Displayed, TextTable
 from n3ic.util.markdown import percent
+from n3ic.util.names import visible
 from n3ic.util.templates import render_html
 
 _FLOWS = 5  # explained for a single network
@@ -89,10 +90,17 @@ class AccuracyBar:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a target: whether its artefacts were run and agree with the model."""
+    """What is known of a target: whether its artefacts were run and agree with the model.
+
+    Attributes:
+        target: name of the target.
+        good: whether they agree and fit; None if nothing was run.
+        word: the same in a word or two.
+        why: figures of a verified target, else the reasons.
+    """
 
     target: str
-    good: bool
+    good: bool | None
     word: str
     why: str
 
@@ -206,6 +214,7 @@ def verdict(row: TargetRow) -> Verdict:
         return Verdict(row.target, True, "verified", ", ".join(figures))
     else:
         word = row.shown[0] if row.shown else "not verified"
+        return Verdict(row.target, None, word, "; ".join(row.remarks) or ", ".join(figures))
     return Verdict(row.target, False, word, "; ".join(row.remarks) or ", ".join(figures))
 
 
@@ -221,7 +230,7 @@ def _answers(
     keys = "total_bytes", "float_weight_bytes", "input_bytes"
     size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
     what = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
-    known = f"{sum(found.good for found in verdicts)} of {len(verdicts)}"
+    known = f"{sum(bool(found.good) for found in verdicts)} of {len(verdicts)}"
     of = f"{cuts:,} B of them input cuts" + (f"; weights as float32 {real:,} B" if real else "")
     return (
         (own.text if own else "unknown", what, ", ".join(beside)),
