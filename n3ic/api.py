@@ -214,7 +214,7 @@ def train(
     progress = dataclasses.replace(progress, columns=told)
     run = train_use_case(train_request(config, **request), progress)
     if doubted := column_warning(columns):
-        warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=3)
+        warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=4)
     return run
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from n3ic.errors import DataError
-from n3ic.meter.capture import Capture
+from n3ic.meter.capture import Capture, link_text
 from n3ic.meter.checkpoints import read_checkpoint, write_checkpoint
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.rows import flow_table, write_rows
@@ -126,8 +126,8 @@ class _Steps:
                     self.passed = counted = meter.counters()["packets"]
                 if capture.link != meter.link:
                     raise DataError(
-                        f"{path}: its link type is {capture.link}, the first capture has "
-                        f"{meter.link}; they are not parts of one capture"
+                        f"{path}: its link type is {link_text(capture.link)}, the first capture has "
+                        f"{link_text(meter.link)}; they are not parts of one capture"
                     )
                 before = self._pass_over(capture, meter, number)
                 start = meter.counters()["packets"] - before

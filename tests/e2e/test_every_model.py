@@ -92,7 +92,7 @@ def wider_file(own_file):
     table = pa_csv.read_csv(own_file)
     table = table.select(table.column_names[::-1])
     table = table.add_column(1, "span", pa.array([1] * ROWS, pa.duration("s")))
-    table = table.append_column("note", pa.array(['a, "b"', None] * (ROWS // 2)))
+    table = table.append_column("note", pa.array([f'a, "{i}"' for i in range(ROWS)]))
     pq.write_table(table, own_file.with_name("wider.parquet"))
     return own_file.with_name("wider.parquet")
 

@@ -87,7 +87,7 @@ def test_the_report_shows_the_study(place, monkeypatch):
     monkeypatch.setattr(batch, "report_all", lambda *_: [])  # no export is needed to see it
     given = {"data": place / "flows.csv", "dataset": None, "exports": place / "none"}
     given |= {"every": False, "replace": False, "json": False}
-    report(place / "model.n3ic", html=place / "page.html", shunt=True, **given)
+    report(run=place / "model.n3ic", html=place / "page.html", shunt=True, **given)
     shown = (place / "page.html").read_text("utf-8")
     assert "validation rows" in shown and "end to end" in shown
 

@@ -143,7 +143,7 @@ def test_a_capture_comes_from_standard_input(tmp_path, monkeypatch, pack):
     (tmp_path / "given").write_bytes(pack(data))
     with (tmp_path / "given").open("rb") as given:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
-        predict("-", tmp_path / "m.n3ic", str(tmp_path / "got.csv"))
+        predict(source="-", model=tmp_path / "m.n3ic", out=str(tmp_path / "got.csv"))
         given.seek(0)
         extract(["-"], tmp_path / "flows.csv", model.meter)
     predict_capture(model, tmp_path / "c.pcap", tmp_path / "want.csv")
@@ -193,7 +193,9 @@ def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
 
     def said(source):
         capsys.readouterr()
-        predict(str(source), model=tmp_path / "m.n3ic", out=str(tmp_path / "v.csv"), replace=True)
+        predict(
+            source=str(source), model=tmp_path / "m.n3ic", out=str(tmp_path / "v.csv"), replace=True
+        )
         return capsys.readouterr().err
 
     assert said(capture) == f"n3ic: wrote 5 rows to {tmp_path / 'v.csv'}\n"
@@ -205,7 +207,9 @@ def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
             extract([capture], tmp_path / name, standard_spec(packets=packets))
             assert ("was metered differently" in said(tmp_path / name)) is warns
     with pytest.raises(UsageError, match="leave out --dataset and --units"):
-        predict(str(capture), model=tmp_path / "m.n3ic", out=str(tmp_path / "x"), units="nic")
+        predict(
+            source=str(capture), model=tmp_path / "m.n3ic", out=str(tmp_path / "x"), units="nic"
+        )
 
 
 def test_a_capture_is_known_by_its_bytes(tmp_path):

@@ -95,7 +95,7 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
     (tmp_path / "raw.pcapng").write_bytes(made["raw.pcapng"].data)
     tool, raw = target("xdp"), [tmp_path / "raw.pcapng"]
     options = tool.parse_options({"table": table}, verify=True)
-    with pytest.raises(UsageError, match="link type 101; xdp meters 1"):
+    with pytest.raises(UsageError, match=r"link type 101 \(RAW\); xdp meters 1"):
         check_metering(tool, path, unchanged(model), options, packets=1, seed=0, captures=raw)
 
 
