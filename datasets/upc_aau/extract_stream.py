@@ -126,8 +126,8 @@ class _Steps:
                     self.passed = counted = meter.counters()["packets"]
                 if capture.link != meter.link:
                     raise DataError(
-                        f"{path}: its link type is {link_text(capture.link)}, the first capture has "
-                        f"{link_text(meter.link)}; they are not parts of one capture"
+                        f"{path}: its link type is {link_text(capture.link)}, the first capture "
+                        f"has {link_text(meter.link)}; they are not parts of one capture"
                     )
                 before = self._pass_over(capture, meter, number)
                 start = meter.counters()["packets"] - before

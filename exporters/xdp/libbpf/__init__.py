@@ -13,6 +13,7 @@ from n3ic.exporters.xdp.libbpf.interfaces import (
     attach,
     detach,
     query,
+    require_ethernet,
     tcx_programs,
 )
 from n3ic.exporters.xdp.libbpf.library import BpfError, Closing, VerifierError, cpus, libbpf
@@ -58,5 +59,6 @@ __all__ = [
     "map_by_id",
     "program_by_id",
     "query",
+    "require_ethernet",
     "tcx_programs",
 ]
