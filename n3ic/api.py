@@ -116,7 +116,8 @@ def train(
             shape ``(rows, columns)`` with ``feature_names``. None for that of ``config``.
         label: the column of the class in a table of your own, or the class of each row, shape
             ``(rows,)``: a Series, an array or a list.
-        data: files for a use case to train on, or a table as above; None for its sample.
+        data: files for a use case to train on, or the ``table`` of :func:`n3ic.datasets.load`;
+            without a use case, a table as above. None for the use case's sample.
         positive: the class to tell from all others in such a table.
         feature_names: names of the columns of an array.
         dataset: the data set that reads ``data`` or has the sample; None for the use case's own.
@@ -149,6 +150,7 @@ def train(
         N3icWarning: columns are in doubt, or are left out for their values; ``run.columns`` has
             all.
     """
+    from n3ic.data.table import FlowTable
     from n3ic.runs.column_uses import column_warning
     from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
@@ -159,6 +161,8 @@ def train(
     progress = TrainingProgress() if progress is None else progress
     if not isinstance(progress, TrainingProgress):
         raise ArgumentError(f"progress: expected n3ic.TrainingProgress, got {progress!r:.60}")
+    loaded = data if isinstance(data, FlowTable) else None
+    data = None if loaded is not None else data
     if _is_table(use_case) and data is not None:
         raise ArgumentError("a table comes first, and data names files: give one of them")
     if _is_table(data):
@@ -203,6 +207,8 @@ def train(
             "label: expected the name of a column of the file; the class of each row goes with a "
             f"table in memory, got {type(label).__name__}"
         )
+    if loaded is not None:
+        request["table"] = loaded
     request["options"] |= {name: str(value) for name, value in said.items() if value}
     columns: list[Mapping[str, Any]] = []
     own = progress.columns

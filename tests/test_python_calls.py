@@ -284,3 +284,11 @@ def test_labels_that_an_estimator_does_not_know_are_named(estimators, rows, fram
         n3ic.evaluate(estimators["alone"], rows, label=frame["app"].replace("web", "mail"))
     with pytest.raises(ArgumentError, match="did you mean 'app'"):
         n3ic.evaluate(estimators["alone"], frame, label="apps")
+
+
+def test_a_use_case_trains_on_a_loaded_table(tmp_path):
+    import n3ic.datasets
+
+    table = n3ic.datasets.load("unsw-nb15-synthetic").table.rows(np.arange(900))
+    run = TRAIN("anomaly", data=table, out=tmp_path / "run", **SMALL)
+    assert sum(run.metrics["rows"].values()) == 900
