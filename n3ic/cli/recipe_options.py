@@ -4,16 +4,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from n3ic.options import Option, OptionValue
 
+if TYPE_CHECKING:
+    from n3ic.training.recipe import Recipe
 
-def recipe_options() -> tuple[Option, ...]:
-    """One option per value; the recipe shows the defaults."""
-    from n3ic.training.recipe import recipe_values
 
-    return tuple(value.option for value in recipe_values().values())
+def recipe_options(recipe: Recipe | None = None) -> tuple[Option, ...]:
+    """One option per value.
+
+    Args:
+        recipe: the recipe whose values the help shows as defaults; None for that of no use case.
+    """
+    from n3ic.training.recipe import Recipe, recipe_values
+
+    shown = recipe or Recipe("default", "")
+    return tuple(
+        replace(value.option, default=as_typed(shown.value(value.name)))
+        for value in recipe_values().values()
+    )
+
+
+def as_typed(value: Any) -> bool | str:
+    """A value of a recipe as a person types it."""
+    if isinstance(value, bool):
+        return value
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:

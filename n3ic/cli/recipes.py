@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from n3ic.cli.console import print_json, print_result, table
+from n3ic.cli.recipe_options import as_typed
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,12 +73,9 @@ def show_recipe(case: str, recipe: Recipe) -> None:
     """Print the values that matter for the recipe's family, by the options that replace them."""
     from n3ic.training.recipe import Recipe, Training, recipe_values
 
-    def shown(value: Any) -> str:
-        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
     owners = Recipe, Training if recipe.settings is None else type(recipe.settings)
     rows = [
-        [f"--{v.typed_name}", shown(recipe.value(v.name)), v.help]
+        [f"--{v.typed_name}", str(as_typed(recipe.value(v.name))), v.help]
         for v in recipe_values().values()
         if v.owner in owners
     ]

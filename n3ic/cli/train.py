@@ -87,10 +87,13 @@ def option_owners(words: Sequence[str]) -> list[Owned]:
         words: the typed words. If they name use cases, only those are loaded, else all.
     """
     from n3ic import plugins
+    from n3ic.data.user_table import OWN
+    from n3ic.usecases.base import use_case
 
-    recipe: Owned = ("the recipe", recipe_options())
     cases = plugins.names("n3ic.usecases")
     named = [name for name in cases if name in words[1:]]
+    shown = use_case(named[0] if named else OWN).recipes["default"]
+    recipe: Owned = ("the recipe", recipe_options(shown))
     return [recipe, *options_of({name: partial(_own, name) for name in named or cases})]
 
 

@@ -14,7 +14,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
@@ -53,6 +53,13 @@ _STYLE: dict[str, Any] = {
     "hatch.linewidth": 0.8,
     "svg.hashsalt": "n3ic",
 }
+_FONT = "DejaVu Sans"  # matplotlib's own: Latin, Greek, Cyrillic, Arabic, Hebrew and more
+_FURTHER_FONTS = (  # of other scripts, where they are installed
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Source Han Sans SC"),
+    *("WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "Noto Sans Devanagari"),
+    *("Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Noto Sans Ethiopic"),
+    *("FreeSans", "Noto Emoji", "Symbola", "Unifont"),
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -116,8 +123,34 @@ def style() -> Iterator[None]:
     """
     with needed("a picture"):
         from matplotlib.style import context
-    with context(["default", _STYLE]):
+    with context(["default", _STYLE | {"font.family": list(_families())}]):
         yield
+
+
+@cache
+def _families() -> tuple[str, ...]:
+    """Families of fonts; a character is drawn by the first one that has it."""
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    return _FONT, *(name for name in _FURTHER_FONTS if name in installed)
+
+
+@cache
+def _characters(families: tuple[str, ...]) -> frozenset[int]:
+    """Code points that one of these families draws."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    fonts = (get_font(findfont(FontProperties(family=name))) for name in families)
+    return frozenset().union(*(font.get_charmap() for font in fonts))
+
+
+def _drawable(text: str) -> str:
+    """Text in which characters that no font here draws are Python's escapes."""
+    known = _characters(_families())
+    return "".join(
+        c if ord(c) in known else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
@@ -147,12 +180,14 @@ def new_figure(width: float = 6.4, height: float = 4.8) -> tuple[Figure, Axes]:
 def plain(text: object, most: int = 40) -> str:
     """Text of a file or a user for a picture: no formula, no control characters, not too long.
 
+    Characters that no installed font draws are shown as escapes.
+
     Args:
         text: what to write.
         most: room, in characters of mean width. Longer text loses its middle, as many names
             differ only at their ends.
     """
-    shown = " ".join(visible(str(text)).split())
+    shown = _drawable(" ".join(visible(str(text)).split()))
     room, kept = most * _CHARACTER * _POINTS, min(len(shown), 4 * most)
     cut = shown if kept == len(shown) else f"{shown[:kept]}…"
     while kept > 1 and (width := _width(cut)) > room:
@@ -166,7 +201,8 @@ def _width(text: str, size: float = _POINTS) -> float:
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    found = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), False)
+    font = FontProperties(family=list(_families()), size=size)
+    found = text_to_path.get_text_width_height_descent(text, font, False)
     return float(found[0])
 
 

@@ -11,6 +11,7 @@ import pytest
 from pictured import BLINDNESS, lab, overhang
 
 from n3ic.errors import MissingDependencyError
+from n3ic.util import pictures
 from n3ic.util.pictures import (
     LOOKS,
     legend,
@@ -89,6 +90,27 @@ def test_names_of_files_are_text():
     named = [plain(f"some_quite_long_name_of_a_feature_number_{i}", 16) for i in range(3)]
     assert len({*named}) == 3 and all(len(name) < 20 for name in named)
     assert len(plain("W" * 100)) < 30 and len(plain("i" * 100)) > 60 and plain("") == ""
+
+
+SCRIPTS = ["网络攻击", "هجوم", "атака", "επίθεση", "हमला", "공격", "攻撃", "😀 ok"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_in_any_script_are_drawn_or_escaped():
+    """No font at hand is no warning for each character, and no box."""
+    write(drawn([plain(name) for name in SCRIPTS]), io.BytesIO())
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_no_font_draws_is_an_escape(monkeypatch):
+    monkeypatch.setattr(pictures, "_FURTHER_FONTS", ())
+    pictures._families.cache_clear()
+    try:
+        assert plain("web 网") == r"web \u7f51"
+        assert plain("атака") == "атака"
+        write(drawn([plain(name) for name in SCRIPTS]), io.BytesIO())
+    finally:
+        pictures._families.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
