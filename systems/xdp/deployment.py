@@ -20,7 +20,6 @@ from n3ic.exporters.xdp.libbpf import (
     BpfError,
     attach,
     program_by_id,
-    require_ethernet,
 )
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
@@ -573,7 +572,6 @@ def _image(place: Path) -> bytes:
 
 
 def _check_free(interface: Interface, mode: AttachMode | None) -> None:
-    require_ethernet(interface.index)
     found = query(interface.index)
     if found is None:
         return

@@ -72,22 +72,6 @@ def veth(kernel: None) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def tun(kernel: None) -> Iterator[str]:
-    """An interface whose packets have no Ethernet header."""
-    if not shutil.which("ip"):
-        pytest.skip("needs ip (apt-get install iproute2)")
-    name = f"n3t{os.getpid()}"
-    try:
-        run("ip", "tuntap", "add", name, "mode", "tun")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"needs the right to make tunnels: {error.stderr.strip()}")
-    try:
-        yield name
-    finally:
-        run("ip", "link", "del", name)
-
-
-@pytest.fixture
 def in_namespace(kernel: None) -> Callable[[Callable[[], object]], object]:
     """A function that runs another one in a network namespace, which ends with all that is in it.
 

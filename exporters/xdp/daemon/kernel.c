@@ -6,14 +6,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/if_link.h>
-#include <net/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -196,30 +193,9 @@ static int attach_tcx(struct kernel *k) {
     return 1;
 }
 
-/* Whether packets begin with an Ethernet header, not with that of IP, as those of tunnels. */
-static int has_ethernet(const struct kernel *k) {
-    struct ifreq request = {0};
-    int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), known;
-    unsigned type;
-
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", k->interface);
-    known = s >= 0 && !ioctl(s, SIOCGIFHWADDR, &request);
-    if (s >= 0)
-        close(s);
-    type = request.ifr_hwaddr.sa_family;
-    if (!known || type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK)
-        return 1;
-    say("%s: its packets have no Ethernet header (hardware type %u), as those of tun, ppp, gre and "
-        "WireGuard; expected an Ethernet interface: take the one that carries the tunnel",
-        k->interface, type);
-    return 0;
-}
-
 static int attach(struct kernel *k, enum mode mode) {
     LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
 
-    if (!has_ethernet(k))
-        return 0;
     if (k->state.tcx)
         return attach_tcx(k);
     if (mode != MODE_GENERIC)

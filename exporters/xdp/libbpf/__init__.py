@@ -13,7 +13,6 @@ from n3ic.exporters.xdp.libbpf.interfaces import (
     attach,
     detach,
     query,
-    require_ethernet,
     tcx_programs,
 )
 from n3ic.exporters.xdp.libbpf.library import BpfError, Closing, VerifierError, cpus, libbpf
@@ -59,6 +58,5 @@ __all__ = [
     "map_by_id",
     "program_by_id",
     "query",
-    "require_ethernet",
     "tcx_programs",
 ]

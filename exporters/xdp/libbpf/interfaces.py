@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import socket
-import struct
 from dataclasses import dataclass
 from typing import Literal
 
-from n3ic.errors import UsageError
 from n3ic.exporters.xdp.libbpf.library import check, libbpf
 from n3ic.exporters.xdp.libbpf.programs import BpfProgram
 
@@ -22,8 +19,6 @@ _MODES: dict[int, AttachMode] = {1: "native", 2: "generic", 3: "offload"}  # XDP
 _IF_NONE = 1  # XDP_FLAGS_UPDATE_IF_NOEXIST
 _DIRECTIONS = (46, 47)  # BPF_TCX_INGRESS, BPF_TCX_EGRESS, which libbpf 1.1 does not name
 _REPLACE = 1 << 2  # BPF_F_REPLACE
-_HARDWARE = 0x8927  # SIOCGIFHWADDR
-_ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
 _AT_MOST = 64  # the kernel's maximum number of programs per direction
 
 
@@ -80,9 +75,7 @@ def attach(
     Raises:
         BpfError: another program is attached, or the driver does not support the mode
             (``number`` is then ``errno.EOPNOTSUPP``).
-        UsageError: the interface's packets have no Ethernet header.
     """
-    require_ethernet(interface)
     if mode == "tcx":
         _attach_tcx(interface, program, replaces)
         return
@@ -90,33 +83,6 @@ def attach(
     flags = _FLAGS[mode] | (0 if replaces else _IF_NONE)
     result = libbpf().bpf_xdp_attach(interface, program.fd, flags, ctypes.byref(options))
     check(result, f"attaching {program.name} to {_interface(interface)}, {mode}")
-
-
-def require_ethernet(interface: int) -> None:
-    """Refuse an interface whose packets begin with an IP header, such as a tunnel.
-
-    The programs read an Ethernet header; without one, addresses would be read as EtherTypes.
-
-    Args:
-        interface: index of the interface.
-
-    Raises:
-        UsageError: the interface's packets have no Ethernet header.
-    """
-    name = _interface(interface)
-    request = struct.pack("16sH22x", name.encode()[:15], 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            answer = fcntl.ioctl(asked, _HARDWARE, request)
-        except OSError:
-            return  # attaching to it tells why
-    (hardware,) = struct.unpack_from("H", answer, 16)
-    if hardware not in _ETHERNET:
-        raise UsageError(
-            f"{name}: its packets have no Ethernet header (hardware type {hardware}), as those of "
-            "tun, ppp, gre and WireGuard; expected an Ethernet interface: take the one that "
-            "carries the tunnel"
-        )
 
 
 def _attach_tcx(interface: int, program: BpfProgram, replaces: BpfProgram | None) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from metering import load
-from n3icd import CLASSES, Daemon, flows, frame, free_port, repacked, send
+from n3icd import CLASSES, flows, frame, free_port, repacked, send
 from wires import ip
 
 from n3ic.exporters.xdp import libbpf
@@ -401,13 +401,6 @@ def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
         assert libbpf.query(socket.if_nametoindex(veth[0])).program_id == other.program.id
         libbpf.detach(socket.if_nametoindex(veth[0]), "native", other.program)
     assert daemon().start().end() == 0
-
-
-@pytest.mark.parametrize("mode", ["auto", "generic", "tcx"])
-def test_an_interface_without_ethernet_headers_is_refused(built, pins, tun, tmp_path, mode):
-    done = Daemon(built, tun, tmp_path, pins, mode=mode).run()
-    assert (done.returncode, "its packets have no Ethernet header" in done.stderr) == (1, True)
-    assert libbpf.query(socket.if_nametoindex(tun)) is None
 
 
 @pytest.mark.parametrize(

@@ -365,22 +365,3 @@ def test_hooks_refuse_what_they_cannot_do(exported, in_namespace, tmp_path, monk
             assert deployment.query(interface.index) is None
 
     in_namespace(check)
-
-
-@pytest.mark.parametrize("mode", ["native", "generic", "tcx", None])
-def test_an_interface_without_ethernet_headers_is_refused(mode, exported, tun):
-    with pytest.raises(UsageError, match=f"{tun}: its packets have no Ethernet header"):
-        deployment.load(Interface.named(tun), exported, mode=mode)
-    assert libbpf.query(socket.if_nametoindex(tun)) is None
-
-
-@pytest.mark.parametrize("mode", ["generic", "tcx"])
-def test_no_program_is_attached_where_no_ethernet_headers_are(mode, exported, tun):
-    """Also where a card or a test attaches it without a deployment."""
-    image = (exported / "meter/meter.o").read_bytes()
-    hook = "tcx" if mode == "tcx" else "xdp"
-    index = socket.if_nametoindex(tun)
-    with load(network(SPEC), image=image, hook=hook) as programs, pytest.raises(UsageError):
-        libbpf.attach(index, programs.program, mode)
-    assert libbpf.query(index) is None
-    assert libbpf.tcx_programs(index) == []
