@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import socket
-import struct
 from collections.abc import Sequence
 
 from n3ic.errors import UsageError
@@ -16,8 +13,6 @@ from n3ic.exporters.xdp.program import METER, METER_TC
 from n3ic.systems.xdp import dispatcher
 
 METERS = (METER, METER_TC)
-_SIOCGIFHWADDR = 0x8927
-_ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
 
 
 def query(interface: int) -> AttachedProgram | None:
@@ -59,8 +54,10 @@ def check_hook(interface: str, acts: Sequence[VerdictPolicy], mode: AttachMode |
     """Check that policies and interface suit a hook.
 
     Raises:
-        UsageError: The hook has no such action, or the interface's frames are not Ethernet frames.
+        UsageError: The hook has no such action, or the packets of the interface, or of one that XDP
+            is to send them to, have no Ethernet header.
     """
+    libbpf.check_ethernet(index_of(interface))
     for one in acts:
         if mode != "tcx" and one.action == "mirror":
             raise UsageError(
@@ -78,9 +75,13 @@ def check_hook(interface: str, acts: Sequence[VerdictPolicy], mode: AttachMode |
                 f"{one.action}:{one.argument}: what leaves {interface} would come by the program "
                 "again, without end: expected another interface"
             )
-    if mode == "tcx":
-        with socket.socket() as asking:  # not /sys, which may show another network namespace
-            asked = struct.pack("=16s24x", interface.encode())
-            told = fcntl.ioctl(asking, _SIOCGIFHWADDR, asked)
-        if struct.unpack_from("=H", told, 16)[0] not in _ETHERNET:
-            raise UsageError(f"{interface}: its packets have no Ethernet header, which is expected")
+        if (
+            mode != "tcx"
+            and isinstance(one.argument, str)
+            and not libbpf.has_ethernet(index_of(one.argument))
+        ):
+            raise UsageError(
+                f"{one.action}:{one.argument}: XDP sends whole Ethernet frames, and packets of "
+                f"{one.argument} have no Ethernet header: expected another interface, or load "
+                "with --hook tcx, where the kernel takes the header off"
+            )

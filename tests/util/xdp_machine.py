@@ -72,6 +72,23 @@ def veth(kernel: None) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
+def tun() -> Iterator[str]:
+    """An interface whose packets have no Ethernet header."""
+    if not shutil.which("ip"):
+        pytest.skip("needs ip (apt-get install iproute2)")
+    name = f"n3x{os.getpid()}t"
+    try:
+        run("ip", "tuntap", "add", name, "mode", "tun")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"needs the right to make a tun interface: {error.stderr.strip()}")
+    try:
+        run("ip", "link", "set", name, "up")
+        yield name
+    finally:
+        run("ip", "link", "del", name)
+
+
+@pytest.fixture
 def in_namespace(kernel: None) -> Callable[[Callable[[], object]], object]:
     """A function that runs another one in a network namespace, which ends with all that is in it.
 

@@ -4,10 +4,13 @@
 
 #include <inttypes.h>
 #include <linux/if_packet.h>
+#include <net/if_arp.h>
 #include <rte_ethdev.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { MAX_FD = 4096 };
 
@@ -52,6 +55,19 @@ int losses_begin(struct loss_counter *c, uint16_t port) {
     c->dropped_before = of_interface(c, "rx_dropped");
     c->missed_before = of_interface(c, "rx_missed_errors");
     return 0;
+}
+
+int has_ethernet(const struct loss_counter *c) {
+    struct ifreq found = {0};
+    const int fd = c->interface[0] ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    if (fd < 0) {
+        return 1;
+    }
+    snprintf(found.ifr_name, sizeof found.ifr_name, "%s", c->interface);
+    const int failed = ioctl(fd, SIOCGIFHWADDR, &found);
+    close(fd);
+    return failed || found.ifr_hwaddr.sa_family == ARPHRD_ETHER ||
+           found.ifr_hwaddr.sa_family == ARPHRD_LOOPBACK;
 }
 
 /*

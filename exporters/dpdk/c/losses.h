@@ -19,6 +19,12 @@ struct loss_counter {
 /* Begins to count, before the port starts; gives 0 or a negative errno. */
 int losses_begin(struct loss_counter *c, uint16_t port);
 
+/*
+ * Whether the port's packets begin with an Ethernet header, as the meter expects: those of kernel
+ * interfaces such as tun, PPP, GRE and WireGuard do not.
+ */
+int has_ethernet(const struct loss_counter *c);
+
 /* What was lost since then, by the names above. */
 void losses_read(struct loss_counter *c, uint64_t out[LOSSES]);
 

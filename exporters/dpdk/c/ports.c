@@ -117,6 +117,12 @@ static void start_port(struct ports *all, struct port *p, const struct settings 
               rte_eth_tx_queue_setup(p->number, q, tx, SOCKET_ID_ANY, NULL));
     }
     check(p, "its description", losses_begin(&p->losses, p->number));
+    if (!has_ethernet(&p->losses)) {
+        fail(EXIT_USAGE,
+             "port %s: packets of %s have no Ethernet header, which is expected (tun, PPP, GRE and "
+             "WireGuard have none)",
+             p->name, p->losses.interface);
+    }
     check(p, "its start", rte_eth_dev_start(p->number));
     if (all->distribution == BY_DEVICE && !device_hashes(p->number, info.hash_key_size)) {
         fail(EXIT_FAILED,

@@ -6,11 +6,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/if_link.h>
+#include <net/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -474,6 +477,31 @@ static void prepare(struct kernel *k) {
         k->map[m] = -1;
 }
 
+/*
+ * Whether an interface's packets begin with an Ethernet header, which the program reads first;
+ * those of tun, PPP, GRE and WireGuard do not.
+ */
+static int has_ethernet(const char *interface) {
+    struct ifreq asked = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int done;
+
+    snprintf(asked.ifr_name, sizeof asked.ifr_name, "%s", interface);
+    done = fd >= 0 && !ioctl(fd, SIOCGIFHWADDR, &asked);
+    if (!done)
+        say("the type of %s: %s", interface, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (done && asked.ifr_hwaddr.sa_family != ARPHRD_ETHER &&
+        asked.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK) {
+        say("%s: its packets have no Ethernet header, which is expected (tun, PPP, GRE and "
+            "WireGuard have none)",
+            interface);
+        return 0;
+    }
+    return done;
+}
+
 /* What is known of an interface before its program is open. */
 static int describe(struct kernel *k, const char *interface, const char *pins) {
     size_t largest = sizeof(struct tally) > sizeof(struct counters) ? sizeof(struct tally)
@@ -503,7 +531,8 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
                 const char *object, const char *idle, const struct pack *p) {
     char path[512];
 
-    if (!describe(k, interface, pins) || !path_of(path, sizeof path, k->pins, "program"))
+    if (!describe(k, interface, pins) || !has_ethernet(interface) ||
+        !path_of(path, sizeof path, k->pins, "program"))
         return 0;
     if (mkdir(pins, 0700) && errno != EEXIST) {
         say("%s: %s: is a BPF file system mounted there (mount -t bpf bpf /sys/fs/bpf)?", pins,
@@ -603,12 +632,19 @@ static int swap(struct kernel *k, const struct pack *p, const int *fd) {
     return 1;
 }
 
-/* Whether the hook has the actions of a pack's policies. */
+/* Whether the hook has the actions of a pack's policies, and XDP can send to their interfaces. */
 static int can(const struct kernel *k, const struct pack *p) {
     for (uint32_t i = 0; i < p->values; i++) {
         struct policy policy;
         const struct pack_value *v = &p->value[i];
+        char name[IF_NAMESIZE];
+        uint32_t index;
 
+        if (v->map == PACK_INTERFACE && !k->state.tcx) { /* tcx takes the header off */
+            memcpy(&index, v->bytes, sizeof index);
+            if (if_indextoname(index, name) && !has_ethernet(name))
+                return 0;
+        }
         if (v->map != PACK_POLICIES || v->size != sizeof policy)
             continue;
         memcpy(&policy, v->bytes, sizeof policy);

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import socket
+import struct
 from dataclasses import dataclass
 from typing import Literal
 
-from n3ic.exporters.xdp.libbpf.library import check, libbpf
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp.libbpf.library import BpfError, check, libbpf
 from n3ic.exporters.xdp.libbpf.programs import BpfProgram
 
 AttachMode = Literal["native", "generic", "offload", "tcx"]
@@ -20,6 +23,8 @@ _IF_NONE = 1  # XDP_FLAGS_UPDATE_IF_NOEXIST
 _DIRECTIONS = (46, 47)  # BPF_TCX_INGRESS, BPF_TCX_EGRESS, which libbpf 1.1 does not name
 _REPLACE = 1 << 2  # BPF_F_REPLACE
 _AT_MOST = 64  # the kernel's maximum number of programs per direction
+_SIOCGIFHWADDR = 0x8927
+_ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
 
 
 class _AttachOptions(ctypes.Structure):
@@ -60,6 +65,39 @@ class AttachedProgram:
     dispatched: bool = False
 
 
+def has_ethernet(interface: int) -> bool:
+    """Return whether an interface's packets begin with an Ethernet header.
+
+    Those of tun, PPP, GRE and WireGuard do not; the kernel shows them to programs without one.
+
+    Raises:
+        BpfError: no interface has that index.
+    """
+    name = _interface(interface)
+    request = struct.pack("=16s24x", name.encode())
+    with socket.socket() as channel:  # not /sys, which may show another network namespace
+        try:
+            answer = fcntl.ioctl(channel, _SIOCGIFHWADDR, request)
+        except OSError as error:
+            raise BpfError(f"{name}: its type: {error.strerror}", error.errno or 0) from error
+    return struct.unpack_from("=H", answer, 16)[0] in _ETHERNET
+
+
+def check_ethernet(interface: int) -> None:
+    """Check that an interface's packets begin with an Ethernet header, as programs expect.
+
+    Raises:
+        UsageError: they do not.
+        BpfError: no interface has that index.
+    """
+    if not has_ethernet(interface):
+        name = _interface(interface)
+        raise UsageError(
+            f"{name}: its packets have no Ethernet header, which is expected (tun, PPP, GRE and "
+            f"WireGuard have none): n3ic stream {name} reads them"
+        )
+
+
 def attach(
     interface: int, program: BpfProgram, mode: AttachMode, *, replaces: BpfProgram | None = None
 ) -> None:
@@ -73,9 +111,11 @@ def attach(
         replaces: attached program to replace atomically; None if the interface must be free.
 
     Raises:
+        UsageError: the interface's packets have no Ethernet header.
         BpfError: another program is attached, or the driver does not support the mode
             (``number`` is then ``errno.EOPNOTSUPP``).
     """
+    check_ethernet(interface)
     if mode == "tcx":
         _attach_tcx(interface, program, replaces)
         return

@@ -56,9 +56,11 @@ class CardTables:
         """Set the interface of a port that policies forward to; frames for other ports are dropped.
 
         Raises:
-            UsageError: no interface has that name.
+            UsageError: no interface has that name, or its packets have no Ethernet header.
         """
-        self.maps["ports"].update(port, _index(interface))
+        index = _index(interface)
+        libbpf.check_ethernet(index)
+        self.maps["ports"].update(port, index)
 
     def set_graph(self, uid: int, value: bytes | None) -> None:
         """Set the graph of a UID; with None its frames pass unchanged."""
@@ -117,7 +119,7 @@ class CardProgram(CardTables):
             mode: ``native``, ``generic`` or ``offload``.
 
         Raises:
-            UsageError: no interface has that name.
+            UsageError: no interface has that name, or its packets have no Ethernet header.
             BpfError: another program is attached, or the driver does not support the mode.
         """
         libbpf.attach(_index(interface), self.program, mode)

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from xdp_machine import clang, compile_bpf, in_namespace, kernel, veth
+from xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
 
 from n3ic.meter.standard import standard_spec
 from n3ic.targets.directory import export
 
-__all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "veth"]
+__all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "tun", "veth"]
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))

@@ -97,3 +97,25 @@ def test_large_frames_run_in_the_driver(daemon, veth):
     send(veth[1], [large] * 4 + flows([1001]))
     assert [flow["registers"]["sbytes"] for flow in reader.lines(2)] == [36_000, 4 * 72]
     assert running.end() == 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "generic", "tcx"])
+def test_an_interface_without_ethernet_headers_is_refused(daemon, tun, mode):
+    running = daemon(mode=mode)
+    running.interface = tun
+    done = running.run()
+    assert done.returncode == 1
+    assert f"{tun}: its packets have no Ethernet header" in done.stderr
+    assert at_tcx(tun) == []
+    assert libbpf.query(socket.if_nametoindex(tun)) is None
+
+
+def test_xdp_sends_nothing_to_an_interface_without_ethernet_headers(
+    daemon, veth, tun, daemon_model, built, tmp_path
+):
+    policies = [f"benign=interface:{tun}"]
+    path = repacked(built, daemon_model, tmp_path / "n3icd.pack", policies=policies)
+    done = daemon(pack=path).run()
+    assert done.returncode == 1
+    assert f"{tun}: its packets have no Ethernet header" in done.stderr
+    assert libbpf.query(socket.if_nametoindex(veth[0])) is None

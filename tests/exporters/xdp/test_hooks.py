@@ -365,3 +365,27 @@ def test_hooks_refuse_what_they_cannot_do(exported, in_namespace, tmp_path, monk
             assert deployment.query(interface.index) is None
 
     in_namespace(check)
+
+
+@pytest.mark.parametrize("mode", [None, "native", "generic", "tcx"])
+def test_an_interface_without_ethernet_headers_is_refused(
+    exported, tun, tmp_path, monkeypatch, mode
+):
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+    index = socket.if_nametoindex(tun)
+    with pytest.raises(
+        UsageError, match=f"^{tun}: its packets have no Ethernet header.*n3ic stream {tun}"
+    ):
+        deployment.load(Interface.named(tun), exported, mode=mode)
+    assert libbpf.query(index) is None
+    assert libbpf.tcx_programs(index) == []
+
+
+def test_xdp_sends_nothing_to_an_interface_without_ethernet_headers(
+    exported, veth, tun, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+    choices = Choices(policies=(f"a=interface:{tun}",))
+    with pytest.raises(UsageError, match=f"interface:{tun}: XDP sends whole Ethernet frames"):
+        deployment.load(Interface.named(veth[0]), exported, choices)
+    assert libbpf.query(socket.if_nametoindex(veth[0])) is None

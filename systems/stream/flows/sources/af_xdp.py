@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 from n3ic.errors import N3icWarning, UsageError
+from n3ic.exporters.xdp.libbpf import check_ethernet
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.sources.dpdk import DpdkSource
 
@@ -21,13 +22,14 @@ def open_source(rest: str, model: Classifier) -> DpdkSource:
     """Open an interface by its name; commas may add arguments of ``net_af_xdp``.
 
     Raises:
-        UsageError: There is no such interface.
+        UsageError: There is no such interface, or its packets have no Ethernet header.
         MissingDependencyError: DPDK or a C compiler is missing.
         DataError: DPDK cannot open it.
     """
     interface, _, _ = rest.partition(",")
     if interface not in {name for _, name in socket.if_nameindex()}:
         raise UsageError(f"af_xdp:{rest}: no such network interface")
+    check_ethernet(socket.if_nametoindex(interface))
     queues = len([*Path(_QUEUES.format(interface)).glob("rx-*")])
     if queues > 1:
         warnings.warn(

@@ -59,6 +59,12 @@ static void open_device(struct manager *m, struct device *d, const char *name) {
     check(name, "its queue for sending",
           rte_eth_tx_queue_setup(d->number, 0, tx, SOCKET_ID_ANY, NULL));
     check(name, "its description", losses_begin(&d->losses, d->number));
+    if (!has_ethernet(&d->losses)) {
+        fail(EXIT_USAGE,
+             "port %s: packets of %s have no Ethernet header, which is expected (tun, PPP, GRE and "
+             "WireGuard have none)",
+             name, d->losses.interface);
+    }
     d->promiscuous = is_promiscuous(d->losses.interface); /* before starting, which changes it */
     check(name, "its start", rte_eth_dev_start(d->number));
     const int promiscuous = rte_eth_promiscuous_enable(d->number);

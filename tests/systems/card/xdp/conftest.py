@@ -4,9 +4,9 @@
 import sys
 from pathlib import Path
 
-from xdp_machine import clang, compile_bpf, in_namespace, kernel, veth
+from xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
 
-__all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "veth"]
+__all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "tun", "veth"]
 
 TESTS = Path(__file__).parents[3]
 sys.path.insert(0, str(TESTS / "exporters" / "xdp"))

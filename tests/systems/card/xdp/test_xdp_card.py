@@ -119,6 +119,17 @@ def test_a_tenant_comes_and_goes_while_others_frames_are_answered(image, program
     assert program.counters(0)["answered"] == 24 and program.counters(1)["answered"] == 18
 
 
+def test_an_interface_without_ethernet_headers_is_refused(program, tun):
+    for refused in (
+        lambda: program.attach(tun, "generic"),
+        lambda: program.attach(tun, "native"),
+        lambda: program.set_port(0, tun),
+    ):
+        with pytest.raises(UsageError, match=f"^{tun}: its packets have no Ethernet header"):
+            refused()
+    assert query(socket.if_nametoindex(tun)) is None
+
+
 def test_a_program_on_an_interface_is_changed_by_command(folder, tmp_path, veth):
     """From another process than the one that attached it: by the interface's name alone."""
     plan = cards.plan(folder, cards.alone("xdp", "abc", wants="1e6 packets/s"))

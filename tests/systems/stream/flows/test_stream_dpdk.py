@@ -21,6 +21,7 @@ from command_line import N3IC
 from stream_models import CUTS, MODELS, SPEC, lines, stream
 from test_stream_flows import predicted
 from traffic import labelled_capture
+from xdp_machine import tun
 
 from n3ic.errors import DataError, MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
@@ -35,6 +36,8 @@ from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.flows.sources import af_xdp, dpdk
 from n3ic.systems.stream.flows.sources.dpdk import DpdkSource
 from n3ic.targets.fuzz_traffic import pcap
+
+__all__ = ["tun"]
 
 MODEL = MODELS["binary"]()
 NULL = "net_null0,size=60"
@@ -77,6 +80,17 @@ def test_several_queues_are_warned_of(tmp_path, monkeypatch):
     monkeypatch.setattr(af_xdp, "DpdkSource", lambda *given: given)
     with pytest.warns(match="one of its 2 queues is read.*ethtool -L lo combined 1"):
         assert open_source("af_xdp:lo", MODEL) == ("net_af_xdp0,iface=lo", "af_xdp:lo")
+
+
+def test_af_xdp_refuses_packets_without_ethernet_headers(tun):
+    with pytest.raises(UsageError, match=f"^{tun}: its packets have no Ethernet .*n3ic stream"):
+        open_source(f"af_xdp:{tun}", MODEL)
+
+
+def test_dpdk_refuses_packets_without_ethernet_headers(tun, installed, capfd):
+    with pytest.raises(DataError, match="see DPDK's own messages above"):
+        open_source(f"dpdk:net_af_packet0,iface={tun}", MODEL)
+    assert f"packets of {tun} have no Ethernet header" in capfd.readouterr().err
 
 
 def test_without_dpdk_what_to_install_is_said(n3ic, tmp_path, monkeypatch):

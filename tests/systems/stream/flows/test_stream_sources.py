@@ -2,6 +2,8 @@
 """Sources of a stream other than captures: an interface, UDP, what XDP shunts."""
 
 import ctypes
+import fcntl
+import os
 import shutil
 import socket
 import struct
@@ -19,6 +21,7 @@ from traffic import labelled_capture
 from n3ic.errors import DataError, UsageError
 from n3ic.exporters.netfpga.frontend.messages import bit_rows, feature_rows, request
 from n3ic.meter.capture import Capture
+from n3ic.meter.packet import LINK_RAW
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.bits import pack
 from n3ic.systems.stream.batch import FlowBatch
@@ -29,8 +32,10 @@ from n3ic.systems.stream.flows.sources import af_packet
 from n3ic.systems.stream.flows.sources.af_packet import InterfaceSource
 from n3ic.systems.stream.flows.sources.shunted import HEAD, ShuntedSource
 from n3ic.systems.stream.flows.sources.udp import DatagramSource
+from n3ic.targets.fuzz_traffic import pcap
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 
 
 class StoppingSink(StreamSink):
@@ -116,6 +121,36 @@ def test_an_interface_gives_the_flows_of_its_packets(tmp_path, veth):
     got = {tuple(row[k] for k in keys) for row in table if "." in row["source"]}
     assert got == want
     assert len(got) == 40
+
+
+def test_an_interface_without_ethernet_headers_gives_the_flows_of_its_packets(tmp_path, veth):
+    """Of tun, as of WireGuard, packets are those of IP alone."""
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(40)[0])
+    packets = [f[14:] for f in frames_of(tmp_path / "c.pcap") if f[12:14] == b"\x08\x00"]
+    timed = [(data, len(data), 1000 * i) for i, data in enumerate(packets)]
+    (tmp_path / "raw.pcap").write_bytes(pcap(LINK_RAW, timed, 1000, "<"))
+    model = MODELS["binary"]()
+
+    def inside(*_):
+        tun = os.open("/dev/net/tun", os.O_RDWR)
+        fcntl.ioctl(tun, TUNSETIFF, struct.pack("=16sH22x", b"sft", IFF_TUN | IFF_NO_PI))
+        subprocess.run(["ip", "link", "set", "sft", "up"], check=True)
+        try:
+            source = UntilQuiet("sft")
+            for data in packets:
+                os.write(tun, data)
+            kept = StoppingSink(source, 1 << 30)
+            return stream(source, model, kept), kept
+        finally:
+            os.close(tun)
+
+    _, kept = veth(inside)
+    stream(tmp_path / "raw.pcap", model, tmp_path / "want.jsonl")
+    keys = ("source", "source_port", "packets")
+    want = {tuple(row[k] for k in keys) for row in lines(tmp_path / "want.jsonl")}
+    table = StreamModel(model).table(joined(kept.batches), 0).to_pylist()
+    assert {tuple(row[k] for k in keys) for row in table if "." in row["source"]} == want
+    assert len(want) == 40
 
 
 def joined(batches):
