@@ -167,7 +167,7 @@ def test_the_core_and_its_rooms_are_small(repository):
         return sum(len(p.read_text("utf-8").splitlines()) for p in folder.rglob("*.py"))
 
     core, exporters = repository / "n3ic", repository / "exporters"
-    assert lines(core) < 28_000
+    assert lines(core) < 28_200
     further = [lines(f) for name in ("spn", "tables") for f in exporters.glob(f"*/{name}")]
     assert lines(exporters) - sum(further) < 25_000
     assert max(further) <= 1_200  # what another family adds to a target
