@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from n3ic.training.recipe import Recipe, Training
@@ -19,8 +19,6 @@ Copies by weight would take too many of them: -1.5 points at 96 bits and -4 at 6
 FEW_BITS_POLISH = 20
 TREE_BYTES = 3072
 """Room for a tree of FEWER_BITS cuts, written as a network (UNSW-NB15: 2.3 KB in total)."""
-SMALL_BYTES, SMALL_AUGMENT = 1000, 4.0
-"""Below so many bytes, and up to FEW_BITS, copies of rows have milder time scales."""
 PROTOTYPES: Mapping[str, Any] = {
     "method": "prototypes",
     "loss": "cross_entropy",  # from prototypes, polishing by a bounded loss ends 0.7 points lower
@@ -40,9 +38,9 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
     """Adapt a recipe to a number of bits other than its own.
 
     This chooses the encoding, the hidden layers and the rounds of polishing. Few bits get
-    prototypes instead of gradients, unless an option of gradients is given, a tree of as many cuts
-    as an alternative, unless an option is given that trees lack. They also get milder copies of
-    rows. Given values do not change, nor do encodings that are not learned from labels.
+    prototypes instead of gradients, unless an option of gradients is given, and a tree of as many
+    cuts as an alternative, unless an option is given that trees lack. Given values do not change,
+    nor do encodings that are not learned from labels.
 
     Args:
         recipe: the recipe, with the given values.
@@ -60,25 +58,11 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
         follows["encoding"] = "greedy" if jointly else "tree" if n_classes > 2 else "boosted"
         follows["hidden"] = hidden_for(recipe.bits, few or n_classes > 2)
     if few:
-        follows["augment"] = min(recipe.augment, SMALL_AUGMENT)
         follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
         one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
         if one_layer and recipe.training.method != "trees" and _GRADIENT.isdisjoint(given):
             follows |= PROTOTYPES
     return recipe.with_options({k: v for k, v in follows.items() if k not in given})
-
-
-def sized_for(budget: int, recipe: Recipe, given: Collection[str]) -> Recipe:
-    """Adapt what every family's model of a number of bytes learns from.
-
-    Args:
-        budget: largest number of bytes of the model.
-        recipe: the recipe, with the given values.
-        given: names of the given values, which do not change.
-    """
-    if budget >= SMALL_BYTES or "augment" in given:
-        return recipe
-    return replace(recipe, augment=min(recipe.augment, SMALL_AUGMENT))
 
 
 def tree_may(recipe: Recipe, given: Collection[str]) -> bool:

@@ -20,7 +20,7 @@ from n3ic.options import OptionValue
 from n3ic.runs.folder import models_of
 from n3ic.runs.learner import learner
 from n3ic.training.recipe import Recipe, recipe_values
-from n3ic.training.sizing import sized, sized_for
+from n3ic.training.sizing import sized
 from n3ic.usecases.base import UseCase
 
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
@@ -174,10 +174,7 @@ class TrainRequest:
                 raise UsageError(f"{case.name} has no recipe {recipe!r}; {hint}it has {known}")
             recipe = case.recipes[recipe]
         given = {name for name, value in self.overrides.items() if value is not None}
-        recipe = recipe.with_options(self.overrides)
-        if self.budget_bytes is not None:
-            recipe = sized_for(self.budget_bytes, recipe, given)
-        return recipe, given
+        return recipe.with_options(self.overrides), given
 
 
 def _budgeted() -> list[str]:
