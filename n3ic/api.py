@@ -3,21 +3,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Protocol, Union, Unpack
 
 from n3ic import plugins
 from n3ic.data.user_table import OWN
-from n3ic.errors import UsageError, needed
+from n3ic.errors import (
+    ArgumentError,
+    N3icWarning,
+    UsageError,
+    VerifyError,
+    did_you_mean,
+    in_python,
+    needed,
+)
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
 from n3ic.options import OptionValue
+from n3ic.training.recipe_values import RecipeValues
 
 if TYPE_CHECKING:
     from n3ic.data.delimited import Sheet, Units
+    from n3ic.data.split import SplitProtocol
     from n3ic.data.table import FlowTable
     from n3ic.evaluation.metrics import Evaluation
     from n3ic.meter.labels import Labels
@@ -27,11 +40,20 @@ if TYPE_CHECKING:
     from n3ic.targets.directory import Exported
     from n3ic.targets.figures import Bench
     from n3ic.targets.verification import Verification
+    from n3ic.training.recipe import Recipe
 
-ModelLike = Union[Classifier, "Run", str, Path]
+
+class Estimator(Protocol):
+    """A fitted :class:`~n3ic.BinaryMLPClassifier`, or a pipeline or search that ends in one."""
+
+    def fit(self, X: Any, y: Any) -> Any: ...  # noqa: D102
+
+
+ModelLike = Union[Classifier, "Run", "Estimator", str, Path]
 BENCHES = "n3ic.benches"  # benchmarks of parts that are not targets, such as the meter
 
 
+@in_python()
 def load(path: str | Path, task: str = "") -> Classifier:
     """Read a model file of any family, or a network of a run folder.
 
@@ -54,64 +76,201 @@ def load(path: str | Path, task: str = "") -> Classifier:
     return load_model(found[task])
 
 
+@in_python()
 @needed("n3ic.train")
 def train(
     use_case: Any = None,
-    *,
     label: Any = None,
+    *,
+    data: Any = None,
     positive: str = "",
     feature_names: Sequence[str] | None = None,
+    dataset: str | None = None,
+    recipe: str | Recipe | None = None,
+    family: str | None = None,
+    budget_bytes: int | None = None,
+    input_of: str | Path | Run | None = None,
+    protocol: SplitProtocol | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    out: str | Path | None = None,
+    replace: bool = False,
+    jobs: int | None = None,
+    dask: str | None = None,
     config: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    options: Mapping[str, OptionValue] | None = None,
     progress: TrainingProgress | None = None,
-    **request: Any,
+    **values: Unpack[RecipeValues],
 ) -> Run:
-    """Train on a use case's data or a table in memory; write a complete run folder or none.
+    """Train on a use case's data, files or a table in memory; write a complete run folder or none.
 
     A table in memory trains the same network, byte for byte, as the CSV file that its library
     writes (``to_csv(index=False)`` in pandas, ``write_csv()`` in Polars). An interrupted run of
     several networks, seeds or protocols resumes when the same run is requested again.
 
     Args:
-        use_case: its name, such as ``anomaly``; None for that of ``config``. Or a table: pandas,
-            Polars, PyArrow or any object that exports an Arrow stream, a structured numpy array, or
-            an array of shape ``(rows, columns)`` with ``feature_names``.
-        label: the column of the class in a table of your own; with ``feature_names`` it may be
-            the classes themselves, shape ``(rows,)``.
+        use_case: what to train on: a use case, such as ``anomaly``; the path of a table, or of a
+            folder of tables; or a table in memory: pandas, Polars, PyArrow or any object that
+            exports an Arrow stream, a dict of columns, a structured numpy array, or an array of
+            shape ``(rows, columns)`` with ``feature_names``. None for that of ``config``.
+        label: the column of the class in a table of your own, or the class of each row, shape
+            ``(rows,)``: a Series, an array or a list.
+        data: files for a use case to train on, or a table as above; None for its sample.
         positive: the class to tell from all others in such a table.
         feature_names: names of the columns of an array.
+        dataset: the data set that reads ``data`` or has the sample; None for the use case's own.
+        recipe: name of a recipe of the use case, or a recipe of your own.
+        family: what is trained: ``binary`` networks, look-up ``tables``, or ``spn``.
+        budget_bytes: largest size of the model in bytes, which chooses family, bits and layers.
+        input_of: a run or a model file whose input bits, hidden layers and meter are kept.
+        protocol: how the rows are split; None for the use case's default.
+        seed: seed of all random choices, 0 by default.
+        seeds: number of seeds for mean and deviation, from ``seed`` on.
+        out: the run folder; None for ``runs/USE_CASE``, numbered if that exists.
+        replace: replace ``out`` if it is a run.
+        jobs: number of networks trained at once; None for all cores.
+        dask: address of a Dask scheduler whose workers train instead of this machine.
         config: a TOML or JSON file of options, or the ``options.json`` of another run; other
             arguments override it.
+        overrides: values of the recipe by name, as ``values``.
+        options: the use case's own options by name; they may also be given as keywords.
         progress: callbacks that are told how far the training is.
-        **request: the attributes of :class:`~n3ic.usecases.request.TrainRequest`: ``data``,
-            ``recipe``, ``overrides``, ``options``, ``protocol``, ``seed``, ``seeds``, ``out``, ...
+        **values: any value of the recipe, such as ``epochs=3, hidden=[16]``; see
+            :class:`~n3ic.Recipe` and :class:`~n3ic.Training`, and ``n3ic recipes show NAME`` for
+            those of the other families. A list may be any sequence.
 
     Raises:
-        UsageError: a name or an option is unknown, or the folder exists.
+        ArgumentError: a name or a value is unknown, or the folder exists; also a UsageError, a
+            TypeError and a ValueError.
         DataError: the data cannot be read or split.
+
+    Warns:
+        N3icWarning: columns are in doubt, or are left out for their values; ``run.columns`` has
+            all.
     """
-    from n3ic.dataframes import column_of, is_table, read_dataframe
+    from n3ic.runs.column_uses import column_warning
+    from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
+    from n3ic.usecases.arguments import request_of, source_of
     from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
 
-    progress = progress or TrainingProgress()
-    if is_table(request.get("data")):
-        raise UsageError("data: expected a path; a table comes first: n3ic.train(table, label=...)")
-    if is_table(use_case):
-        request["table"] = read_dataframe(
-            use_case,
-            label,
-            positive=positive,
-            feature_names=feature_names,
-            tell=progress.note,
-            read=partial(_as_file, request),
-        )
-        use_case = OWN
+    progress = TrainingProgress() if progress is None else progress
+    if not isinstance(progress, TrainingProgress):
+        raise ArgumentError(f"progress: expected n3ic.TrainingProgress, got {progress!r:.60}")
+    if _is_table(use_case) and data is not None:
+        raise ArgumentError("a table comes first, and data names files: give one of them")
+    if _is_table(data):
+        if use_case not in (None, OWN):
+            raise ArgumentError(
+                f"data: the use case {use_case!r} reads files; n3ic.train(table, label=...) trains "
+                "on a table of your own"
+            )
+        use_case, data = data, None
+    table = use_case if _is_table(use_case) else None
+    source = {"use_case": OWN} if table is not None else source_of(use_case)
+    if data is not None and "data" in source:
+        raise ArgumentError("two sources of data: name files first or as data, not both")
+    given = {
+        **source,
+        **({} if data is None else {"data": data}),
+        "dataset": dataset,
+        "recipe": recipe,
+        "budget_bytes": budget_bytes,
+        "input_of": input_of.path if isinstance(input_of, Run) else input_of,
+        "protocol": protocol,
+        "seed": seed,
+        "seeds": seeds,
+        "out": out,
+        "replace": replace,
+        "jobs": jobs,
+        "dask": dask,
+        "overrides": overrides,
+        "options": options,
+    }
+    named = {} if family is None else {"family": family}
+    request = request_of(given, {**values, **named}, config)
+    said = {"label": label if table is None else None, "positive": positive}
+    if table is not None:
+        table, label = _labelled(table, label)
+        request["table"] = _read_table(table, label, positive, feature_names, request, progress)
+        said["label"] = _column_of(label)
     elif feature_names is not None:
-        raise UsageError("feature_names: expected beside a numpy array, which comes first")
-    said = {"label": column_of(label), "positive": positive}
-    request["options"] = {**request.get("options", {}), **{k: v for k, v in said.items() if v}}
-    return train_use_case(train_request(config, use_case=use_case, **request), progress)
+        raise ArgumentError("feature_names: expected beside a numpy array, which comes first")
+    elif label is not None and not isinstance(label, str | int):
+        raise ArgumentError(
+            "label: expected the name of a column of the file; the class of each row goes with a "
+            f"table in memory, got {type(label).__name__}"
+        )
+    request["options"] |= {name: str(value) for name, value in said.items() if value}
+    columns: list[Mapping[str, Any]] = []
+    own = progress.columns
+
+    def told(uses: Sequence[Mapping[str, Any]]) -> None:
+        columns.extend(uses)
+        own(uses)
+
+    progress = dataclasses.replace(progress, columns=told)
+    run = train_use_case(train_request(config, **request), progress)
+    if doubted := column_warning(columns):
+        warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=3)
+    return run
+
+
+def _with_values(function: Any) -> None:
+    """Show the values of a recipe among a function's keywords, where completion looks for them."""
+    shown = signature(function)
+    *own, rest = shown.parameters.values()
+    values = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in RecipeValues.__annotations__.items()
+    ]
+    function.__signature__ = shown.replace(parameters=[*own, *values, rest])
+
+
+_with_values(train)
+
+
+def _is_table(value: Any) -> bool:
+    """Whether a value is a table in memory, or a dict of columns."""
+    from n3ic.dataframes import is_table
+
+    return isinstance(value, Mapping) or is_table(value)
+
+
+def _labelled(table: Any, label: Any) -> tuple[Any, Any]:
+    """A table, which may be a dict of columns, and its column of the class."""
+    from n3ic.dataframes import labelled, of_columns
+
+    return labelled(of_columns(table) if isinstance(table, Mapping) else table, label)
+
+
+def _column_of(label: Any) -> str:
+    from n3ic.dataframes import column_of
+
+    return column_of(label)
+
+
+def _read_table(
+    table: Any,
+    label: Any,
+    positive: str,
+    feature_names: Sequence[str] | None,
+    request: Mapping[str, Any],
+    progress: TrainingProgress,
+) -> FlowTable:
+    """The labelled flows of a table in memory."""
+    from n3ic.dataframes import read_dataframe
+
+    return read_dataframe(
+        table,
+        label,
+        positive=positive,
+        feature_names=feature_names,
+        tell=progress.note,
+        read=partial(_as_file, request),
+    )
 
 
 def _as_file(
@@ -133,6 +292,7 @@ def _as_file(
     return case.load(sheet, request.get("dataset"), options, tell)
 
 
+@in_python()
 def predict(
     model: ModelLike,
     flows: Any,
@@ -146,7 +306,8 @@ def predict(
     A compiled kernel runs if there is a C compiler, numpy otherwise, with equal results.
 
     Args:
-        model: a model, its file, or a run of one network.
+        model: a model, its file, a run of one network, or a fitted estimator or a pipeline that
+            ends in one, whose steps then take the rows.
         flows: a :class:`FlowTable`, integer features by name (arrays of shape ``(rows,)``), a file,
             or a table in memory, as :func:`train` takes it. The file may be a capture if the model
             carries its meter: its flows are classified in the order of their decisions.
@@ -165,11 +326,16 @@ def predict(
     Warns:
         N3icWarning: the flows are not like the rows of the training.
     """
-    from n3ic.dataframes import predict_flows
+    from n3ic.dataframes import is_table, predict_flows
+    from n3ic.fitted import fitted
 
+    estimator = fitted(model)
+    if estimator is not None and is_table(flows):
+        return estimator.predict(flows)
     return predict_flows(_model(model), flows, dataset, units, feature_names)
 
 
+@in_python()
 @needed("n3ic.evaluate")
 def evaluate(
     model: ModelLike,
@@ -182,7 +348,8 @@ def evaluate(
     """Evaluate networks on labelled flows: accuracy, macro F1, false positive rate, ROC AUC.
 
     Args:
-        model: a run, its folder, a model or its file.
+        model: a run, its folder, a model or its file, or a fitted estimator or a pipeline that ends
+            in one, which takes a table in memory with a ``label``.
         flows: files of labelled flows, or a table in memory, as :func:`train` takes it; None for
             the data set's embedded sample.
         dataset: the data set that reads them; None for the one that the network was trained on.
@@ -197,14 +364,21 @@ def evaluate(
         UsageError: no data set reads the flows.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
-    from n3ic.dataframes import column_of, is_table, table_sheet
+    from n3ic.dataframes import column_of, is_table, of_columns, table_sheet
+    from n3ic.fitted import fitted
     from n3ic.usecases.evaluation import evaluate_flows
 
-    if is_table(flows):
+    if isinstance(flows, Mapping) or is_table(flows):
+        estimator = fitted(model)
+        if estimator is not None:
+            rows = of_columns(flows) if isinstance(flows, Mapping) else flows
+            return {"": estimator.evaluate(rows, label)}
+        flows, label = _labelled(flows, label)
         flows = table_sheet(flows, label, feature_names=feature_names)
     return evaluate_flows(_source(model), flows, dataset=dataset, label=column_of(label))
 
 
+@in_python()
 @needed("n3ic.extract")
 def extract(
     captures: str | Path | Sequence[str | Path],
@@ -227,6 +401,10 @@ def extract(
     Raises:
         DataError: no capture can be read.
         MissingDependencyError: libpcap, a C compiler or pandas is missing.
+
+    Warns:
+        N3icWarning: packets were not read, such as those of a link type that the meter does not
+            know; see :func:`n3ic.meter.extract.extract`.
     """
     from n3ic.data.table_meter import METER_KEY
     from n3ic.meter.extract import extract as write_table
@@ -249,6 +427,7 @@ def extract(
     return frame
 
 
+@in_python()
 def export(
     model: ModelLike,
     target: str,
@@ -263,7 +442,8 @@ def export(
     """Export a model for a target: write a complete and checked directory, or none.
 
     Args:
-        model: a model, its file, or a run of one network, whose figures the report repeats.
+        model: a model, its file, or a run of one network, whose figures the report repeats; or a
+            fitted estimator or a pipeline that ends in one.
         target: the target's name, such as ``netfpga``.
         out: the directory.
         force: write a model that does not fit; the manifest records it.
@@ -277,10 +457,21 @@ def export(
         UsageError: the target or an option is unknown, or ``out`` exists.
         ExportError: the model does not fit.
         VerifyError: the artefacts do not compute the model's scores.
+
+    Warns:
+        N3icWarning: a pipeline has steps before its estimator, which no target computes.
     """
+    from n3ic.fitted import fitted
     from n3ic.runs.folder import open_models
     from n3ic.targets import directory
 
+    if (estimator := fitted(model)) and estimator.steps:
+        warnings.warn(
+            f"the export takes what the steps {', '.join(estimator.steps)} give, not the flows: no "
+            "target computes these steps",
+            N3icWarning,
+            stacklevel=3,
+        )
     network, metrics = _source(model), None
     if not isinstance(network, Classifier):
         _, models, metrics = open_models(network)
@@ -298,29 +489,51 @@ def export(
     )
 
 
-def verify(directory: str | Path, **arguments: Any) -> Verification:
+@in_python()
+def verify(directory: str | Path, model: ModelLike | None = None, **arguments: Any) -> Verification:
     """Compare an export directory with a fresh export, then run it against its model.
 
     Args:
         directory: an export directory.
+        model: what the directory must be an export of, as :func:`export` takes it; None for the
+            model in it. The two arguments may also come as in :func:`export`, the model first.
         **arguments: those of :func:`~n3ic.targets.verification.verify_directory`: ``vectors``,
             ``rows``, ``captures``, ``options``, ``seed``, ``record``, ``run_changed``. ``rows`` may
             also be a file of flows or a table in memory, as :func:`predict` takes them.
 
     Raises:
         ExportError: the directory is not an export directory.
+        VerifyError: it holds another model.
         DataError: the flows cannot be read.
     """
     from n3ic.dataframes import table_features
     from n3ic.targets.manifest import MODEL
     from n3ic.targets.verification import verify_directory
 
+    if not isinstance(directory, str | Path):
+        if not isinstance(model, str | Path):
+            raise ArgumentError(
+                f"directory: expected the path of an export, got {type(directory).__name__}"
+            )
+        directory, model = model, directory
+    known = signature(verify_directory).parameters
+    if unknown := [name for name in arguments if name not in known]:
+        hint = did_you_mean(unknown[0], known) or f"it has {', '.join([*known][1:])}"
+        raise ArgumentError(f"verify has no argument {unknown[0]!r}; {hint}".rstrip())
+    if model is not None:
+        held = load_model(Path(directory) / MODEL)
+        if (wanted := _model(model)).digest != held.digest:
+            raise VerifyError(
+                f"{directory} holds another model, {held.name} {held.digest[:12]}, than "
+                f"{wanted.name} {wanted.digest[:12]}"
+            )
     rows = arguments.get("rows")
     if rows is not None and not isinstance(rows, Mapping):
         arguments["rows"] = table_features(load_model(Path(directory) / MODEL), rows)
     return verify_directory(directory, **arguments)
 
 
+@in_python()
 @needed("n3ic.bench")
 def bench(
     target: str,
@@ -344,7 +557,7 @@ def bench(
     import numpy as np
 
     from n3ic.model.random_models import random_model
-    from n3ic.runs.folder import Run, models_of
+    from n3ic.runs.folder import models_of
     from n3ic.targets.base import exporter
 
     if target in plugins.names(BENCHES):
@@ -360,17 +573,30 @@ def bench(
     elif isinstance(model, Classifier):
         network = model
     else:
-        source = model.path if isinstance(model, Run) else model
-        network = load_model(next(iter(models_of(source).values())))
+        source = _source(model)
+        if not isinstance(source, Classifier):
+            source = load_model(next(iter(models_of(source).values())))
+        network = source
     tool = exporter(target).for_family(network.family)
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
 
 
 def _source(model: ModelLike) -> Classifier | str | Path:
-    """The model itself, or the path of its file or run."""
+    """The model itself, or the path of its file or run.
+
+    Raises:
+        ArgumentError: it is nothing that holds a model.
+    """
+    from n3ic.fitted import EXPECTED, fitted
     from n3ic.runs.folder import Run
 
-    return model.path if isinstance(model, Run) else model
+    if isinstance(model, Classifier | str | Path):
+        return model
+    if isinstance(model, Run):
+        return model.path
+    if (estimator := fitted(model)) is None:
+        raise ArgumentError(f"{EXPECTED}, got {type(model).__name__}")
+    return estimator.network
 
 
 def _model(model: ModelLike) -> Classifier:

@@ -63,8 +63,9 @@ _NO_CELL = re.compile(
 
 def is_table(value: object) -> bool:
     """Whether a value is a table in memory, rather than the path of a file."""
+    series = hasattr(value, "name") and hasattr(value, "dtype")  # one column alone
     arrow = isinstance(value, np.ndarray) or hasattr(value, "__arrow_c_stream__")
-    return arrow or _is_frame(value)
+    return (arrow and not series) or _is_frame(value)
 
 
 def _is_frame(value: object) -> bool:
@@ -76,7 +77,102 @@ def column_of(label: Any) -> str:
     """Name of the column that ``label`` names, or of the one that an array of classes becomes."""
     if label is None:
         return ""
-    return str(label) if isinstance(label, str | int) else LABEL
+    return str(label) if names_column(label) else LABEL
+
+
+def names_column(label: Any) -> bool:
+    """Whether a label is a column's name, rather than the class of each row."""
+    return isinstance(label, str | int | np.integer)
+
+
+def labelled(table: Any, label: Any) -> tuple[Any, Any]:
+    """A table with names of its own and the name of its column of the class.
+
+    A column that holds the given classes is that column; else they become a further one, of the
+    name of their Series or ``label``. A table without names, and a label that names a column, stay
+    as they are.
+
+    Args:
+        table: a table that :func:`is_table` accepts.
+        label: a name, or the classes, shape ``(rows,)``: any array, sequence or Series.
+
+    Raises:
+        DataError: there are more or fewer classes than rows, a Series of pandas has another index
+            than the table, or the table has another column of that name.
+        UsageError: the label is neither a name nor classes.
+    """
+    import pyarrow as pa
+
+    plain = isinstance(table, np.ndarray) and table.dtype.names is None
+    if label is None or names_column(label) or plain:
+        return table, label
+    named = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
+    kind, name = _kind(table), named if isinstance(named, str) else LABEL
+    if isinstance(label, Mapping | bytes) or not hasattr(label, "__len__"):
+        raise UsageError(
+            f"label: expected a column's name or one class for each row, got {label!r:.60}"
+        )
+    classes = np.asarray(label)
+    classes = classes[:, 0] if classes.ndim == 2 and classes.shape[1] == 1 else classes
+    own = table if _is_frame(table) else _arrow(table, None, None)
+    if classes.shape != (len(own),):
+        raise DataError(
+            f"label: expected one class for each of the {len(own):,} rows, got the shape "
+            f"{classes.shape}"
+        )
+    if hasattr(own, "iloc") and hasattr(label, "iloc") and not own.index.equals(label.index):
+        raise DataError(
+            "label: its index is not the table's, so its rows may be in another order; say "
+            "label=y.loc[table.index], or label=y.to_numpy() if the order is the same"
+        )
+    names, _ = _columns(own, kind)
+    for column in names if classes.size else ():
+        if names.count(column) == 1 and _holds(own, names.index(column), classes):
+            return own, column
+    if name in names:
+        raise DataError(f"{kind}: has another column {name!r}; rename it, or name the Series")
+    if hasattr(own, "iloc"):
+        return own.assign(**{name: classes}), name
+    if _is_frame(own):
+        return own.hstack(type(own)({name: classes})), name
+    return own.append_column(name, pa.array(classes)), name
+
+
+def _holds(table: Any, column: int, classes: NDArray[Any]) -> bool:
+    """Whether a column holds the class of each row."""
+    if hasattr(table, "iloc"):
+        cells = table.iloc[:, column]
+    else:
+        cells = table[:, column] if _is_frame(table) else table.column(column)
+    few = min(len(classes), 100)  # most columns differ at once
+    return all(
+        np.array_equal(np.asarray(cells[:n]).astype(str), classes[:n].astype(str))
+        for n in (few, len(classes))
+    )
+
+
+def of_columns(columns: Mapping[str, Any]) -> Any:
+    """A PyArrow table of columns by name.
+
+    Raises:
+        DataError: a column is not one-dimensional, of one type and as long as the others.
+    """
+    import pyarrow as pa
+
+    arrays = []
+    for name, values in columns.items():
+        try:
+            cells = values if hasattr(values, "__arrow_c_array__") else np.asarray(values)
+            text = isinstance(cells, np.ndarray) and isinstance(values, list | tuple)
+            arrays.append(pa.array(values if text else cells))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise DataError(f"column {name!r}: expected values of one type: {said}") from error
+    lengths = {str(name): len(cells) for name, cells in zip(columns, arrays, strict=True)}
+    if len({*lengths.values()}) > 1:
+        listed = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+        raise DataError(f"columns: expected as many rows in each, got {listed:.200}")
+    return pa.Table.from_arrays(arrays, [*lengths])
 
 
 def table_sheet(
@@ -98,13 +194,14 @@ def table_sheet(
         DataError: a column's type cannot be written as text, or a name cannot be in a header.
         UsageError: names are missing, or given for a table that has its own.
     """
-    classes = None if label is None or isinstance(label, str | int) else label
-    named = feature_names is not None or classes is not None
-    if named and not isinstance(table, np.ndarray):
+    classes = None if label is None or names_column(label) else label
+    plain = isinstance(table, np.ndarray) and table.dtype.names is None
+    if feature_names is not None and not plain:
         raise UsageError(
-            f"{_kind(table)}: feature_names, and classes as label, go with a numpy array; a table "
-            "has names of its own: say label='COLUMN'"
+            f"{_kind(table)}: feature_names go with a numpy array; a table has names of its own"
         )
+    if not plain:
+        table, classes = labelled(table, label)[0], None
     if not _is_frame(table):
         table = _arrow(table, feature_names, classes)
     kind = _kind(table)
@@ -382,7 +479,8 @@ def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -
         else:
             headers, columns = [*map(str, names)], [np.ascontiguousarray(c) for c in table.T]
         if classes is not None:
-            headers, columns = [*headers, LABEL], [*columns, np.asarray(classes)]
+            headers = [*headers, column_of(classes)]
+            columns = [*columns, np.asarray(classes)]
         return pa.Table.from_arrays([pa.array(column) for column in columns], headers)
     except (pa.ArrowException, TypeError, ValueError) as error:
         said = " ".join(str(error).split())
@@ -439,6 +537,7 @@ def read_dataframe(
         DataError: the table cannot be read.
         UsageError: no label is named, or the table has no such column.
     """
+    table, label = labelled(table, label)
     sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
     if meter is None:
@@ -489,7 +588,7 @@ def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike])
         watch.add(columns)
         for line in watch.lines():
             if line.startswith(WARNING):
-                warnings.warn(line.removeprefix(WARNING), N3icWarning, stacklevel=4)
+                warnings.warn(line.removeprefix(WARNING), N3icWarning, stacklevel=5)
 
 
 def table_features(

@@ -17,6 +17,15 @@ _DISTRIBUTIONS = {
 """Distributions whose name differs from that of the module that they install."""
 
 
+_TELLING = 4
+"""Letters of a name by which it is recognised within another."""
+_FLAGS = frozenset(("force", "replace", "run_changed"))
+_OPTION = re.compile(
+    r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*[a-z0-9])"
+    r"(?:[ =](?P<value>[A-Z][A-Z]+\b|nic\b|source\b))?"
+)
+
+
 class N3icError(Exception):
     """A mistake in the user's input; the CLI prints its text without a traceback.
 
@@ -31,6 +40,10 @@ class UsageError(N3icError):
     """An option, a name or a combination of them that does not exist."""
 
     exit_code = 2
+
+
+class ArgumentError(UsageError, TypeError, ValueError):
+    """An argument of a Python call that is unknown or of no use, in Python's terms."""
 
 
 class DataError(N3icError):
@@ -70,10 +83,47 @@ class N3icWarning(UserWarning):
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """The question that suggests the closest known name in an error; empty if none is close."""
+    """The question that suggests the closest known name in an error; empty if none is close.
+
+    Close is a name of similar spelling, one within the other (``hidden_layer_sizes``), or the
+    initials of its words (``lr`` for ``learning_rate``).
+    """
     by_text = {name.lower().replace("_", "-"): name for name in known}
-    near = difflib.get_close_matches(wrong.lower().replace("_", "-"), by_text, n=1)
+    typed = wrong.lower().replace("_", "-")
+    near = difflib.get_close_matches(typed, by_text, n=1)
+    parts = {text for text in (typed, *typed.split("-")) if len(text) >= _TELLING}
+    near += sorted((n for n in by_text if n in parts), key=len, reverse=True)
+    near += [n for n in by_text if len(typed) >= _TELLING and n.startswith(typed)]
+    near += [n for n in by_text if "".join(word[:1] for word in n.split("-")) == typed]
     return f"did you mean {by_text[near[0]]!r}? " if near else ""
+
+
+def python_text(text: str) -> str:
+    """A message in Python's terms: ``--label COLUMN`` becomes ``label='COLUMN'``."""
+
+    def keyword(option: re.Match[str]) -> str:
+        name, value = option["name"].replace("-", "_"), option["value"]
+        if option["no"] or name in _FLAGS:
+            return f"{name}={not option['no']}"
+        return f"{name}={value!r}" if value else name
+
+    return _OPTION.sub(keyword, text)
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Wrap a function that users call from Python, so that its errors are in Python's terms.
+
+    Raises:
+        ArgumentError: a UsageError, whose message names options as keywords.
+    """
+    try:
+        yield
+    except UsageError as error:
+        raise ArgumentError(python_text(str(error))) from None
+    except N3icError as error:
+        error.args = (python_text(str(error)),)
+        raise
 
 
 def missing_library(error: ModuleNotFoundError, by: str) -> MissingDependencyError | None:

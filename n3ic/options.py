@@ -55,10 +55,12 @@ class Option:
                 value = int(text, 0)  # also takes 0x10
             else:
                 value = kind(text)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise UsageError(f"--{self.name}: {text!r} is not of type {kind.__name__}") from error
         if self.choices and value not in self.choices:
-            raise UsageError(f"--{self.name}: {text!r} is not one of {', '.join(self.choices)}")
+            hint = did_you_mean(str(text), self.choices)
+            known = ", ".join(self.choices)
+            raise UsageError(f"--{self.name}: {text!r} is not one of {known}; {hint}".rstrip("; "))
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
                 raise UsageError(f"--{self.name}: {value} is below {self.minimum:g}")

@@ -45,7 +45,7 @@ from n3ic.runs.preparation import Experiment, Prepared, prepare
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.baselines import best_first_tree, float_mlp
 from n3ic.training.recipe import Recipe, Training
-from n3ic.training.recipes import TABLES
+from n3ic.training.recipes import VOTING_TREES
 from n3ic.usecases.base import UseCase, use_case
 from n3ic.usecases.request import TrainRequest
 from n3ic.util.markdown import table
@@ -161,8 +161,8 @@ def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int
     if axis != "sites":
         return recipe
     trees, leaves = map(int, str(value).split("x"))
-    forest = replace(TABLES.training, trees=trees, leaves=leaves)
-    return replace(TABLES, columns=recipe.columns, training=forest)
+    forest = replace(VOTING_TREES.training, trees=trees, leaves=leaves)
+    return replace(VOTING_TREES, columns=recipe.columns, training=forest)
 
 
 def _prepared(this: Experiment, before: Prepared | None) -> Prepared:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accuracy against look-up tables: networks trained with several seeds, and what each one takes.
 
-``scripts/lut_sites.py --data PATH --networks published:density=0.25 published-tables:trees=1``
-prints a Markdown table with a row per network. A network is a recipe, and after a colon the options
-that differ from it.
+``scripts/lut_sites.py --data PATH --networks published:density=0.25
+published-voting-trees:trees=1`` prints a Markdown table with a row per network. A network is a
+recipe, and after a colon the options that differ from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from n3ic.usecases.base import UseCase
 from n3ic.util.markdown import percent
 
 UnrolledModel = BinaryModel | TablesModel
-NETWORKS = ("published", "published:density=0.25", "published-tables")
+NETWORKS = ("published", "published:density=0.25", "published-voting-trees")
 
 
 @dataclass(frozen=True, eq=False)

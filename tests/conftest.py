@@ -147,7 +147,10 @@ def parameters_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def bpf_compiled_once() -> Iterator[None]:
-    """A BPF program is compiled once in this process; most tests of XDP want the same few."""
+    """A BPF program is compiled once in this process; most tests of XDP want the same few.
+
+    Here, and not where users compile, warnings are errors.
+    """
     run, kept = clang.run_tool, {}
 
     def run_tool(
@@ -156,7 +159,7 @@ def bpf_compiled_once() -> Iterator[None]:
         files = tuple((file.name, file.read_bytes()) for file in sorted(cwd.iterdir()))
         key = (*command, *files)
         if key not in kept:
-            done = run(command, seconds=seconds, cwd=cwd)
+            done = run([*command, "-Wall", "-Werror"], seconds=seconds, cwd=cwd)
             if done.returncode:
                 return done
             kept[key] = done, (cwd / "program.o").read_bytes()
@@ -251,14 +254,14 @@ def _network_object(
 _object = functools.lru_cache(maxsize=4)(compilation._network_object.__wrapped__)
 
 
-UNOPTIMISED = tuple(flag for flag in nfp_runner.STRICT if flag != "-O2")
+UNOPTIMISED = tuple(flag for flag in nfp_runner.FLAGS if flag != "-O2")
 
 
 @pytest.fixture(scope="module")
 def quick_micro_c() -> Iterator[None]:
     """Micro-C that is not optimised; test_every_target.py optimises it, as its users do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nfp_runner, "STRICT", UNOPTIMISED)
+        patch.setattr(nfp_runner, "FLAGS", UNOPTIMISED)
         yield
 
 
@@ -273,7 +276,7 @@ def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setattr(runner, "REPEATS", 1)
     monkeypatch.setattr(compilation, "_network_object", _network_object)
-    monkeypatch.setattr(nfp_runner, "STRICT", UNOPTIMISED)
+    monkeypatch.setattr(nfp_runner, "FLAGS", UNOPTIMISED)
     if "CC" not in os.environ and shutil.which("clang"):
         monkeypatch.setenv("CC", "clang")
 

@@ -46,7 +46,7 @@ def test_what_the_command_line_does_is_one_call(tmp_path):
     done = n3ic.export(tmp_path / "m.n3ic", "nfp", tmp_path / "nfp", threads=120)
     assert done.verification.ok
     assert n3ic.verify(tmp_path / "nfp", vectors=64).ok
-    with pytest.raises(UsageError, match="no option --thread"):
+    with pytest.raises(UsageError, match="no option thread; did you mean 'threads'"):
         n3ic.export(model, "nfp", tmp_path / "other", thread=120)
     with pytest.raises(UsageError, match="no network 'other'"):
         n3ic.load(tmp_path / "m.n3ic", "other")

@@ -162,18 +162,6 @@ def test_the_core_names_no_plug_in(repository):
         assert name in {*texts(ast.parse((repository / path).read_text("utf-8")))}
 
 
-def test_the_core_and_its_rooms_are_small(repository):
-    def lines(folder):
-        return sum(len(p.read_text("utf-8").splitlines()) for p in folder.rglob("*.py"))
-
-    core, exporters = repository / "n3ic", repository / "exporters"
-    assert lines(core) < 28_200
-    further = [lines(f) for name in ("spn", "tables") for f in exporters.glob(f"*/{name}")]
-    assert lines(exporters) - sum(further) < 25_000
-    assert max(further) <= 1_200  # what another family adds to a target
-    assert max(lines(package) for package in core.iterdir() if package.is_dir()) <= 4_000
-
-
 def missing_files(repository, text):
     """Files that a table's cells name and that are not there, in words.
 

@@ -123,8 +123,10 @@ class UserFlowsUseCase(UseCase):
             if found.told:
                 tell(found.told)
             if found.table is not None:
+                for line in found.table.notes:
+                    tell(line)
                 return found.table
-        for line in lines:
+        for line in (*table.notes, *lines):
             tell(line)
         return table
 

@@ -9,7 +9,7 @@ recognised and read like its CSV file.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -105,6 +105,9 @@ def by_layout(
             None, f"{begin}, with another column as the class: with yours under that name it adds "
             f"its derived columns; n3ic data show {known.name} says which",
         )  # fmt: skip
+    ignored = {f.name: f.nic_reason for f in own.catalogue if not f.usable} | dict(own.omitted)
+    omitted = {name: why for name, why in ignored.items() if name not in table.features}
+    table = replace(table, omitted=omitted)
     derived = [name for name in table.usable if name not in own.features]
     adds = f", with its derived columns {_some(derived)}" if derived else ""
     left = [n for n in _used(own) if n in table.features and not table.feature(n).usable]

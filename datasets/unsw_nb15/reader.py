@@ -260,9 +260,7 @@ def _layout(sheet: Sheet) -> tuple[str, list[str], bool]:
         return "raw", list(RAW_COLUMNS), False
     names = [canonical(c) for c in first]
     if not _is_known(names) and sheet.separator == ",":
-        if len(first) in (len(PARTITION_COLUMNS), len(PARTITION_COLUMNS) - 1) and _CODE.match(
-            first[0]
-        ):
+        if sheet.remarks and len(PARTITION_COLUMNS) - 1 <= len(first) <= len(PARTITION_COLUMNS):
             raise DataError(
                 f"{sheet.name}, line 1: no header; a file in the partition layout starts with "
                 "the column names id,dur,proto,..."

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from n3ic.datasets.unsw_nb15.catalogue import HEADER_COLUMNS, PUBLISHED
 from n3ic.training.recipe import Recipe, Training
-from n3ic.training.recipes import PAPER_TRAINING, TABLES
+from n3ic.training.recipes import PAPER_TRAINING, VOTING_TREES
 
 PAPER = Recipe(
     name="paper",
@@ -45,13 +45,14 @@ PUBLISHED_COLUMNS = replace(
     training=replace(DEFAULT.training, gce_q=0.7),
 )
 
-PUBLISHED_TABLES = replace(
-    TABLES,
-    name="published-tables",
-    summary="tables on the published columns",
+PUBLISHED_VOTING_TREES = replace(
+    VOTING_TREES,
+    name="published-voting-trees",
+    summary="voting trees on the published columns",
     columns=PUBLISHED,
 )
 
 RECIPES = {
-    recipe.name: recipe for recipe in (DEFAULT, PUBLISHED_COLUMNS, PAPER, TABLES, PUBLISHED_TABLES)
+    recipe.name: recipe
+    for recipe in (DEFAULT, PUBLISHED_COLUMNS, PAPER, VOTING_TREES, PUBLISHED_VOTING_TREES)
 }

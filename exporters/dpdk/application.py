@@ -108,7 +108,10 @@ def _counters(statistics: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(meter[name]) for name in names if meter[name] or name in STAMPS}
 
 
-_LOSSES = ("port_full", "ring_full", "worker_full", "decision_not_written", "imissed", "ierrors")
+_LOSSES = (
+    "port_full", "ring_full", "worker_full", "decision_not_written", "end_not_received", "imissed",
+    "ierrors",
+)  # fmt: skip
 
 
 def eal_words(workers: int) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from n3ic.errors import ExportError
 from n3ic.exporters.host.exporter import EXPORTER as HOST
-from n3ic.exporters.host.sources import code
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
@@ -79,7 +78,7 @@ class DpdkExporter(Exporter[Any]):
                 "shape": model.shape_text,
                 "digest": model.digest,
                 "meter": str(model.meter) if model.meter else "",
-                "classes": [code(name) for name in model.classes],
+                "classes": model.classes,
                 "shunt": model.shunt,
             }
             text = render(self.folder / "templates", "README.md.j2", values)

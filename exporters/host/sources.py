@@ -99,15 +99,10 @@ def readme(templates: Path, model: Classifier, **values: Any) -> str:
     """Render the README of an export directory from a template."""
     names = {
         "shape": model.shape_text,
-        "features": [code(name) for name in model.input.features],
-        "classes": [code(name) for name in model.classes],
+        "features": model.input.features,
+        "classes": model.classes,
         "n_words": model.input.n_words,
         "shunt": model.shunt,
         "meter": str(model.meter) if model.meter else "",
     }
     return render(templates, "README.md.j2", names | values)
-
-
-def code(name: str) -> str:
-    """Format a name as Markdown code: printable ASCII without back-ticks and line ends."""
-    return f"`{c_string(name)[1:-1].replace('`', chr(39))}`"

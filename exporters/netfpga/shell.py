@@ -18,7 +18,6 @@ from n3ic.model.difference import first_difference
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
-from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 if TYPE_CHECKING:
@@ -72,21 +71,21 @@ def write_shell(
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,
-        "name": comment(model.name),
+        "name": model.name,
         "core": core,
         "front": front,
         "form": form,
         "side": options["input"] == "side" and front is None,
-        "features": list(zip(map(comment, model.input.features), widths, strict=True))
+        "features": list(zip(model.input.features, widths, strict=True))
         if options["input-stage"] == "features"
         else [],
         "addr": addresses,
         "masked": masked,
         "entries": lanes,
         "threshold": model.shunt,
-        "classes": [comment(c) for c in model.classes],
+        "classes": model.classes,
     }
-    (out / "README.md").write_text(render(FOLDER, "README.md.j2", values))
+    (out / "README.md").write_text(render(FOLDER, "README.md.j2", values), "utf-8")
 
 
 def simulator_of(options: Options) -> simulate.Simulator:

@@ -27,7 +27,6 @@ from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 FILE = "model.onnx"
@@ -335,12 +334,12 @@ def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> 
         "shape": model.shape_text,
         "digest": model.digest,
         "n_bits": model.input.n_bits,
-        "features": [comment(f).replace("`", "'") for f in model.input.features],
-        "classes": [comment(c).replace("`", "'") for c in model.classes],
+        "features": model.input.features,
+        "classes": model.classes,
         "shunt": model.shunt,
     }
     text = render(folder / "templates", "README.md.j2", names | values)
-    (out / "README.md").write_text(text, encoding="ascii")
+    (out / "README.md").write_text(text, encoding="utf-8")
 
 
 def file_report(model: BinaryModel, path: Path, note: str) -> Report:

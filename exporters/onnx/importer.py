@@ -32,9 +32,10 @@ from n3ic.exporters.onnx.operators import (
     quant,
     reference,
 )
-from n3ic.families.binary.float_ambiguity import facts
+from n3ic.families.binary.float_ambiguity import facts, rounds, tried
 from n3ic.families.binary.popcount_table import (
     MAX_CELLS,
+    OTHER_ACTIVATION,
     Array,
     ConstantInputError,
     PopcountTable,
@@ -171,7 +172,7 @@ class _Walk:
         if not scores.before and found.layer.n_inputs != spec.n_bits:
             raise ModelError("the scores do not come from the input")
         classes = self._classes(found.layer.n_outputs)
-        return BinaryModel(
+        model = BinaryModel(
             input=spec,
             hidden=scores.before,
             output=found.layer,
@@ -180,6 +181,10 @@ class _Walk:
             provenance={"source": "onnx", "onnx_sha256": digest, **facts(scores, found, "graph")},
             shunt=self._shunt(found.exact),
         )
+        if not rounds(scores, found):
+            return model
+        told = (model.provenance.get("rounding", "exact sums decide"), tried(model, scores, found))
+        return model.changed(provenance={**model.provenance, "rounding": "; ".join(told)})
 
     def _shunt(self, exact: bool) -> int:
         """Read the shunting threshold of a graph that n3ic wrote."""
@@ -302,7 +307,8 @@ class _Walk:
                 lambda *arrays: reference(node, arrays, self._opsets, by), values, by
             )
         else:
-            raise ModelError(f"{by}: {node.op_type} is not an operator of a binary network")
+            none = f"{node.op_type} is not an operator of a binary network"
+            raise ModelError(f"{by}: {OTHER_ACTIVATION if node.op_type in _ACTIVATIONS else none}")
         self._keep(node, result, by)
 
     def _keep(self, node: Any, result: Value, by: str) -> None:
@@ -477,6 +483,10 @@ def _cells(value: Value) -> int:
 
 _Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]
 _QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant", "IntQuant", "Quant")
+_ACTIVATIONS = frozenset((
+    "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Selu",
+    "Sigmoid", "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+))  # fmt: skip
 _SCORE_READERS = ("ArgMax", "TopK", "Softmax", "LogSoftmax", "Hardmax")
 _OPERATORS: dict[str, _Operator] = {
     "BatchNormalization": _Walk._batch_norm,

@@ -15,7 +15,7 @@ import numpy as np
 
 from n3ic.errors import ModelError
 from n3ic.exporters.onnx import graph
-from n3ic.families.binary.popcount_table import Array, PopcountTable, channel_row
+from n3ic.families.binary.popcount_table import Array, PopcountTable, channel_row, lowest_bits
 
 Value = PopcountTable | Array
 
@@ -67,8 +67,9 @@ def batch_norm(
 ) -> PopcountTable:
     """Apply BatchNormalization in each way that runtimes compute it.
 
-    A runtime may evaluate the formula or fold it into one product and one sum. If the two round to
-    different sides of a threshold, the import refuses the graph rather than guess.
+    A runtime may evaluate the formula, or fold it into one product and one sum, or into the weights
+    of the layer before, as onnxruntime does: then each addition of the layer rounds. Exact values
+    decide. Popcounts at which a way gives the other side of a threshold are in doubt.
     """
     gain, offset, middle, spread = (
         channel_row(c, x.channels, by).astype(np.float32).reshape(-1, 1)
@@ -81,7 +82,7 @@ def batch_norm(
         root = np.sqrt(spread.astype(dtype) + dtype(epsilon))
         centred = table.astype(dtype) - middle.astype(dtype)
         scaled = centred / root * gain.astype(dtype)
-        return np.asarray(scaled + offset.astype(dtype), dtype=np.float32)
+        return np.asarray(scaled + offset.astype(dtype))
 
     def folded(table: Array) -> Array:
         factor = gain / np.sqrt(spread + np.float32(epsilon))
@@ -89,13 +90,35 @@ def batch_norm(
 
     tables: list[Array] = []
     with np.errstate(all="ignore"):
-        # Compute the first table in all three ways, and each further one in the two extreme ways,
-        # so that a normalisation does not triple the number of tables.
+        # Compute the first table in all ways, and each further one in the two extreme ways, so that
+        # a normalisation does not triple the number of tables.
         for table in x.tables[:1]:
-            tables += [formula(table, np.float64), formula(table, np.float32), folded(table)]
+            precise = formula(table, np.float64)
+            factor = gain / np.sqrt(spread + np.float32(epsilon))
+            reach = _fused_reach(x, factor, offset - middle * factor, precise)
+            extremes = [precise - reach, precise + reach] if reach.any() else []
+            ways = (precise, *extremes, formula(table, np.float32), folded(table))
+            tables += [way.astype(np.float32) for way in ways]
         for table in x.tables[1:]:
-            tables += [formula(table, np.float64), folded(table)]
-    return replace(x, tables=tuple(tables), by=by)
+            tables += [formula(table, np.float64).astype(np.float32), folded(table)]
+    return replace(x, tables=tuple(tables)).named(by)
+
+
+def _fused_reach(x: PopcountTable, factor: Array, offset: Array, result: Array) -> Array:
+    """How far a sum of weights times ``factor``, plus ``offset``, may round from ``result``.
+
+    The bound is that of :func:`n3ic.families.binary.popcount_table.product`: half an ulp of a
+    partial sum for each addition, and as much as three more for the factor, the weights and the
+    offset. Factors of few digits round nothing.
+    """
+    table = np.where(x.used, x.tables[0].astype(np.float64), x.tables[0][:, :1])
+    magnitudes = np.ptp(table, axis=1, keepdims=True) * np.abs(factor) + np.abs(offset)
+    step = np.ptp(table, axis=1, keepdims=True) / np.maximum(x.fan_in[:, None], 1) * factor
+    unit = np.minimum(lowest_bits(step) / 2, lowest_bits(offset))
+    terms = x.fan_in[:, None] + 5
+    error = np.finfo(np.float32).eps / 4 * terms * (magnitudes + np.abs(result))
+    rounds = (magnitudes > unit * 2.0**24) & np.isfinite(magnitudes)
+    return np.where(rounds, error, 0.0)
 
 
 def multi_threshold(
@@ -113,7 +136,7 @@ def multi_threshold(
             total += table >= thresholds[:, k : k + 1]
         return np.float32(scale) * total + np.float32(bias)
 
-    return replace(x, tables=tuple(count(t) for t in x.tables), by=by)
+    return replace(x, tables=tuple(count(t) for t in x.tables)).named(by)
 
 
 def bipolar(values: Array, scale: Array) -> Array:

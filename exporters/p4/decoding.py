@@ -10,14 +10,13 @@ import base64
 import binascii
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
-from n3ic.exporters.p4.interpreter.commands import SetDefault, SetRates, TableAdd, TableModify
+from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd, TableClear
 from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
@@ -25,7 +24,7 @@ from n3ic.targets.decoding import Decoded
 _WRITTEN = re.compile(
     r"table_(set_default [a-z0-9_]+ [a-z0-9_]+(?: 0x[0-9a-f]+)*"
     r"|add [a-z0-9_]+ [a-z0-9_]+ 0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+"
-    r"|modify [a-z0-9_]+ [a-z0-9_]+ \d+(?: 0x[0-9a-f]+)+)"
+    r"|clear [a-z0-9_]+)"
 )
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
 _TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
@@ -45,17 +44,16 @@ class DecodedEntry:
     key: int | None = None
 
 
-def from_commands(
-    text: str, name: str, program: Switch, *, update: bool = False
-) -> list[DecodedEntry]:
+def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
     """Read the entries of a file of ``simple_switch_CLI`` commands.
+
+    A table is cleared once, after the model's number and before its entries are added, in the order
+    of their keys: a switch that holds other entries refuses none of them.
 
     Args:
         text: the commands.
         name: name of the file, for errors.
         program: the compiled program, without entries.
-        update: whether the file changes entries by their handles instead of adding them. A table's
-            entries are added in the order of their keys, so that a handle is a key.
 
     Raises:
         VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or n3ic writes no such
@@ -65,23 +63,28 @@ def from_commands(
         commands = program.read(text)
     except P4Error as error:
         raise VerifyError(f"{name}: {error}") from error
-    held = []
-    added = Counter[str]()
+    held: list[DecodedEntry] = []
+    added: dict[str, int] = {}  # entries of each table since it was cleared
     for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
-        key: int | None = None
         match command:
-            case SetDefault():
+            case _ if _WRITTEN.fullmatch(line) is None:
+                known = False
+            case SetDefault(table, action, data):
                 known = True
-            case TableAdd(table, _, (int(key),), _, None):
-                known = not update and key == added[table]
-                added[table] += 1
-            case TableModify(handle=key):
-                known = update
+                held.append(DecodedEntry(table, action, data))
+            case TableClear(table):
+                known = table not in added and len(held) == len(_READINGS)
+                added[table] = 0
+            case TableAdd(table, action, (int(key),), data, None):
+                known = key == added.get(table)
+                added[table] = key + 1
+                held.append(DecodedEntry(table, action, data, key))
             case _:
                 known = False
-        if not known or isinstance(command, SetRates) or _WRITTEN.fullmatch(line) is None:
+        if not known:
             raise VerifyError(f"{name}, line {number}: not a command that n3ic writes there")
-        held.append(DecodedEntry(command.table, command.action, command.data, key))
+    if empty := [table for table, count in added.items() if not count]:
+        raise VerifyError(f"{name}: table {empty[0]} is cleared and not filled")
     return held
 
 

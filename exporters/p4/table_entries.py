@@ -11,6 +11,9 @@ The entries are written in three steps. The first clears the model's number in a
 sets the new one, so answers in between claim no model. The action of the last step carries the
 program's signature in its name and number. A program of another shape or with other masks refuses
 it, and its answers keep claiming no model.
+
+``simple_switch_CLI`` goes on after a command that is refused. Its commands therefore clear a table
+before they add its entries, so that no switch of this program, whatever it holds, refuses one.
 """
 
 from __future__ import annotations
@@ -150,22 +153,28 @@ def _number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode("ascii")).digest()[:4], "big") >> 9
 
 
-def cli_commands(steps: Steps, *, update: bool = False) -> str:
+def cli_commands(steps: Steps) -> str:
     """Write the entries as commands for ``simple_switch_CLI``, one per line.
+
+    The commands fill an empty switch, and replace the entries of one that holds others.
 
     Args:
         steps: the entries; those of a table with a key are in the order of their keys, from 0.
-        update: whether to change the entries of tables with a key instead of adding them.
     """
-    return "".join(f"{_command(e, update)}\n" for e in chain.from_iterable(steps))
+    number, entries, setting = steps
+    keyed = dict.fromkeys(e.table for e in entries if isinstance(e, MatchEntry))
+    lines = (
+        *map(_command, number),
+        *(f"table_clear {table}" for table in keyed),
+        *map(_command, (*entries, *setting)),
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _command(e: DefaultEntry, update: bool) -> str:
+def _command(e: DefaultEntry) -> str:
     data = [_hexadecimal(p) for p in e.parameters]
     if not isinstance(e, MatchEntry):
         return " ".join(("table_set_default", e.table, e.action, *data))
-    if update:  # the handle of an entry is its place
-        return " ".join(("table_modify", e.table, e.action, str(e.key.value), *data))
     return " ".join(("table_add", e.table, e.action, _hexadecimal(e.key), "=>", *data))
 
 

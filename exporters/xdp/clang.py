@@ -16,7 +16,7 @@ from n3ic.util.process import run_tool
 
 # Hide the build folder, so that the same sources give the same object in any folder.
 PLACE = "-fdebug-compilation-dir=."
-FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", PLACE)
+FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", PLACE)
 TIMEOUT_S = 300
 
 

@@ -115,10 +115,10 @@ class XdpExporter(Exporter):
             "meter": model.meter and comment(str(model.meter)),
             "windows": "the flows of all CPUs" if shared else "the flows that a CPU decided itself",
             "packets": packets,
-            "classes": [comment(c).replace("`", "'").replace("|", "/") for c in model.classes],
+            "classes": model.classes,
         }
         text = render(templates, "README.md.j2", values)
-        (out / "README.md").write_text(text, encoding="ascii", newline="\n")
+        (out / "README.md").write_text(text, encoding="utf-8", newline="\n")
 
     def run(self, directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
         """Run the answering program on the inputs, and replay traffic through the meter.

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from n3ic.errors import ArgumentError, UsageError
 from n3ic.families.binary.fit import fit_network
 from n3ic.families.binary.fold import fold
 from n3ic.model.bits import Bits, pack
@@ -22,6 +24,45 @@ from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.training.loop import EpochCallback
 from n3ic.training.recipe import Training
+from n3ic.training.values import values_of
+
+
+def _layers(sizes: Any) -> tuple[int, ...]:
+    """Neurons of each hidden layer.
+
+    Raises:
+        ArgumentError: they are not whole numbers.
+    """
+    several = isinstance(sizes, Iterable) and not isinstance(sizes, str)
+    found = [*sizes] if several else [sizes]
+    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in found)
+    if not whole or min(found, default=1) < 1:
+        raise ArgumentError(
+            f"hidden_layer_sizes: expected numbers of neurons, such as (32, 16), got {sizes!r:.60}"
+        )
+    return tuple(int(n) for n in found)
+
+
+def _no_number(X: Any) -> ArgumentError:
+    """The error that names the first column of a table that holds no numbers."""
+    names = getattr(X, "columns", None)
+    cells = np.asarray(X, dtype=object)
+    texts = [[c for c in column if isinstance(c, str) and not _is_number(c)] for column in cells.T]
+    i = next((i for i, found in enumerate(texts) if found), 0)
+    said = f"got {texts[i][0][:40]!r}" if texts[i] else "not objects"
+    return ArgumentError(
+        f"X: expected numbers, {said} in column {i if names is None else names[i]!r}: put a "
+        "OneHotEncoder or an OrdinalEncoder in front of the classifier, or use n3ic.train, which "
+        "takes categories (could not convert string to float)"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,7 +75,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ``x0``, ``x1``, ... of 32 bits each.
 
     Args:
-        hidden_layer_sizes: neurons of each hidden layer.
+        hidden_layer_sizes: neurons of each hidden layer; a number stands for one layer.
         thermometer_bits: number of bits of each feature that is not 0 or 1.
         ste: straight-through estimator, ``identity``, ``clip`` or ``approx``.
         batch_norm: whether a batch norm precedes each sign; it folds into thresholds.
@@ -68,7 +109,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden_layer_sizes: tuple[int, ...] = (32, 16),
+        hidden_layer_sizes: int | Sequence[int] = (32, 16),
         *,
         thermometer_bits: int = 16,
         ste: str = "approx",
@@ -110,7 +151,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _config(self, rows: int) -> Training:
         batch = min(512, max(16, rows // 50)) if self.batch_size == "auto" else self.batch_size
         return Training(
-            hidden=tuple(self.hidden_layer_sizes),
+            hidden=_layers(self.hidden_layer_sizes),
             ste=self.ste,  # type: ignore[arg-type]
             batch_norm=self.batch_norm,
             output_bias=self.output_bias,
@@ -125,6 +166,21 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             density=self.density,
             patience=self.patience,
         )
+
+    def _check_values(self) -> None:
+        """Check the values of the constructor, before any training.
+
+        Raises:
+            ArgumentError: a value is not allowed.
+        """
+        try:
+            for value in values_of(Training):
+                given = getattr(self, value.name, None)
+                if value.name != "class_weight" and given not in (None, "auto"):
+                    value.given(given)
+            self._config(1)
+        except UsageError as error:
+            raise ArgumentError(str(error)) from None
 
     def fit(
         self,
@@ -153,11 +209,19 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             progress: called after every epoch.
 
         Raises:
-            ValueError: the arrays are not finite numbers of matching shapes, or the labels have
-                only one class.
+            ValueError: the arrays are not finite numbers of matching shapes, the labels have only
+                one class, or a value of the constructor is not allowed (ArgumentError).
         """
         rows_in: NDArray[Any]
-        rows_in, y = validate_data(self, X, y)
+        try:
+            rows_in, y = validate_data(self, X, y)
+            numbers = rows_in.dtype.kind in "biuf"  # a table of categories may become texts
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            numbers = False
+        if not numbers:
+            raise _no_number(X)
         check_classification_targets(y)
         self.classes_, label = np.unique(y, return_inverse=True)
         weight: NDArray[np.float64] = _check_sample_weight(sample_weight, rows_in, dtype=np.float64)
@@ -171,6 +235,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs samples of at least 2 classes, "
                 f"but the data contains only one class: {self.classes_[counted].tolist()!r}"
             )
+        self._check_values()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         spec = self._fit_encoder(rows_in[weight > 0])
         bits = self._bits(rows_in)

@@ -20,6 +20,8 @@ from n3ic.model.bits import Bits, pack
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel
 
+ROWS = 4096  # inputs to try: all if there are no more
+
 
 def facts(scores: PopcountTable, found: Scores, origin: str) -> dict[str, str]:
     """Describe, for a model's provenance, the network that it was made from.
@@ -29,11 +31,12 @@ def facts(scores: PopcountTable, found: Scores, origin: str) -> dict[str, str]:
         found: the model's output layer.
         origin: what the network was, such as ``graph``.
     """
+    by_sums = " by exact sums" if rounds(scores, found) else ""
     said = {
-        "scores": f"as in the {origin}"
+        "scores": f"as in the {origin}{by_sums}"
         if found.exact
-        else f"the {origin}'s class on every input; scores, margins and the order behind the best "
-        f"are not the {origin}'s"
+        else f"the {origin}'s class{by_sums or ' on every input'}; scores, margins and the order "
+        f"behind the best are not the {origin}'s"
     }
     cells = [int(d.sum()) for d in scores.doubts]
     if any(cells):
@@ -46,6 +49,30 @@ def facts(scores: PopcountTable, found: Scores, origin: str) -> dict[str, str]:
     if found.order != (*range(len(found.order)),):
         said["class_order"] = f"classes {', '.join(map(str, found.order))} of the {origin}"
     return said
+
+
+def rounds(scores: PopcountTable, found: Scores) -> bool:
+    """Whether rounding may change a hidden bit or a score."""
+    return any(d.any() for d in scores.doubts) or bool((found.low != found.high).any())
+
+
+def sample(width: int) -> Bits:
+    """All inputs of up to 12 bits, or random ones of all densities: bool ``(rows, width)``."""
+    if width <= 12:
+        codes = np.arange(1 << width, dtype=np.int64)[:, None]
+        return np.asarray((codes >> np.arange(width)) & 1, dtype=np.bool_)
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.random((ROWS, width)) < rng.random((ROWS, 1)))
+
+
+def tried(model: BinaryModel, scores: PopcountTable, found: Scores) -> str:
+    """Say on how many inputs rounding may decide; the arguments are those of :func:`in_doubt`."""
+    bits = sample(model.input.n_bits)
+    doubtful = int(in_doubt(model, scores, found, bits).sum())
+    return (
+        f"a runtime's class, such as onnxruntime's with a batch norm folded into the weights, may "
+        f"be another on at most {doubtful:,} of {len(bits):,} inputs tried"
+    )
 
 
 def in_doubt(model: BinaryModel, scores: PopcountTable, found: Scores, bits: Bits) -> Bits:

@@ -34,6 +34,10 @@ _SIZES = (
     "quantize those behind a hidden layer to few bits with one scale a neuron"
 )
 
+OTHER_ACTIVATION = (
+    "an activation that is no sign; put one there (x >= 0 is +1, else -1), and train again"
+)
+
 Array = NDArray[Any]
 
 
@@ -55,6 +59,8 @@ class PopcountTable:
         doubts: for each of them, the popcounts of its neurons that are in doubt: bool arrays of
             shape ``(neurons, largest popcount + 1)``.
         by: description of the node that computed it.
+        activation: description of the node since which the values no longer grow by equal steps;
+            empty if they do, as behind a layer, a bias, a scale or a batch norm.
     """
 
     tables: tuple[Array, ...]
@@ -64,6 +70,7 @@ class PopcountTable:
     before: tuple[HiddenLayer, ...]
     doubts: tuple[Bits, ...]
     by: str
+    activation: str = ""
 
     @property
     def channels(self) -> int:
@@ -75,6 +82,23 @@ class PopcountTable:
         """Cells of a table that stand for a possible popcount, as a bool array."""
         columns = np.arange(self.tables[0].shape[1])
         return columns[None, :] <= self.fan_in[:, None]
+
+    def named(self, by: str) -> PopcountTable:
+        """The tensor under the name of the node that computed it."""
+        bent = self.activation or ("" if _has_equal_steps(self.tables[0], self.used) else by)
+        return replace(self, by=by, activation=bent)
+
+
+def _has_equal_steps(table: Array, used: Bits) -> bool:
+    """Whether each channel changes by the same amount from popcount to popcount, but for rounding.
+
+    Values that are not finite count as such: they are refused where they are read.
+    """
+    exact = np.where(used, table.astype(np.float64), 0.0)
+    with np.errstate(all="ignore"):
+        steps = np.diff(exact, axis=1)
+        uneven = np.abs(steps - steps[:, :1]) > 1e-4 * np.abs(exact).max(axis=1, keepdims=True)
+    return not (uneven & used[:, 1:]).any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +112,7 @@ class BitTensor:
             activation of several levels one bit per step.
         layers: hidden layers up to and including the one that computes the bits.
         doubts: their popcounts in doubt, as in :class:`PopcountTable`.
+        source: the tensor itself.
     """
 
     low: NDArray[np.float64]
@@ -95,6 +120,7 @@ class BitTensor:
     owner: NDArray[np.int64]
     layers: tuple[HiddenLayer, ...]
     doubts: tuple[Bits, ...]
+    source: PopcountTable
 
     def picked(self, bits: NDArray[np.int64]) -> BitTensor:
         """Select bits, each as often as it is named.
@@ -116,6 +142,7 @@ class BitTensor:
             self.owner[bits],
             (*self.layers[:-1], layer),
             (*self.doubts[:-1], self.doubts[-1][bits]),
+            self.source,
         )
 
 
@@ -158,7 +185,7 @@ def elementwise(
             for v in values
         ]
         tables.append(np.broadcast_to(function(*rows).T, first.tables[0].shape))
-    return replace(first, tables=tuple(tables), by=by)
+    return replace(first, tables=tuple(tables)).named(by)
 
 
 def channel_row(constant: Array, channels: int, by: str) -> Array:
@@ -188,13 +215,7 @@ def binary(
     edges = (np.diff(table, axis=1) != 0) & used[:, 1:]
     steps = edges.sum(axis=1)
     if steps.max(initial=0) > _MOST_STEPS:
-        j = int(steps.argmax())
-        shown = ", ".join(f"{v:g}" for v in np.unique(table[j][used[j]])[:4])
-        raise ModelError(
-            f"{signal.by}: neuron {j} gives {shown}, ... as its popcount grows, {steps[j] + 1} "
-            f"values; {wanted_by} needs two, or at most {_MOST_STEPS + 1}. Put a sign (x >= 0 is "
-            "+1, else -1) or a quantizer of few bits between the two layers"
-        )
+        raise _no_sign(signal, int(steps.argmax()), wanted_by)
     if signal.weights is None:
         low, high = table[:, 0], table[:, 1]
         if signal.channels and (low == high).all():
@@ -202,7 +223,7 @@ def binary(
                 f"{signal.by}: it is {low[0]:g} whatever the input bits are; they may have other "
                 "values, 0 and 1 or -1 and 1, than the network expects"
             )
-        return BitTensor(low, high, np.arange(signal.channels), (), ())
+        return BitTensor(low, high, np.arange(signal.channels), (), (), signal)
     doubt = _doubt(signal, table, steps)
     # One bit per step, one for a channel without steps; the first also carries the first value.
     bits = np.maximum(steps, 1)
@@ -253,7 +274,57 @@ def _oriented(
         mask=None if signal.mask is None else signal.mask[owner],
         thresholds=threshold.astype(np.int32),
     )
-    return BitTensor(low, high, owner, (*signal.before, layer), (*signal.doubts, doubt))
+    before, doubts = (*signal.before, layer), (*signal.doubts, doubt)
+    return BitTensor(low, high, owner, before, doubts, signal)
+
+
+def _no_sign(signal: PopcountTable, channel: int, wanted_by: str) -> ModelError:
+    """The error about a channel of too many values, which names the activation at fault, if any."""
+    values = np.unique(signal.tables[0][channel][signal.used[channel]])
+    shown = ", ".join(f"{v:g}" for v in values[:4]) + (", ..." if len(values) > 4 else "")
+    by, put = signal.activation or signal.by, "in its place"
+    if not signal.activation:
+        put = "behind it, where no activation is"
+    elif signal.activation != signal.by:
+        by = f"{signal.activation}, then {signal.by}"
+    return ModelError(
+        f"{by}: neuron {channel} gives {shown} as its popcount grows, {len(values)} values; "
+        f"{wanted_by} needs two, or at most {_MOST_STEPS + 1} in equal steps, the same for all "
+        f"neurons. Put a sign (x >= 0 is +1, else -1) {put}, or a quantizer of few bits, and train "
+        "again"
+    )
+
+
+def _unequal(source: BitTensor, weights: Array, by: str, place: tuple[int, int]) -> ModelError:
+    """The error about a layer whose terms are not small multiples of one size.
+
+    At fault are its weights, or the values of its input: too many, or other ones in each channel.
+
+    Args:
+        source: the layer's input.
+        weights: its weights, float64 array of shape ``(bits, neurons)``.
+        by: description of the layer.
+        place: bit and neuron of a term.
+    """
+    i, j = place
+    signal = source.source
+    whole = _multiples(np.unique(np.abs(weights[:, j])))
+    if whole is None or (signal.weights is None and whole.max() > 1):
+        return ModelError(_SIZES.format(by, weights[i, j], source.owner[i], j))
+    table = signal.tables[0].astype(np.float64)
+    levels = [np.unique(row[cells]) for row, cells in zip(table, signal.used, strict=True)]
+    most = max(range(len(levels)), key=lambda k: len(levels[k]))
+    if len(levels[most]) > 2:
+        return _no_sign(signal, most, by)
+    other = next((k for k, own in enumerate(levels) if not np.array_equal(own, levels[0])), 0)
+    what, put = "input bit", "Leave it out: bits need no norm and no scale"
+    if signal.weights is not None:
+        what, put = "neuron", "Put it in front of the sign instead, or leave it out"
+    said = [" or ".join(f"{v:g}" for v in levels[k]) for k in (0, other)]
+    return ModelError(
+        f"{signal.by}: {what} 0 is {said[0]}, and {what} {other} is {said[1]}; {by} needs the "
+        f"same two values of all. {put}, and train again"
+    )
 
 
 def _doubt(signal: PopcountTable, table: Array, steps: Array) -> Bits:
@@ -341,7 +412,7 @@ def _reach(
     magnitudes = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + np.abs(bias)
     # Sums are exact in any order if all terms are multiples of a power of two, and no partial sum
     # has more digits than a float's significand.
-    units = [_lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
+    units = [lowest_bits(part).min(axis=0, initial=np.inf) for part in (low, high, bias[None])]
     unit = np.minimum(np.minimum(units[0], units[1]), units[2])
     rounds = magnitudes > unit * 2.0 ** (np.finfo(dtype).nmant + 1)
     rounds &= np.isfinite(magnitudes)  # an infinite bias decides alone
@@ -350,7 +421,7 @@ def _reach(
     return np.where(rounds[:, None], error / 2, 0.0)
 
 
-def _lowest_bits(values: Array) -> Array:
+def lowest_bits(values: Array) -> Array:
     """The value of the lowest set bit of each float; infinite for 0 and for infinity."""
     finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
     mantissa, exponent = np.frexp(np.abs(finite))
@@ -383,7 +454,7 @@ def _counted(source: BitTensor, weights: Array, by: str) -> tuple[BitTensor, Arr
         multiples = _multiples(sizes[own]) if common is None else common[own]
         if multiples is None:
             i = int(np.flatnonzero((change[:, j] != 0) & (np.abs(change[:, j]) != size[j]))[0])
-            raise ModelError(_SIZES.format(by, weights[i, j], source.owner[i], j))
+            raise _unequal(source, weights, by, (i, int(j)))
         unit[j] = size[j] / multiples[-1] if common is None else sizes[-1] / common[-1]
         counts[:, j] = multiples[place]
         slack[j] = np.abs(np.abs(change[:, j]) - counts[:, j] * unit[j]).sum()
@@ -400,10 +471,7 @@ def _copies(source: BitTensor, weights: Array, counts: Array, by: str) -> NDArra
     if not source.layers:
         if copies.max() > 1:
             first, second = np.argwhere(counts > 1)[0].tolist()
-            raise ModelError(
-                _SIZES.format(by, weights[first, second], first, second)
-                + ". Nothing copies the network's input"
-            )
+            raise _unequal(source, weights, by, (first, second))
         return np.ones_like(copies)
     if copies.sum() > MAX_NEURONS:
         raise ModelError(f"{by}: its weights need {copies.sum():,} copies of neurons, too many")

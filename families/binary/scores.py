@@ -80,7 +80,10 @@ def _of_one(signal: PopcountTable, weights: Bits, tables: list[Table]) -> Scores
     above = tables[0][0, : n + 1] > 0  # a score of exactly 0 is the first class
     edges = np.flatnonzero(above[1:] != above[:-1])
     if len(edges) > 1:
-        raise ModelError(f"{signal.by}: its score rises and falls with its popcount")
+        raise ModelError(
+            f"{signal.activation or signal.by}: its score rises and falls with its popcount; "
+            "return the score before it"
+        )
     falls = bool(above[0]) and len(edges) == 1
     first = int(edges[0]) + 1 if len(edges) else (0 if above[0] else n + 1)
     if falls:  # it is above 0 up to a popcount: count disagreements instead
@@ -174,7 +177,11 @@ def _rising(signal: PopcountTable, tables: list[Table]) -> tuple[NDArray[np.bool
             for t in turned:
                 t[j, : n + 1] = t[j, : n + 1][::-1]
         elif not (steps > 0).all():
-            raise ModelError(f"{signal.by}: score {j} neither grows nor falls with its popcount")
+            last = signal.activation or signal.by
+            raise ModelError(
+                f"{last}: score {j} neither grows nor falls with its popcount, so it loses the "
+                "order of the classes; return the scores before it"
+            )
     return weights, turned
 
 

@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.float_ambiguity import in_doubt
+from n3ic.families.binary.float_ambiguity import ROWS, in_doubt
 from n3ic.families.binary.popcount_table import Array, PopcountTable
 from n3ic.families.binary.scores import Scores
 from n3ic.families.binary.torch_readers import READERS
 from n3ic.model.bits import Bits, pack
 from n3ic.model.network import BinaryModel
-
-ROWS = 4096  # inputs to compare module and model on: all if there are no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +53,6 @@ class _FirstRead(TorchDispatchMode):
         if self.scores is None and reads and tuple(args[0].shape) in self._shapes:
             self.scores = args[0].detach().clone()
         return func(*args, **(kwargs or {}))
-
-
-def sample(width: int) -> Bits:
-    """All inputs of up to 12 bits, or random ones of all densities: bool ``(rows, width)``."""
-    if width <= 12:
-        codes = np.arange(1 << width, dtype=np.int64)[:, None]
-        return np.asarray((codes >> np.arange(width)) & 1, dtype=np.bool_)
-    rng = np.random.default_rng(0)
-    return np.asarray(rng.random((ROWS, width)) < rng.random((ROWS, 1)))
 
 
 def compared(original: Original, model: BinaryModel, found: Scores, bits: Bits) -> str:
@@ -106,7 +95,10 @@ def _classes(original: Original, bits: Bits) -> Array:
         found = first.scores if first.scores is not None and original.reads else result
         scores = getattr(found, "value", found).detach().reshape(len(bits), -1).numpy()
     except Exception as error:  # a foreign module may raise any error
-        raise ModelError(f"the module cannot compute {len(bits)} rows: {short(error)}") from error
+        raise ModelError(
+            f"the module cannot compute {len(bits)} rows: {short(error)}"
+            f"{mixed_types(original.module)}"
+        ) from error
     single = scores.shape[1] == 1
     return np.asarray(scores[:, 0] > 0 if single else scores.argmax(axis=1)).astype(np.int64)
 
@@ -123,6 +115,16 @@ def dtype_of(module: nn.Module) -> torch.dtype:
     """The float type that a module computes with."""
     kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(kinds, torch.float32)
+
+
+def mixed_types(module: nn.Module) -> str:
+    """What to do about a module that failed, if its parameters are doubles; else an empty text.
+
+    The numbers that a module makes itself, such as those of a sign, are of type float32.
+    """
+    held = module.named_parameters()
+    name = next((name for name, part in held if part.dtype == torch.float64), "")
+    return f"; {name} is torch.float64: convert the module with module.float()" if name else ""
 
 
 def short(error: BaseException) -> str:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from n3ic.errors import ModelError
-from n3ic.families.binary.float_ambiguity import facts
+from n3ic.families.binary.float_ambiguity import facts, sample
 from n3ic.families.binary.popcount_table import PopcountTable, network_input
 from n3ic.families.binary.scores import output_layer
 from n3ic.families.binary.torch_compare import (
@@ -27,7 +28,7 @@ from n3ic.families.binary.torch_compare import (
     compared,
     dtype_of,
     eager,
-    sample,
+    mixed_types,
     short,
 )
 from n3ic.families.binary.torch_operators import run
@@ -36,6 +37,11 @@ from n3ic.model.bits import Bits
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 
+_NO_MODULE = {
+    "OrderedDict": "a state_dict, which holds weights alone: module.load_state_dict() takes it",
+    "type": "a class: pass a module of it, with its trained weights",
+    "str": "a text: torch.load() reads a module's file, and n3ic import an ONNX file",
+}
 Inputs = int | InputSpec | Sequence[str] | Mapping[str, int | Sequence[int]]
 
 
@@ -93,10 +99,10 @@ def from_torch(
 def _spec(inputs: Inputs) -> InputSpec:
     if isinstance(inputs, InputSpec):
         return inputs
-    if isinstance(inputs, int) and not isinstance(inputs, bool):
+    if isinstance(inputs, Integral) and not isinstance(inputs, bool):
         if inputs < 1:
             raise ModelError(f"inputs: expected at least one bit, got {inputs}")
-        return InputSpec.raw(inputs)
+        return InputSpec.raw(int(inputs))
     if isinstance(inputs, Mapping):
         return InputSpec(
             tuple(
@@ -114,9 +120,12 @@ def _spec(inputs: Inputs) -> InputSpec:
 
 def _levels(values: tuple[float, float]) -> tuple[float, float]:
     """The module's input for bit 0 and for bit 1."""
-    low, high = (float(v) for v in values)
+    try:
+        low, high = (float(v) for v in values)
+    except (TypeError, ValueError):
+        low = high = np.nan
     if not (np.isfinite([low, high]).all() and low != high):
-        raise ModelError(f"values: expected two different numbers, got {values!r}")
+        raise ModelError(f"values: expected two different numbers, got {values!r:.60}")
     return low, high
 
 
@@ -135,15 +144,18 @@ def _checked(rows: Bits, width: int) -> Bits:
 def _names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if classes is None:
         return tuple(f"class{i}" for i in range(count))
+    if not isinstance(classes, Sequence | np.ndarray):
+        raise ModelError(f"classes: expected a list of {count} names, got {classes!r:.60}")
     if len(classes) != count:
         raise ModelError(f"the module has {count} classes, {len(classes)} names are given")
-    return tuple(classes)
+    return tuple(map(str, classes))
 
 
 def _copied(module: nn.Module) -> nn.Module:
     """A copy on the CPU in evaluation mode, whose parameters are finite floats."""
     if not isinstance(module, nn.Module):
-        raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
+        kind = type(module).__name__
+        raise ModelError(f"expected a torch.nn.Module, got {_NO_MODULE.get(kind, kind)}")
     module = getattr(module, "_orig_mod", module)  # the module that torch.compile wrapped
     if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
         raise ModelError("the module is from torch.jit; pass the Python module behind it")
@@ -190,7 +202,7 @@ def _read(module: nn.Module, source: PopcountTable) -> tuple[PopcountTable, bool
     except ModelError:
         raise
     except Exception as error:  # a foreign module may raise any error
-        raise ModelError(f"{reading.where()}: {short(error)}") from error
+        raise ModelError(f"{reading.where()}: {short(error)}{mixed_types(module)}") from error
     finally:
         for hook in hooks:
             hook.remove()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from n3ic.families.binary.popcount_table import binary, product
+from n3ic.families.binary.popcount_table import OTHER_ACTIVATION, binary, product
 from n3ic.families.binary.torch_readers import READERS, SHAPING, after_scores, read_scores
 from n3ic.families.binary.torch_tensor import (
     BATCH,
@@ -54,6 +54,9 @@ _REASONS = {
         ("cat", "index", "index_select", "split", "stack", "unbind"),
     "it swaps channels and rows":
         ("permute", "t", "transpose"),
+    OTHER_ACTIVATION:
+        ("celu", "gelu", "hardshrink", "hardswish", "mish", "rrelu", "rrelu_with_noise", "silu",
+         "softplus", "softshrink", "threshold"),
     "it computes over the channels of a row, which no threshold does; use BatchNorm1d":
         ("mean", "native_group_norm", "native_layer_norm", "sum", "var_mean"),
 }
@@ -179,6 +182,7 @@ def _shaped(call: Call, x: TableTensor) -> TableTensor:
     if shape not in (usual if channels != 1 else [*usual, (BATCH,)]):
         raise call.error(
             f"a tensor of {channels} channels becomes one of the shape "
-            f"(batch, {', '.join(map(str, shape[1:]))}); a layer's output stays as it is"
+            f"(batch, {', '.join(map(str, shape[1:]))}); a layer's output stays as it is, and "
+            "convolutions are not read: write each layer as torch.nn.Linear"
         )
     return TableTensor(x.held, shape, call.reading)

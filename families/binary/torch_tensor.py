@@ -60,20 +60,26 @@ class Reading:
         self.run = run
         self.scores: PopcountTable | None = None
         self.layers: list[CalledLayer] = []
-        self._layers = ["the module"]
+        self._layers: list[tuple[str, bool]] = [("the module", False)]
 
     def entered(self, path: str, part: nn.Module) -> Callable[..., None]:
-        """A hook that notes a layer."""
-        said = f"layer {path!r} ({type(part).__name__})" if path else "the module"
-        return lambda *_: self._layers.append(said)
+        """A hook that notes a layer; one of PyTorch's own needs no name of its operators."""
+        said = f"{path} ({type(part).__name__})" if path else "the module"
+        own = type(part).__module__.startswith("torch.nn.")
+        return lambda *_: self._layers.append((said, own))
 
     def left(self, *_: Any) -> None:
         """A hook that forgets the innermost layer."""
         self._layers.pop()
 
     def where(self) -> str:
-        """The innermost layer, in words."""
-        return self._layers[-1]
+        """The innermost layer, by its path and its class, such as ``net.3 (ReLU)``."""
+        return self._layers[-1][0]
+
+    def at(self, operator: str) -> str:
+        """The innermost layer, with the operator if the layer's own name does not tell it."""
+        said, own = self._layers[-1]
+        return said if own else f"{said}, {operator}"
 
 
 class TableTensor(Tensor):
@@ -162,7 +168,7 @@ class Call:
     @property
     def by(self) -> str:
         """The layer and the operator, for errors."""
-        return f"{self.reading.where()}, {self.name}"
+        return self.reading.at(self.name)
 
     @property
     def tensors(self) -> list[TableTensor]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from n3ic.util.display import TextTable, visible
+from n3ic.util.display import TextTable
+from n3ic.util.names import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,9 +53,22 @@ def print_json(data: Any) -> None:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: int = 1,
+    screen: Console | None = None,
 ) -> None:
-    """Print a table of text; all but the first ``left`` columns are right-aligned."""
+    """Print a table of text; all but the first ``left`` columns are right-aligned.
+
+    Args:
+        title: what it is about.
+        columns: column names.
+        rows: one cell per column.
+        left: number of left-aligned columns.
+        screen: where it is printed; None for standard output.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -63,15 +77,22 @@ def table(
         out.add_column(name, justify="left" if i < left else "right", overflow="fold")
     for row in rows:
         out.add_row(*(Text(visible(cell)) for cell in row))
-    screen = console()
+    screen = screen or console()
     if not screen.is_terminal:
         screen.width = 160  # a file or a pipe has no width
     screen.print(out)
 
 
-def show_table(found: TextTable) -> None:
-    """Print a :class:`TextTable`."""
-    table(found.title, found.head, found.rows, left=found.left)
+def show_table(found: TextTable, screen: Console | None = None) -> None:
+    """Print a :class:`TextTable`, on standard output or another screen."""
+    table(found.title, found.head, found.rows, left=found.left, screen=screen)
+
+
+def _show_columns(uses: Sequence[Mapping[str, Any]], screen: Console) -> None:
+    from n3ic.runs.column_uses import columns_table
+
+    if told := columns_table(uses):
+        show_table(told, screen)
 
 
 @contextmanager
@@ -85,7 +106,10 @@ def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
         return
     if not screen.is_terminal:
         yield TrainingProgress(
-            stage=print_note, begin=lambda text, _: print_note(text), note=print_note
+            stage=print_note,
+            begin=lambda text, _: print_note(text),
+            note=print_note,
+            columns=lambda uses: _show_columns(uses, screen),
         )
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -122,7 +146,14 @@ def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
         def stays(text: str) -> None:
             progress.console.print(f"n3ic: {visible(text)}", markup=False)
 
-        yield TrainingProgress(epoch=epoch, stage=stage, begin=begin, task=task, note=stays)
+        yield TrainingProgress(
+            epoch=epoch,
+            stage=stage,
+            begin=begin,
+            task=task,
+            note=stays,
+            columns=lambda uses: _show_columns(uses, progress.console),
+        )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import typer
 
 from n3ic.cli.console import list_options, print_json, print_note, print_result, progress_bar, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 from n3ic.options import Option, OptionValue
 
@@ -90,15 +91,22 @@ def _generator(name: str) -> tuple[Option, ...]:
     return data_set(name).generator_options or ()
 
 
-def list_sets() -> None:
+def list_sets(
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
     """List the data sets."""
     from n3ic import plugins
     from n3ic.data.dataset import data_set
 
-    for name in plugins.names(_GROUP):
-        print_result(f"{name:<24}{data_set(name).summary}")
+    summaries = {name: data_set(name).summary for name in plugins.names(_GROUP)}
+    if json:
+        print_json(summaries)
+        return
+    for name, summary in summaries.items():
+        print_result(f"{name:<24}{summary}")
 
 
+@takes_rows("name")
 def show(
     name: Annotated[str, typer.Argument(help="A data set, or a table of flows.")],
     features: Annotated[
@@ -145,6 +153,7 @@ def show(
         print_result(source.card.rstrip())
 
 
+@takes_rows("path")
 def describe(
     path: Annotated[
         Path, typer.Argument(metavar="FLOWS", help="A table with one flow per row, or a folder.")
@@ -188,8 +197,8 @@ def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> 
                 column,
                 known[column].type if entry["kind"] in ("number", "text") else entry["kind"],
                 entry.get("unit", ""),
-                "yes" if entry["use"] else "no",
-                entry["reason"],
+                "no" if not entry["use"] else "in doubt" if entry.get("doubt") else "yes",
+                entry["reason"] if not entry["use"] else entry.get("doubt") or entry["reason"],
                 f"{known[column].distinct:,}",
                 _odd(known[column]),
             ]
@@ -197,6 +206,8 @@ def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> 
         ],
         left=5,
     )
+    for note in own.notes:
+        print_result(f"note: {note}")
     label = own.rules.label
     print_result(
         f"label: {label} ({known[label].distinct:,} values)" if label else "label: --label COLUMN"
@@ -210,6 +221,7 @@ def _odd(facts: ColumnProfile) -> str:
     return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
 
 
+@takes_rows("path")
 def check(
     path: Annotated[Path, typer.Argument(help="Files or a folder.")],
     name: KnownDataSet = None,
@@ -352,6 +364,7 @@ def extract(
                 jobs=jobs,
                 dask=dask,
                 one_stream=one_stream,
+                must_read=True,
             )
         except KeyboardInterrupt:
             if (folder := checkpoint_folder(out)).is_dir():

@@ -16,6 +16,7 @@ import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, spinner, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import N3icError, UsageError, VerifyError
 from n3ic.options import Option, OptionValue
 
@@ -77,7 +78,7 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
     if command == "verify":
         own = {f"--{name.replace('_', '-')}" for name in signature(verify).parameters}
         typed = {word.partition("=")[0] for word in words if word.startswith("-")}
-        if typed <= own | {"--no-record"}:
+        if typed <= own | {"--data", "--no-record"}:
             return ()  # no option of a target: verification alone reads the manifests
         found = {name for word in words for name in _exported_for(Path(word))}
     elif command == "export":
@@ -250,6 +251,7 @@ def _set_tables(metrics: Mapping[str, Any] | None) -> Any:
     return set_tables(metrics)
 
 
+@takes_rows("rows")
 def verify(
     directory: Annotated[Path, typer.Argument(help="An export directory, or a folder of them.")],
     vectors: Annotated[

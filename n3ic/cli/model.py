@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +11,7 @@ import typer
 
 from n3ic.cli.console import counting_bar, print_json, print_note, print_result, spinner, table
 from n3ic.cli.plugin_options import Owned, with_options
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import N3icError, UsageError
 from n3ic.options import OptionValue
 from n3ic.util.files import free_path
@@ -117,6 +118,7 @@ def _shunting(model: Classifier) -> str:
     return f"margins below {model.shunt} (of {model.largest_margin} at most) go to the host"
 
 
+@takes_rows("source")
 def features(
     source: Annotated[
         str, typer.Argument(metavar="FLOWS", help="CSV or Parquet; - for standard input.")
@@ -130,6 +132,13 @@ def features(
     dataset: DatasetOption = None,
     units: UnitsOption = None,
     replace: ReplaceFlag = False,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print the number of rows and the range of each column as JSON instead of rows.",
+        ),
+    ] = False,
 ) -> None:
     """Compute the integer features that a card computes from flows, and the input bits."""
     from n3ic.data.flows import stream_features, write_features
@@ -138,8 +147,29 @@ def features(
         free_path(out, replace)
     network = _network(model, task)
     chunks = stream_features(source, network, dataset, units)
-    rows = write_features(out, (_with_bits(network, c) if bits else c for c in chunks))
+    chunks = (_with_bits(network, c) if bits else c for c in chunks)
+    if json:
+        ranges: dict[str, tuple[int, int]] = {}
+        counted = _ranged(chunks, ranges)
+        if out == "-":
+            rows = sum(len(next(iter(chunk.values()))) for chunk in counted)
+        else:
+            rows = write_features(out, counted)
+        columns = {name: {"least": low, "most": high} for name, (low, high) in ranges.items()}
+        print_json({"rows": rows, "columns": columns, "path": None if out == "-" else out})
+        return
+    rows = write_features(out, chunks)
     print_note(f"{rows:,} rows" + ("" if out == "-" else f" written to {out}"))
+
+
+def _ranged(chunks: Iterable[Columns], ranges: dict[str, tuple[int, int]]) -> Iterator[Columns]:
+    """The chunks as they are; ``ranges`` gets each column's least and largest value so far."""
+    for chunk in chunks:
+        for name, column in chunk.items():
+            low, high = int(column.min()), int(column.max())
+            before = ranges.get(name, (low, high))
+            ranges[name] = min(low, before[0]), max(high, before[1])
+        yield chunk
 
 
 def _with_bits(network: Classifier, columns: Columns) -> Columns:
@@ -158,6 +188,7 @@ def _network(model: Path | None, task: str) -> Classifier:
     return n3ic.load(model, task)
 
 
+@takes_rows("source")
 def predict(
     source: Annotated[
         str,
@@ -240,6 +271,7 @@ def _further() -> list[Owned]:
     return [(name, one.options) for name, one in evaluations().items()]
 
 
+@takes_rows("source")
 def evaluate(
     source: Annotated[
         Path | None,
@@ -257,6 +289,7 @@ def evaluate(
     """Evaluate a network on labelled flows: accuracy, recall, precision, ROC and PR AUC."""
     from n3ic.cli.train import show_classes
     from n3ic.evaluation.plugin import tables_of
+    from n3ic.model.classifier import family_text
     from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.usecases.evaluation import evaluate_beside_majority, further_figures
@@ -290,7 +323,9 @@ def evaluate(
         [name, f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
         for task, both in beside.items()
         for name, e in zip(
-            (task or "binary network", f"{task} majority".strip()), both, strict=True
+            (task or family_text(networks[task].family), f"{task} majority".strip()),
+            both,
+            strict=True,
         )
     ]
     where = str(source or "embedded sample")
@@ -312,6 +347,7 @@ def evaluate(
         )
 
 
+@takes_rows("data")
 def replay(
     data: Annotated[
         Path | None, typer.Argument(help="Recorded data; the embedded default without it.")
@@ -374,7 +410,8 @@ def import_model(
         print_result(
             f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})"
         )
-        if "scores" in model.provenance:
-            print_result(f"scores: {model.provenance['scores']}")
+        for what in ("scores", "rounding"):
+            if what in model.provenance:
+                print_result(f"{what}: {model.provenance[what]}")
         return
     raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")

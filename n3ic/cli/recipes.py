@@ -23,13 +23,21 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     app.add_typer(group, name="recipes")
 
 
-def list_recipes() -> None:
+def list_recipes(
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
     """List the recipes of each use case."""
     from n3ic import plugins
     from n3ic.usecases.base import use_case
 
-    for name in plugins.names("n3ic.usecases"):
-        for recipe in use_case(name).recipes.values():
+    cases = {name: use_case(name).recipes for name in plugins.names("n3ic.usecases")}
+    if json:
+        print_json(
+            {name: {r.name: r.summary for r in recipes.values()} for name, recipes in cases.items()}
+        )
+        return
+    for name, recipes in cases.items():
+        for recipe in recipes.values():
             print_result(f"{name:<16}{recipe.name:<18}{recipe.summary}")
 
 

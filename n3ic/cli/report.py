@@ -15,6 +15,7 @@ import typer
 
 from n3ic import plugins
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 
@@ -34,14 +35,19 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     app.command("report")(report)
 
 
+@takes_rows("data")
 def report(
     run: Annotated[Path | None, typer.Argument(help="Run or model; default: newest run.")] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Print every figure of every target, with its source.")
     ] = False,
     exports: Annotated[
-        Path, typer.Option(help="Folder of exports; those of the same models are used as they are.")
-    ] = Path("exports"),
+        Path | None,
+        typer.Option(
+            help="Folder of exports; those of the same models are used as they are.",
+            show_default="exports, here or beside the run's folder",
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with everything known about the run.")
     ] = None,
@@ -72,7 +78,8 @@ def report(
     if run is None:
         print_note(f"run: {source}")
     with spinner("collecting and writing exports") as progress:
-        found = report_all(models, metrics, exports, progress, print_note)
+        places = exports_near(source) if exports is None else (exports,)
+        found = report_all(models, metrics, places, progress, print_note)
     rows = overview(found)
     if html is not None:
         from n3ic.usecases.html_report.page import html_report
@@ -99,6 +106,17 @@ def report(
     failed = failure(found)
     if failed is not None:
         raise failed
+
+
+def exports_near(source: Path) -> tuple[Path, ...]:
+    """The folders ``exports`` of the working folder and of those that a run or model lies in.
+
+    ``runs/NAME`` and ``exports`` lie in one folder, from where the report need not be called.
+    """
+    run = source if source.is_dir() else source.parent
+    beside = [parent / "exports" for parent in run.absolute().parents[:2]]
+    here = Path("exports")
+    return (here, *(folder for folder in beside if folder != here.absolute()))
 
 
 def _say_figures(found: Sequence[ExportOutcome]) -> None:

@@ -14,6 +14,7 @@ from n3ic.cli.console import list_options, print_json, print_note, print_result,
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.cli.recipe_options import case_options, recipe_options, recipe_overrides
 from n3ic.cli.recipes import show_recipe
+from n3ic.cli.rows import case_and_rows, takes_rows
 from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
@@ -93,6 +94,7 @@ def option_owners(words: Sequence[str]) -> list[Owned]:
     return [recipe, *options_of({name: partial(_own, name) for name in named or cases})]
 
 
+@takes_rows("data")
 def train(
     use_case: Annotated[
         str | None,
@@ -147,12 +149,14 @@ def train(
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
     """Train a model (a binary network, or another --family) and write a run: metrics, pictures."""
+    from n3ic import plugins
     from n3ic.data.user_table import OWN
     from n3ic.runs.report import warnings_of
     from n3ic.usecases.base import use_case as named
     from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
 
+    use_case, data = case_and_rows(use_case, data, plugins.names("n3ic.usecases"))
     if use_case is None and data is None and config is None:
         if not help_recipe:
             list_use_cases()

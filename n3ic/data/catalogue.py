@@ -57,6 +57,7 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
         leak_reason=sentences.get(entry.get("leak", ""), entry.get("leak", "")),
         tap=entry.get("tap", ""),
         tap_reason=sentences.get(entry.get("evidence", ""), entry.get("evidence", "")),
+        doubt=entry.get("doubt", ""),
     )
 
 

@@ -33,9 +33,17 @@ from numpy.typing import NDArray
 
 from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
 from n3ic.data.dataset import DataSet, table_facts
-from n3ic.data.delimited import Sheet, TextColumn, check_header, first_lines, parse_sheet
+from n3ic.data.delimited import (
+    Sheet,
+    TextColumn,
+    check_header,
+    first_lines,
+    parse_sheet,
+    remarks_of,
+)
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, printable
+from n3ic.data.number_marks import Mark
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError, UsageError
 from n3ic.model.columns import NEGATIVE_PART, ColumnRule
@@ -121,7 +129,12 @@ class CatalogueDataSet(DataSet):
     def catalogue(self) -> tuple[Feature, ...]:
         """Every feature that a table may have."""
         below = (
-            replace(feature, name=name + NEGATIVE_PART, meaning=f"{feature.meaning}, below 0")
+            replace(
+                feature,
+                name=name + NEGATIVE_PART,
+                meaning=f"{feature.meaning}, below 0",
+                doubt="",  # told of the column
+            )
             for name, feature in self._columns.items()
             if self._rules[name].negative == "split"
         )
@@ -179,6 +192,10 @@ class CatalogueDataSet(DataSet):
         }
         needed = {name for feature in wanted for name in behind.get(feature, (feature,))}
         names = self.names_of(sheet)
+        absent = sorted(needed - {*names})
+        if sheet.records and len(absent) < len(needed) / 2:  # none of these flows has the key
+            sheet = sheet.with_blank(absent)
+            names = self.names_of(sheet)
         check_header(sheet, names, sorted(needed), comma=self.comma)
         columns, _, repairs, _ = self._parse(sheet, names, needed, ())
         if changed is not None:
@@ -199,8 +216,13 @@ class CatalogueDataSet(DataSet):
             if table.conversation is None
             else len(np.unique(table.conversation)),
             "rows_changed": sum(part.repaired for part in parts),
-            "problems": [*changed_cells_lines(parts, len(table))],
+            "problems": [*table.notes, *changed_cells_lines(parts, len(table))],
         }
+
+    @property
+    def _decimal(self) -> Mark | None:
+        """The decimal mark where a file fits two; None to refuse such a file."""
+        return None
 
     @cached_property
     def _required(self) -> frozenset[str]:
@@ -214,9 +236,9 @@ class CatalogueDataSet(DataSet):
                 "files or a folder"
             )
         published: Mapping[str, str] = self._toml.get("published", {})
-        sources, parts = [], []
+        sources, parts, notes = [], [], []
         for file in find_sources(given, self.suffixes):
-            for table in open_sheets(file):
+            for table in open_sheets(file, self._decimal):
                 known = published.get(table.sha256)
                 if path is None and known is None:
                     raise DataError(
@@ -224,11 +246,12 @@ class CatalogueDataSet(DataSet):
                     )
                 part = self._part(table.sheet)
                 parts.append(part)
+                notes += remarks_of([table.sheet])
                 name = file.name if path is None else table.sheet.name
                 sources.append(
                     SourceFile(name, table.sha256, len(part.label), known or self.unpublished)
                 )
-        return self._table(parts, sources), parts
+        return replace(self._table(parts, sources), notes=tuple(notes)), parts
 
     def _table(self, parts: Sequence[FileFlows], sources: Sequence[SourceFile]) -> FlowTable:
         shared = [n for n in parts[0].columns if all(n in part.columns for part in parts)]

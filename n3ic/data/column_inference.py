@@ -6,49 +6,71 @@ The result is a catalogue of :mod:`n3ic.data.catalogue_dataset`, which a ``colum
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT
-from n3ic.data.column_profile import ColumnProfile
+from n3ic.data.cell_text import is_address, is_date, is_ip
+from n3ic.data.column_profile import ColumnProfile, may_name_classes, tells_alone
 from n3ic.data.column_roles import (
     CICFLOWMETER_TIMES,
     ENDS,
+    IN_NAME,
     PROTOCOLS,
     UNITS,
     WHY,
     first_row,
     is_cicflowmeter,
+    is_measure,
+    is_measurement,
     role_of,
 )
+from n3ic.data.unit_consistency import TIME_UNITS
 from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
 MOST_CATEGORIES = 64
 SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
-SAME = 0.99  # from this share of common entropy on, a column is another form of the label
-_FORMS = 64  # a number with more values is not taken for another form of the label
-_MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
-_WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
+SAME = 0.99  # from this share of the label's entropy on, a text is another form of the label
+FORM = 0.5  # from this share of what measurements leave open on, a text names the classes
+_CODES = 2  # numbers and words for a blank among the texts of a field
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]+", re.ASCII | re.IGNORECASE)
 
 _WHY = {
     "row": "a number that counts the rows",
-    "form": "it says the label, or the label says it: another form of it",
+    "form": "by its values another form of the label",
+    "codes": "a number for each class: another form of the label",
+    "rises": "it goes up along the file: a time or a counter",
+    "blocks": "it stays the same over stretches of the file: it names a capture or a time",
+    "spread": "as evenly spread as random bits: a port, a checksum or a sequence number",
+    "hexadecimal": "hexadecimal numbers: a port, a checksum or an identifier",
     "constant": "the same in every row",
     "empty": "no value in any row",
 }
+BY_VALUES = frozenset(
+    _WHY[kind] for kind in ("form", "codes", "rises", "blocks", "spread", "hexadecimal")
+)
+"""Reasons that a column is left out for its values, whatever its name."""
 _FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
 
 
-def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
+def infer(
+    facts: Sequence[ColumnProfile],
+    label: str = "",
+    *,
+    time_unit: str = "",
+    units: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """A catalogue of a table's columns.
 
     Args:
         facts: facts of every column.
         label: name of the column of the class; empty for none.
+        time_unit: unit of the columns of times whose names do not say it; empty for the usual.
+        units: units of further columns, by name.
 
     Returns:
         ``table`` (``label``, and ``conversation`` if the table has the 5-tuple) and ``columns``:
@@ -58,11 +80,17 @@ def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
     table: dict[str, Any] = {"label": [label]} if label else {}
     if key := _conversation(others):
         table["conversation"] = key
-    times = (CICFLOWMETER_TIMES,) if is_cicflowmeter(others) else ()
-    columns = {
-        name: _entry(f, row.what if (row := first_row((*times, *UNITS), name)) else "")
-        for name, f in others.items()
-    }
+    times = (CICFLOWMETER_TIMES,) if time_unit or is_cicflowmeter(others) else ()
+
+    def unit_of(name: str) -> str:
+        row = first_row((*times, *UNITS), name)
+        if row is None or name in units:
+            return units.get(name, "")
+        return (
+            time_unit if time_unit and row.what in TIME_UNITS and row.why != IN_NAME else row.what
+        )
+
+    columns = {name: _entry(f, unit_of(name)) for name, f in others.items()}
     return {"table": table, "columns": columns}
 
 
@@ -75,6 +103,8 @@ def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
         "meaning": facts.header,
         "kind": kind,
     }
+    if not why and (doubt := _doubt(facts)):
+        entry["doubt"] = doubt
     if kind == "category":
         values = sorted(facts.texts)
         return entry | {"unit": "code", "bits": len(values).bit_length(), "values": values}
@@ -96,41 +126,56 @@ def _left_out(facts: ColumnProfile) -> str:
         return _WHY["row"]
     if facts.distinct <= 1:
         return _WHY["constant"]
-    if _all(facts.texts, _is_address):
+    if _all(facts.texts, is_address):
         return WHY["address"]
-    if _says_label(facts):
-        return _WHY["form"]
+    if shown := _by_values(facts):
+        return _WHY[shown]
     return why if role == "root" else ""
 
 
-def _says_label(facts: ColumnProfile) -> bool:
-    """Whether the column determines the label, or is determined by it, and has few values."""
-    if facts.tells is None or facts.told is None:
-        return False
-    few = facts.rows // 20  # a column with a value per row determines everything
-    most = few if facts.type == "text" else min(few, _FORMS)
-    return facts.distinct <= most and max(facts.tells, facts.told) >= SAME
+def _by_values(facts: ColumnProfile) -> str:
+    """What the values of a column show that is no measurement by its name; empty for nothing."""
+    if facts.rises and not is_measure(facts.name):
+        return "rises"
+    if facts.spread and not is_measure(facts.name):
+        return "spread"
+    if is_measurement(facts.name):
+        return ""
+    if facts.codes and facts.distinct > 2:  # of two values, it may be a flag
+        return "codes"
+    if facts.type != "text":
+        return "blocks" if facts.blocks and facts.distinct <= MOST_CATEGORIES else ""
+    if _all(facts.texts, lambda text: bool(_HEXADECIMAL.fullmatch(text) or text.isdecimal())) and (
+        facts.numbers < 0.5
+    ):
+        return "hexadecimal"
+    says = (facts.tells or 0) >= SAME or tells_alone(facts) or (facts.beyond or 0) >= FORM
+    if says and may_name_classes(facts):
+        return "form"
+    return "blocks" if facts.blocks and facts.distinct <= MOST_CATEGORIES else ""
+
+
+def _doubt(facts: ColumnProfile) -> str:
+    """Why a column that is used may give the classes away; empty if nothing says so."""
+    doubts = []
+    if tells_alone(facts):
+        doubts.append(f"alone it tells the classes to {facts.alone:.1%} (balanced accuracy)")
+    if facts.rises:
+        doubts.append("it goes up along the file, as a time does")
+    if facts.type != "text" and not is_measurement(facts.name) and (facts.told or 0) >= SAME:
+        doubts.append("the label determines it, as another form of the label would be")
+    if (facts.beyond or 0) >= FORM / 2:
+        doubts.append(f"it tells {facts.beyond:.0%} of what the measurements leave open")
+    return "; ".join(doubts)
 
 
 def _is_time(facts: ColumnProfile) -> bool:
     """Whether a column holds times of day and year, by its cells."""
     if facts.type == "text":
-        return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
+        return _all(facts.texts, is_date)
     # seconds since 1970 of the years 1999 to 2039, or milli-, micro- or nanoseconds
     units = (1, 1e3, 1e6, 1e9) if facts.type in ("integer", "real") else ()
     return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
-
-
-def _is_address(text: str) -> bool:
-    return bool(_MAC.fullmatch(text)) or _is_ip(text)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _all(texts: Iterable[str], what: Callable[[str], bool]) -> bool:
@@ -143,11 +188,15 @@ def _kind(facts: ColumnProfile) -> str:
         return "number"
     if facts.type != "text":
         return TEXT
-    if _all(facts.texts, _is_ip) and "" not in facts.texts:
+    if _all(facts.texts, is_ip) and "" not in facts.texts:
         return "address"
-    most = MOST_VALUES if PROTOCOLS.has(facts.name) else MOST_CATEGORIES
+    most = MOST_VALUES if is_measurement(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))
-    return "category" if few and facts.numbers < 0.5 else TEXT
+    codes = round(facts.numbers * len(facts.texts))  # such as 0 or - for a field that is absent
+    texts = facts.numbers < 0.5 or (
+        codes <= _CODES and is_measurement(facts.name) and not is_measure(facts.name)
+    )
+    return "category" if few and texts else TEXT
 
 
 def _no_feature(facts: ColumnProfile) -> str:

@@ -5,14 +5,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.catalogue_dataset import canonical
-from n3ic.data.delimited import NO_NUMBER, NUMBER, Sheet
+from n3ic.data.cell_text import NO_NUMBER, NUMBER
+from n3ic.data.column_evidence import blocks as _blocks
+from n3ic.data.column_evidence import numbers_rows as _numbers_rows
+from n3ic.data.column_evidence import rises as _rises
+from n3ic.data.column_evidence import spread as _spread
+from n3ic.data.column_evidence import told_alone, told_beyond
+from n3ic.data.column_roles import is_measurement, role_of
+from n3ic.data.delimited import Sheet
 from n3ic.errors import DataError
 
 ColumnType = Literal["integer", "real", "text", "time", "empty"]
@@ -21,6 +28,9 @@ MOST_DECIMALS = 9
 _SAMPLE = 20_000
 _VAST = 1e30  # such a large number has no decimal places
 _SHARE = 0.999  # share of the values that must fit a unit
+ALONE = 0.95  # from this balanced accuracy on, a column tells the classes alone
+_HINT = 0.2  # a text that explains less of the label's entropy does not name the classes
+_BINS = 64  # of a number of many values
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,20 @@ class ColumnProfile:
         usual: 0.999 quantile of the magnitudes.
         common: 0.9 quantile of the magnitudes.
         decimals: decimal places of 99.9 % of the numbers, at most 9.
-        counts_up: whether each number is one more than the one before.
+        counts_up: whether the numbers count the rows, in order or, of many rows, in any.
         texts: different texts, most frequent first, at most 1,000.
-        numbers: share of these texts that are numbers.
+        numbers: share of these texts that are numbers, without words for a blank.
         odd: one of the other texts, if most are numbers.
         tells: share of the label's entropy that the column explains; None for too many values.
         told: share of the column's entropy that the label explains.
+        codes: whether the numbers are 0, 1, 2, ... or 1, 2, 3, ..., one for each class.
+        alone: balanced accuracy of the classes by this column alone, on half of the rows by the
+            values of the other half; None without a label.
+        beyond: how much of what a tree on the measurements leaves open the column tells, 0 to 1;
+            None unless it is a text of few values that may name the classes.
+        rises: whether the numbers go up along the file, in a few runs.
+        blocks: whether the values change seldom along the file while the classes change often.
+        spread: 16 or 32 if the numbers are as evenly spread as random bits of that width, or 0.
     """
 
     name: str
@@ -68,6 +86,12 @@ class ColumnProfile:
     odd: str = ""
     tells: float | None = None
     told: float | None = None
+    codes: bool = False
+    alone: float | None = None
+    beyond: float | None = None
+    rises: bool = False
+    blocks: bool = False
+    spread: int = 0
 
 
 def column_names(headers: Sequence[str]) -> list[str]:
@@ -77,7 +101,7 @@ def column_names(headers: Sequence[str]) -> list[str]:
     """
     out: list[str] = []
     for i, header in enumerate(headers, 1):
-        base = canonical(header)[:200] or f"column_{i}"
+        base = canonical(header)[:200] or f"unnamed_{i}"
         name, n = base, 1
         while name in out:
             n += 1
@@ -105,12 +129,51 @@ def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProf
                 "name tables of one layout"
             )
     tables = [read_cells(sheet, names) for sheet in sheets]
-    classes = None
-    if label:
-        classes = _codes(_joined(tables, names.index(label)))
+    columns = [_joined(tables, i) for i in range(len(names))]
+    classes = _codes(columns[names.index(label)]) if label else None
+    if classes is not None and (classes == classes[0]).all():
+        classes = None  # nothing tells a single class
+    facts = [
+        _facts(name, header, column, classes)
+        for name, header, column in zip(names, sheets[0].first, columns, strict=True)
+    ]
+    if classes is None:
+        return facts
+    doubtful = [i for i, f in enumerate(facts) if f.name != label and may_name_classes(f)]
+    if not doubtful:
+        return facts
+    known = _measurements(facts, columns, label)
+    for i in doubtful:
+        told = told_beyond(known, _codes(columns[i]), classes)
+        facts[i] = replace(facts[i], beyond=told)
+    return facts
+
+
+def tells_alone(facts: ColumnProfile) -> bool:
+    """Whether the classes can be told by this column alone."""
+    return facts.alone is not None and facts.alone >= ALONE
+
+
+def may_name_classes(facts: ColumnProfile) -> bool:
+    """Whether a column is a text of few values, and not by its name a measurement."""
+    few = 1 < facts.distinct <= max(2, facts.rows // 20)
+    known = role_of(facts.name)[0] != "feature" or is_measurement(facts.name)
+    return facts.type == "text" and few and not known and (facts.tells or 0) >= _HINT
+
+
+def _measurements(
+    facts: Sequence[ColumnProfile], columns: Sequence[Any], label: str
+) -> list[NDArray[np.int64]]:
+    """The measurements of a table in bins, int64 of shape ``(rows,)`` each."""
     return [
-        _facts(name, header, _joined(tables, i), classes)
-        for i, (name, header) in enumerate(zip(names, sheets[0].first, strict=True))
+        _bins(column)
+        for f, column in zip(facts, columns, strict=True)
+        if f.name != label
+        and f.distinct > 1
+        and role_of(f.name)[0] in ("feature", "root")
+        and not (f.rises or f.spread or f.counts_up)
+        and (f.type in ("integer", "real") or f.tells is not None)
+        and (is_measurement(f.name) or (f.type != "text" and not tells_alone(f)))
     ]
 
 
@@ -202,6 +265,19 @@ def _codes(column: Any) -> NDArray[np.int64]:
     return np.asarray(codes, dtype=np.int64)
 
 
+def _bins(column: Any) -> NDArray[np.int64]:
+    """A number of many values in bins of equal frequency, other cells as :func:`_codes`."""
+    import pyarrow as pa
+
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return _codes(column)
+    values = np.nan_to_num(
+        column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), nan=-1.0
+    )
+    cuts = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1], method="lower"))
+    return np.asarray(np.searchsorted(cuts, values, side="right"), dtype=np.int64)
+
+
 def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | None) -> ColumnProfile:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -214,6 +290,10 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
     if classes is not None and 1 < distinct <= MOST_TEXTS:
         tells, told = _shared_entropy(_codes(column), classes)
     shared: dict[str, Any] = {"tells": tells, "told": told}
+    if classes is not None and distinct > 1:
+        shared["blocks"] = _blocks(_codes(column), classes)
+        if distinct <= MOST_TEXTS:
+            shared["alone"] = told_alone(_codes(column), classes)
     if pa.types.is_temporal(kind):
         return ColumnProfile(
             name, header, "time", rows, distinct, blank=column.null_count, **shared
@@ -222,7 +302,8 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         counted = pc.value_counts(column).to_pylist()
         counts = Counter({str(c["values"]).strip(): int(c["counts"]) for c in counted})
         ordered = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
-        others = [t for t in ordered if not (NUMBER.fullmatch(t) or t in NO_NUMBER)]
+        said = [t for t in ordered if t not in NO_NUMBER]
+        others = [t for t in said if not NUMBER.fullmatch(t)]
         return ColumnProfile(
             name=name,
             header=header,
@@ -230,7 +311,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             rows=rows,
             distinct=distinct,
             texts=tuple(ordered),
-            numbers=1 - len(others) / len(ordered),
+            numbers=1 - len(others) / max(len(said), 1),
             odd=others[0] if others else "",
             **shared,
         )
@@ -240,6 +321,11 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         return ColumnProfile(
             name, header, "empty", rows, distinct, blank=int(np.isnan(values).sum())
         )
+    if classes is not None and distinct > 1:
+        shared["alone"] = told_alone(_bins(column), classes)
+        many = int(classes.max()) + 1
+        first = finite.min() in (0, 1) and finite.max() - finite.min() == many - 1
+        shared["codes"] = bool(first and distinct == many and min(tells or 0, told or 0) >= _SHARE)
     common, usual = np.quantile(np.abs(finite), (0.9, _SHARE), method="higher").tolist()
     return ColumnProfile(
         name=name,
@@ -255,7 +341,9 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         usual=usual,
         common=common,
         decimals=0 if pa.types.is_integer(kind) else _decimals(finite),
-        counts_up=rows > 2 and len(finite) == rows and bool((np.diff(finite) == 1).all()),
+        counts_up=len(finite) == rows and _numbers_rows(finite),
+        rises=_rises(finite),
+        spread=_spread(finite),
         **shared,
     )
 

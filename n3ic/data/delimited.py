@@ -7,15 +7,20 @@ import csv
 import io
 import re
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.cell_text import NO_NUMBER, NUMBER
 from n3ic.data.files import Content, first_bytes, printable
+from n3ic.data.first_line import names_without_header
+from n3ic.data.flow_records import MOST_LINE, flow_records, is_json
+from n3ic.data.number_marks import Mark, plain_numbers
 from n3ic.errors import DataError, did_you_mean
 
 Units = Literal["nic", "source"]
@@ -28,11 +33,10 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 _UNITS = re.compile(rb"#[ \t]*n3ic-units:[ \t]*(.*?)[ \t]*\r?(?:\n|\Z)")
 _ZEEK_FIELDS = re.compile(rb"^#fields\t", re.MULTILINE)
 _ZEEK_COMMENT = re.compile(rb"^#.*(?:\n|\Z)", re.MULTILINE)
-_NAN, _NONE = ("nan", "-nan", "NaN", "NAN"), ("null", "NULL", "None", "none")
-NO_NUMBER = frozenset(("", "-", "?", "\\N", "NA", "N/A", "n/a", *_NAN, *_NONE))
-"""What tables write in place of a missing number."""
+_BLANKS = re.compile(rb" {2,}")
+_LOOKED_AT = 1 << 16  # bytes that tell whether the first line holds names
+_REPEATED = "lines that repeat the names of the columns"
 _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # no 1_0, inf, nan
 
 
 class TableInMemory(Protocol):
@@ -68,6 +72,12 @@ class Sheet:
             word nor lines that begin with ``#``.
         row: the word for a line of the body in messages.
         memory: the table in memory that stands for a body, which is then empty.
+        blanks: whether blanks separate the last columns of a Zeek log.
+        header: the table's first line, if it holds names that a later line may repeat.
+        records: whether the rows were flow records in JSON, which may lack keys.
+        decimal: the decimal mark that the table shows; None without any.
+        remarks: how the file was read, as sentences.
+        left_out: number of lines that are left out, by what they are.
     """
 
     name: str
@@ -80,6 +90,12 @@ class Sheet:
     zeek: bool = False
     row: str = "line"
     memory: TableInMemory | None = None
+    blanks: bool = False
+    header: bytes = b""
+    records: bool = False
+    decimal: Mark | None = None
+    remarks: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -92,7 +108,18 @@ class Sheet:
         """
         if self.memory is None:
             return self
-        return replace(open_sheet(Content(self.name, self.memory.text(rows))), line=0, row="row")
+        content = Content(self.name, self.memory.text(rows))
+        return replace(open_sheet(content, named=True), line=0, row="row")
+
+    def with_blank(self, names: Iterable[str]) -> Sheet:
+        """The flow records with blank columns of these names in addition."""
+        more = tuple(names)
+        if not more:
+            return self
+        first = b"" if self.continued else self.body[: self.body.find(b"\n")]
+        head = b"," + ",".join(more).encode() if first else b""
+        rest = re.sub(rb"(?m)(?<=.)$", b"," * len(more), self.body[len(first) :])
+        return replace(self, body=first + head + rest, first=(*self.first, *more))
 
     def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
         """The number of the line on which each row ends, and the row's cells.
@@ -155,18 +182,29 @@ class Cells:
     texts: Mapping[str, TextColumn]
 
 
-def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
+def open_sheet(
+    content: Content,
+    *,
+    units: Units | None = "source",
+    named: bool = False,
+    decimal: Mark | None = None,
+) -> Sheet:
     """Check encoding, NUL bytes and line lengths, and find the separator.
 
     Args:
         content: the bytes of a file.
         units: the units that the file may name; None for any.
+        named: whether the first line certainly holds names.
+        decimal: the decimal mark where the text fits two; None to refuse such a text.
 
     Raises:
         DataError: the text is not UTF-8, holds NUL bytes or a line that is far too long, or its
             numbers are in other units.
     """
-    (sheet,) = stream_sheets(content.name, [content.data], chunk_bytes=len(content.data) + 1)
+    size = len(content.data) + 1
+    (sheet,) = stream_sheets(
+        content.name, [content.data], chunk_bytes=size, named=named, decimal=decimal
+    )
     if units is not None and sheet.units not in (None, units):
         raise DataError(
             f"{sheet.name}, line 1: the numbers are in {sheet.units} units, expected {units} units"
@@ -175,7 +213,12 @@ def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
 
 
 def stream_sheets(
-    name: str, pieces: Iterable[bytes], *, chunk_bytes: int = CHUNK_BYTES
+    name: str,
+    pieces: Iterable[bytes],
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    named: bool = False,
+    decimal: Mark | None = None,
 ) -> Iterator[Sheet]:
     """Split text into sheets of whole lines, each of about ``chunk_bytes``.
 
@@ -183,28 +226,53 @@ def stream_sheets(
         name: the file, for messages.
         pieces: its bytes.
         chunk_bytes: bytes of a sheet; bounds the memory.
+        named: whether the first line certainly holds names.
+        decimal: the decimal mark where the text fits two; None to refuse such a text.
 
     Raises:
         DataError: as :func:`open_sheet`.
     """
     held = bytearray()
     sheet: Sheet | None = None
+    records: bool | None = None
     for piece in pieces:
         held += piece
         if len(held) < chunk_bytes:
             continue
-        end = _last_line_end(held)
-        if sheet is None and held.count(b"\n", 0, end) < 3:
+        if records is None:
+            records = is_json(bytes(held[:256]))
+        end = held.rfind(b"\n") + 1 if records else _last_line_end(held)
+        if sheet is None and not records and held.count(b"\n", 0, end) < 3:
             end = 0  # units, header and a row belong together
-        if not end and len(held) > chunk_bytes + MAX_LINE:
+        if not end and len(held) > chunk_bytes + (MOST_LINE if records else MAX_LINE):
             _check_text(name, bytes(held), _next_line(sheet))
-            raise DataError(f"{name}, line {_next_line(sheet)} or below: a quote does not end")
+            what = "a line does not end" if records else "a quote does not end"
+            raise DataError(f"{name}, line {_next_line(sheet)} or below: {what}")
         if end:
-            sheet = _sheet(name, bytes(held[:end]), sheet)
-            yield sheet
+            sheet = _sheet(name, bytes(held[:end]), sheet, named, decimal)
+            if sheet.first:
+                yield sheet
             del held[:end]
-    if sheet is None or held.strip():
-        yield _sheet(name, bytes(held), sheet)
+    if sheet is None or not sheet.first or held.strip():
+        sheet = _sheet(name, bytes(held), sheet, named, decimal)
+        if not sheet.first:
+            found = ", ".join(f"{n:,} {what}" for what, n in sheet.left_out.items())
+            raise DataError(
+                f"{name}: no flow in this JSON ({found or 'no record'}); expected Zeek's conn log "
+                "or flow events of Suricata's EVE, one record a line, or a CSV file"
+            )
+        yield sheet
+
+
+def remarks_of(sheets: Iterable[Sheet]) -> list[str]:
+    """How files were read, and what was left out of them, as sentences."""
+    remarks: dict[str, None] = {}
+    left_out: Counter[tuple[str, str]] = Counter()
+    for sheet in sheets:
+        remarks.update(dict.fromkeys(f"{sheet.name}: {remark}" for remark in sheet.remarks))
+        left_out.update({(sheet.name, what): n for what, n in sheet.left_out.items()})
+    lines = (f"{name}: left out {n:,} {what}" for (name, what), n in left_out.items())
+    return [*remarks, *lines]
 
 
 def _last_line_end(text: bytearray) -> int:
@@ -223,14 +291,22 @@ def _next_line(before: Sheet | None) -> int:
     return 1 if before is None else before.line + before.body.count(b"\n")
 
 
-def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
+def _sheet(
+    name: str, body: bytes, before: Sheet | None, named: bool, decimal: Mark | None
+) -> Sheet:
     if before is not None:
         line = _next_line(before)
+        if before.records:
+            return _records(name, body, line, before)
         _check_text(name, body, line)
         if before.zeek:
-            body = _without_comments(body)
-        return replace(before, body=body, line=line, continued=True)
+            body = _zeek_lines(body, blanks=before.blanks)
+        body, left_out = _without_headers(body, before.header)
+        sheet = replace(before, body=body, line=line, continued=True, left_out=left_out)
+        return _plain(replace(sheet, remarks=()), sheet.decimal or decimal)
     body = body.removeprefix(b"\xef\xbb\xbf")
+    if is_json(body):
+        return _records(name, body, 1, None)
     units: Units | None = None
     line = 1
     if found := _UNITS.match(body):
@@ -241,22 +317,130 @@ def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
             )
         units, line, body = cast(Units, said), 2, body[found.end() :]
     _check_text(name, body, line)
-    zeek = body.startswith(b"#separator") and (fields := _ZEEK_FIELDS.search(body))
-    if zeek and fields:
-        line += body.count(b"\n", 0, fields.start())
-        body = _without_comments(body[fields.end() :])
+    zeek = body.startswith((b"#separator", b"#fields\t")) and _ZEEK_FIELDS.search(body)
+    blanks = False
+    if zeek:
+        line += body.count(b"\n", 0, zeek.start())
+        body = body[zeek.end() :]
+        blanks = b"  " in body.split(b"\n", 1)[0]
+        body = _zeek_lines(body, blanks=blanks)
     first = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
     if not first.strip():
         raise DataError(f"{name}, line {line}: blank; expected the column names or the first flow")
     separator = "\t" if zeek else max(SEPARATORS, key=first.count)  # of equals, the comma
     cells = next(csv.reader([first], delimiter=separator), [])
     names = tuple(c.strip() for c in cells)
-    return Sheet(name, body, separator, names, units, line, zeek=bool(zeek))
+    sheet = Sheet(name, body, separator, names, units, line, zeek=bool(zeek), blanks=blanks)
+    if zeek or named:
+        return replace(sheet, header=first.encode())
+    if (bare := _bare(sheet)) is not None:
+        return _plain(bare, decimal)
+    body, left_out = _without_headers(body, first.encode(), begin=len(first.encode()))
+    return _plain(replace(sheet, body=body, header=first.encode(), left_out=left_out), decimal)
 
 
-def _without_comments(body: bytes) -> bytes:
-    """The lines of a Zeek log; comment lines become blank, so that line numbers stay."""
-    return _ZEEK_COMMENT.sub(b"\n", body)
+def _plain(sheet: Sheet, decimal: Mark | None) -> Sheet:
+    """The table with plain numbers.
+
+    Raises:
+        DataError: as :func:`.plain_numbers`.
+    """
+    if sheet.zeek or sheet.units == "nic" or not sheet.first:
+        return sheet
+    found = plain_numbers(
+        sheet.name,
+        sheet.body,
+        sheet.separator,
+        sheet.first,
+        header=not sheet.continued,
+        known=decimal,
+    )
+    columns = {
+        mark: [sheet.first[i] for i, of in found.changed.items() if of == mark] for mark in ",."
+    }
+    remarks = tuple(
+        f"the decimal mark is a {what}, marks between thousands are dropped, in {', '.join(some)}"
+        for (mark, some), what in zip(columns.items(), ("comma", "point"), strict=True)
+        if some
+    )
+    return replace(
+        sheet, body=found.body, decimal=found.decimal, remarks=(*sheet.remarks, *remarks)
+    )
+
+
+def _records(name: str, body: bytes, line: int, before: Sheet | None) -> Sheet:
+    """Flow records in JSON as a sheet; without names while no record was a flow."""
+    known = before.first if before else ()
+    found = flow_records(name, body, line, known)
+    if known or not found.names:
+        text, head = found.body, b""
+    else:
+        head = _line(found.names, ",")
+        text, line = head + found.body, line - 1
+    left_out = Counter(found.left_out)
+    if before is not None and not known:  # it was not handed on
+        left_out.update(before.left_out)
+    return Sheet(name, text, ",", found.names, line=line, continued=bool(known), records=True,
+                 left_out=left_out)  # fmt: skip
+
+
+def _bare(sheet: Sheet) -> Sheet | None:
+    """The table with names for its columns, if its first line is a flow; otherwise None."""
+    if len(sheet.first) < 2 or all(
+        not c[:1].isdigit() and c[:1] not in "+-.:" for c in sheet.first if c
+    ):
+        return None
+    some = sheet.body[:_LOOKED_AT]
+    some = some[: some.rfind(b"\n") + 1] or some
+    head = csv.reader(some.decode(errors="replace").splitlines(), delimiter=sheet.separator)
+    try:
+        rows = [row for row in head if row][1:]
+    except csv.Error:
+        return None
+    found = names_without_header(sheet.first, rows)
+    if found is None:
+        return None
+    names, layout = found
+    columns = f"those of {layout}" if layout else f"column_1 to column_{len(names)}"
+    remark = f"no names in the first line: the columns are {columns}"
+    more = "" if layout else "; write a line of names above to say what they are"
+    return replace(
+        sheet,
+        body=_line(names, sheet.separator) + sheet.body,
+        first=names,
+        line=sheet.line - 1,
+        remarks=(remark + more,),
+    )
+
+
+def _line(cells: Sequence[str], separator: str) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator, lineterminator="\n").writerow(cells)
+    return out.getvalue().encode("utf-8", "replace")
+
+
+def _without_headers(body: bytes, header: bytes, begin: int = 0) -> tuple[bytes, Mapping[str, int]]:
+    """The body from a position on without lines that repeat the header, which become blank."""
+    if not header or body.find(header, begin) < 0:
+        return body, {}
+    # files that are joined may begin with a byte order mark, or a line of units
+    said = rb"(?m)^(?:\xef\xbb\xbf)?" + re.escape(header) + rb"[ \t]*\r?$"
+    rest, count = re.compile(said).subn(b"", body[begin:])
+    return body[:begin] + rest, {_REPEATED: count} if count else {}
+
+
+def _zeek_lines(body: bytes, *, blanks: bool) -> bytes:
+    """The lines of a Zeek log; comment lines become blank, so that line numbers stay.
+
+    Args:
+        body: the lines.
+        blanks: whether the last columns are separated by blanks, as where labels were added.
+    """
+    body = _ZEEK_COMMENT.sub(b"\n", body)
+    if not blanks:
+        return body
+    parts = (line.rpartition(b"\t") for line in body.split(b"\n"))
+    return b"\n".join(a + tab + _BLANKS.sub(b"\t", last.strip()) for a, tab, last in parts)
 
 
 def _check_text(name: str, body: bytes, line: int) -> None:

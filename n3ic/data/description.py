@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT, rule_of
+from n3ic.data.unit_consistency import TIME_UNITS
 from n3ic.errors import DataError, ModelError
 from n3ic.util.structured import read_toml
 
@@ -23,10 +24,13 @@ _TABLE_KEYS = {
     "positive": (str,),
     "blank_label": (str,),
     "conversation": (list,),
+    "time_unit": (str,),
+    "decimal": (str,),
 }
 _COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
     "use": (bool,),
     "reason": (str,),
+    "doubt": (str,),
     "meaning": (str,),
     "kind": (str,),
     "unit": (str,),
@@ -55,6 +59,17 @@ def read_description(path: str | Path) -> dict[str, Any]:
     _check(path, "table", table, _TABLE_KEYS)
     if isinstance(table.get("label"), str):
         table["label"] = [table["label"]]
+    if table.get("time_unit", "s") not in TIME_UNITS:
+        raise DataError(
+            f"{path}: time_unit of [table] is one of {', '.join(TIME_UNITS)}, got "
+            f"{table['time_unit']!r}"[:300]
+        )
+    if table.get("decimal", ",") not in (",", "."):
+        raise DataError(
+            f"{path}: decimal of [table] is the decimal mark, ',' or '.', got {table['decimal']!r}"[
+                :300
+            ]
+        )
     for key in ("label", "conversation"):
         if any(not isinstance(name, str) for name in table.get(key, ())):
             raise DataError(f"{path}: {key} of [table] names columns")

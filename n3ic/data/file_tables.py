@@ -10,6 +10,7 @@ from pathlib import Path
 
 from n3ic.data.delimited import Sheet, open_sheet
 from n3ic.data.files import MAX_BYTES, find_tables, read_contents
+from n3ic.data.number_marks import Mark
 from n3ic.data.parquet import parquet_sheets
 from n3ic.data.table_meter import is_parquet
 from n3ic.errors import DataError
@@ -38,8 +39,12 @@ class FileTable:
     sha256: str
 
 
-def open_sheets(path: str | Path | Sheet) -> Iterator[FileTable]:
+def open_sheets(path: str | Path | Sheet, decimal: Mark | None = None) -> Iterator[FileTable]:
     """The tables of a file in source units: one, or several of an archive.
+
+    Args:
+        path: the file, or a table in memory.
+        decimal: the decimal mark where a text fits two; None to refuse such a text.
 
     Raises:
         DataError: the file cannot be read, is damaged, too large or in an unknown format, or its
@@ -55,7 +60,7 @@ def open_sheets(path: str | Path | Sheet) -> Iterator[FileTable]:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not parquet:
         for content in read_contents(path):
-            yield FileTable(open_sheet(content), content.sha256)
+            yield FileTable(open_sheet(content, decimal=decimal), content.sha256)
         return
     with Path(path).open("rb") as file:
         size, parts = 0, []

@@ -43,7 +43,6 @@ _FOREIGN = {
     b"ARROW1": "a Feather file",
     b"\x80\x04": "a pickle, which is never read",
     b"\x80\x05": "a pickle, which is never read",
-    b'{"': "JSON",
     b"[{": "JSON",
     b"[[": "JSON",
 }

@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -31,9 +32,11 @@ from n3ic.data.delimited import (
     Units,
     check_header,
     parse_sheet,
+    remarks_of,
     stream_sheets,
 )
 from n3ic.data.files import Content, checked_text, decompress, read_contents
+from n3ic.data.number_marks import Mark
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import DataError, N3icWarning, did_you_mean
@@ -136,7 +139,17 @@ def _stream_text(
 ) -> Iterator[Columns]:
     parts = iter(pieces)
     begin = checked_text(name, next(parts, b""))
-    yield from _read_sheets(stream_sheets(name, chain([begin], parts)), model, dataset, units)
+    own = model.table is not None and dataset in (None, OWN)
+    sheets = stream_sheets(name, chain([begin], parts), decimal=_decimal(model) if own else None)
+    yield from _read_sheets(sheets, model, dataset, units)
+
+
+def _decimal(model: Classifier) -> Mark | None:
+    """The decimal mark of the training table; None if it had no fractions."""
+    rules = model.table
+    if rules is None or rules.decimal:
+        return None if rules is None else cast(Mark, rules.decimal)
+    return "." if any(rule.scale > 1 for rule in rules.columns.values()) else None
 
 
 def _read_sheets(
@@ -145,8 +158,14 @@ def _read_sheets(
     first = next(sheets)
     changed: Counter[str] = Counter()
     read = _reader(first, model, dataset, units, changed)
+    remarks: tuple[str, ...] = ()
+    left_out: Counter[str] = Counter()
     for sheet in chain([first], sheets):
         yield read(sheet)
+        remarks = remarks or sheet.remarks
+        left_out.update(sheet.left_out)
+    for line in remarks_of([replace(first, remarks=remarks, left_out=left_out)]):
+        warnings.warn(line, N3icWarning, stacklevel=2)
     if changed:
         cells = "; ".join(f"{what}: {n:,} cells" for what, n in sorted(changed.items()))
         warnings.warn(f"{first.name}: {cells}", N3icWarning, stacklevel=2)

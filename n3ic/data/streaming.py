@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 import numpy as np
 
 from n3ic.data.delimited import Units
-from n3ic.data.flows import STANDARD_INPUT, STANDARD_OUTPUT, Columns, stream_features
+from n3ic.data.flows import STANDARD_OUTPUT, Columns, stream_features
 from n3ic.kernel.prediction import csv_lines
 from n3ic.model.classifier import Classifier
 from n3ic.util.files import new_file
@@ -67,7 +67,7 @@ def predict_stream(
     counts = np.zeros(len(names), dtype=np.int64)
     rows = 0
     chunks = stream_features(source, model, dataset, units)
-    if str(source) != STANDARD_INPUT:  # a thread that waits for input cannot be interrupted
+    if Path(source).is_file():  # no pipe: a thread that waits for input cannot be interrupted
         chunks = _read_ahead(chunks)
     with _open(sink) as out:
         for chunk in chunks:

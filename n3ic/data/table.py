@@ -44,6 +44,7 @@ class Feature:
         leak_reason: how it does; empty if it does not.
         tap: its relation to the value of a meter at one tap.
         tap_reason: the evidence for that, with the share of rows.
+        doubt: what its values show against it although it is used; empty for nothing.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Feature:
     leak_reason: str = ""
     tap: Tap = ""
     tap_reason: str = ""
+    doubt: str = ""
 
     @property
     def usable(self) -> bool:
@@ -107,6 +109,7 @@ class FlowTable(Displayed):
         meter: the meter of the features that it names, carried by networks that read no others;
             None if unknown.
         rules: how the features were read from the user's columns; None for a named data set.
+        omitted: why, by name, for columns of the files that are no features, such as texts.
     """
 
     name: str
@@ -126,6 +129,7 @@ class FlowTable(Displayed):
     notes: tuple[str, ...] = ()
     meter: MeterSpec | None = None
     rules: TableRules | None = None
+    omitted: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = {f.name for f in self.catalogue}

@@ -9,10 +9,10 @@ the rules of its columns (:class:`~n3ic.model.columns.TableRules`) and reads oth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,20 @@ from n3ic.data.catalogue_dataset import (
 from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
 from n3ic.data.column_roles import is_label_name
-from n3ic.data.delimited import Sheet, TextColumn
+from n3ic.data.delimited import Sheet, TextColumn, remarks_of
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.file_tables import DataSource, find_sources, open_sheets
 from n3ic.data.files import TABLE_SUFFIXES, printable
+from n3ic.data.number_marks import Mark
 from n3ic.data.table import FlowTable
+from n3ic.data.unit_consistency import contradiction
 from n3ic.errors import DataError, ModelError, UsageError, did_you_mean
 from n3ic.model.columns import TableRules
 
 OWN = "flows"  # the data set and the use case of any table, on the command line
 MOST_COLUMNS = 4096
 _CANDIDATES = 20
+_UNIT_KEYS = {"source_unit", "unit", "scale"}
 _LONGEST_CLASS = 256
 _WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)  # 15 digits are exact as a float
 _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
@@ -50,6 +53,7 @@ class UserTable(CatalogueDataSet):
     Args:
         catalogue: a catalogue as in :mod:`n3ic.data.catalogue_dataset`, or a network's rules.
         classes: classes of the network that reads the flows, which may lack some; None to train.
+        notes: how the files were read, as sentences.
     """
 
     name: ClassVar[str] = OWN
@@ -59,10 +63,14 @@ class UserTable(CatalogueDataSet):
     unpublished: ClassVar[str] = "a table of the user's own"
 
     def __init__(
-        self, catalogue: Mapping[str, Any] | TableRules, classes: tuple[str, ...] | None = None
+        self,
+        catalogue: Mapping[str, Any] | TableRules,
+        classes: tuple[str, ...] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
         self._known = classes
+        self.notes = tuple(notes)
 
     @property
     def _toml(self) -> Mapping[str, Any]:
@@ -82,7 +90,12 @@ class UserTable(CatalogueDataSet):
             next(iter(table.get("label", ())), ""),
             table.get("positive", ""),
             table.get("blank_label", ""),
+            table.get("decimal", ""),
         )
+
+    @property
+    def _decimal(self) -> Mark | None:
+        return cast(Mark, self.rules.decimal) if self.rules.decimal else None
 
     def load_noting(self, path: DataSource) -> tuple[FlowTable, tuple[str, ...]]:
         """The table, and lines about the changed cells.
@@ -127,7 +140,12 @@ class UserTable(CatalogueDataSet):
         return np.array(texts)[column.codes]
 
     def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
-        table = replace(super()._table(parts, sources), rules=self.rules)
+        texts = {
+            name: entry["reason"]
+            for name, entry in self._given["columns"].items()
+            if entry["kind"] == TEXT
+        }
+        table = replace(super()._table(parts, sources), rules=self.rules, omitted=texts)
         positive = self.rules.positive
         if self._known is not None:
             if self._known != (f"not {positive}", positive):
@@ -144,6 +162,7 @@ def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
             "label": [rules.label],
             "positive": rules.positive,
             "blank_label": rules.blank_label,
+            "decimal": rules.decimal,
         },
         "columns": {
             name: {**vars(rule), "meaning": name, "reason": ""}
@@ -181,7 +200,7 @@ def with_positive(table: FlowTable, positive: str) -> FlowTable:
     if positive and positive not in table.classes:
         return table.against_rest(positive)
     first, second = table.classes
-    turn = first == positive if positive else second.lower() in _HARMLESS
+    turn = first == positive if positive else second.lower().rstrip(".") in _HARMLESS
     if not turn:
         return table
     return replace(table, classes=(second, first), label=1 - table.label)
@@ -216,7 +235,8 @@ def describe(
     if description is None and beside:
         description = description_beside(paths if isinstance(paths, str | Path) else files[0])
     said = read_description(description) if description else {"table": {}, "columns": {}}
-    sheets = [table.sheet for file in files for table in open_sheets(file)]
+    mark = said["table"].get("decimal")
+    sheets = [table.sheet for file in files for table in open_sheets(file, mark)]
     header = sheets[0].first
     names = column_names(header)
     if len(names) > MOST_COLUMNS:
@@ -229,7 +249,8 @@ def describe(
     wanted = label or next(iter(said["table"].get("label", ())), "")
     named = _label(wanted, header, names, sheets[0].name) if wanted else ""
     facts = profile_columns(sheets, named)
-    found = infer(facts, named)
+    time_unit = said["table"].get("time_unit", "")
+    found = infer(facts, named, time_unit=time_unit, units=_said_units(said["columns"]))
     unknown = [name for name in said["columns"] if name not in {*names} - {named}]
     if unknown:
         raise DataError(
@@ -240,17 +261,56 @@ def describe(
         name: _overridden(f"{description}: [columns.{name}]", entry, said["columns"].get(name, {}))
         for name, entry in found["columns"].items()
     }
-    table = {**found["table"], **said["table"]}
+    commas = {"decimal": ","} if any(sheet.decimal == "," for sheet in sheets) else {}
+    table = {**found["table"], **commas, **said["table"]}
     if named:
         table["label"] = [named]
     if positive:
         table["positive"] = positive
-    own = UserTable({"table": table, "columns": columns})
+    own = UserTable({"table": table, "columns": columns}, notes=remarks_of(sheets))
     try:
         own.rules  # noqa: B018 - checks every entry
     except ModelError as error:
         raise DataError(f"{description}: {error}") from error
+    if not time_unit:
+        settled = [n for n, entry in said["columns"].items() if entry.keys() & _UNIT_KEYS]
+        _check_units(sheets, names, columns, settled)
     return own, facts
+
+
+def _said_units(said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Units of columns of which the user says no more than the unit in the table."""
+    return {
+        name: entry["source_unit"]
+        for name, entry in said.items()
+        if "source_unit" in entry and not entry.keys() & {"unit", "scale"}
+    }
+
+
+def _check_units(
+    sheets: Sequence[Sheet],
+    names: Sequence[str],
+    columns: Mapping[str, Mapping[str, Any]],
+    settled: Collection[str],
+) -> None:
+    """Check that the units of a table agree with its cells.
+
+    Raises:
+        DataError: a column of times has another unit than its name says; names both readings.
+    """
+    units = {
+        name: str(entry.get("source_unit") or entry.get("unit", ""))
+        for name, entry in columns.items()
+        if entry["kind"] == "number"
+    }
+    found = contradiction(sheets, names, units, settled)
+    if found is not None:
+        raise DataError(
+            f"{sheets[0].name}: {found.column} is in {found.unit} by its name, but in "
+            f"{found.other} by its cells: {found.evidence}; say which in {COLUMNS_FILE} beside the "
+            f'data or in --description FILE: time_unit = "{found.other}" or "{found.unit}" under '
+            f"[table] for all times, or source_unit under [columns.{found.column}]"
+        )
 
 
 def load_own(
@@ -270,7 +330,7 @@ def load_own(
     own, facts = describe(paths, label, description, positive=positive)
     need_label(own, facts, paths)
     table, changed = own.load_noting(paths)
-    for line in (*summary_lines(own, facts), *changed):
+    for line in (summary_line(own, facts), *changed):
         tell(line)
     return table
 
@@ -299,26 +359,19 @@ def described_as(table: FlowTable) -> UserTable:
         }
         for name, rule in rules.columns.items()
     }
-    said = {"positive": rules.positive, "blank_label": rules.blank_label}
+    said = {k: getattr(rules, k) for k in ("positive", "blank_label", "decimal")}
     return UserTable({"table": {"label": [rules.label], **said}, "columns": columns})
 
 
-def summary_lines(own: UserTable, facts: Sequence[ColumnProfile]) -> list[str]:
-    """Lines about the used columns and their units, and about the others and why."""
-    used: list[str] = []
-    left: dict[str, list[str]] = {}
-    for name, entry in own.toml["columns"].items():
-        if entry["use"]:
-            unit = entry.get("unit", "")
-            used.append(f"{name} ({unit})" if unit else name)
-        else:
-            left.setdefault(entry["reason"], []).append(name)
-    rows = facts[0].rows if facts else 0
-    return [
-        f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}",
-        *(f"left out: {', '.join(names)}: {reason}" for reason, names in left.items()),
-        f"n3ic data describe writes a {COLUMNS_FILE} to change that; --columns names features",
+def summary_line(own: UserTable, facts: Sequence[ColumnProfile]) -> str:
+    """A line about the table: its rows, its label and its columns with their units."""
+    used = [
+        f"{name} ({unit})" if (unit := entry.get("unit", "")) else name
+        for name, entry in own.toml["columns"].items()
+        if entry["use"]
     ]
+    rows = facts[0].rows if facts else 0
+    return f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}"
 
 
 def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -19,14 +20,16 @@ from typing import IO, Any, Self
 
 from n3ic.data.files import DamagedError, unpack
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning
-from n3ic.meter.packet import LINK_EACH
-from n3ic.meter.pcapng import ALIKE, SECTION, BlockError, begins_with_links, needs_links, with_links
+from n3ic.meter.packet import ALIKE, CHECK_MOST, CHECK_SHIFT, LINK_EACH, LINK_RAW, LINKS
+from n3ic.meter.pcapng import SECTION, BlockError, begins_with_links, needs_links, with_links
 
 STANDARD_INPUT = "-"
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
 _HEAD = 1 << 16  # bytes of a stream in which all of its interfaces are expected
 _LAST = 2**63 - 1
+_PRIVATE = range(147, 163)  # link types for private use
+_RAW_IN_MEMORY = 12  # libpcap's number for raw IP
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece that contains the damage
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # zstd, gzip, bzip2, xz
@@ -81,7 +84,9 @@ class Capture:
 
     Attributes:
         name: its name in messages.
-        link: its link type (LINKTYPE_ numbers), or :data:`.packet.LINK_EACH`.
+        link: its link type (LINKTYPE_ numbers) with the bytes of the check sequence, as
+            :func:`.packet.parse` takes it, or :data:`.packet.LINK_EACH`.
+        unread: frames so far whose link type the meter does not read, by link type.
 
     Raises:
         DataError: the file cannot be read, or is not a capture.
@@ -100,6 +105,7 @@ class Capture:
         self._stack = ExitStack()
         self._unpacking: list[str] = []  # reasons why the packed bytes end early
         self._links = False  # whether a link type precedes each frame
+        self.unread: Counter[int] = Counter()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
             where = self._readable(path)
@@ -117,7 +123,10 @@ class Capture:
             raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
         link = int(self._c.pcap_datalink(self._pcap))
-        self.link = LINK_EACH if self._links else ALIKE.get(link, link)
+        link = ALIKE.get(link, link)
+        self._is_read = self._links or link in LINKS  # of several links, the converter counts
+        check = _check_bytes(int(self._c.pcap_datalink_ext(self._pcap)))
+        self.link = LINK_EACH if self._links else link | check << CHECK_SHIFT
 
     def __enter__(self) -> Self:
         return self
@@ -137,6 +146,8 @@ class Capture:
             self._c.pcap_next_ex(self._pcap, ctypes.byref(header), ctypes.byref(data))
         ):
             h = header.contents
+            if not self._is_read:
+                self.unread[self.link_type] += 1
             time = min(max(0, h.seconds * 10**9 + h.nanoseconds), _LAST)  # stamps are not trusted
             yield ctypes.string_at(data, h.captured), int(h.length), time
 
@@ -151,7 +162,15 @@ class Capture:
         Returns:
             Whether any packet was passed.
         """
-        return self._goes_on(self._c.pcap_dispatch(self._pcap, packets, function, argument))
+        passed = int(self._c.pcap_dispatch(self._pcap, packets, function, argument))
+        if passed > 0 and not self._is_read:
+            self.unread[self.link_type] += passed
+        return self._goes_on(passed)
+
+    @property
+    def link_type(self) -> int:
+        """Its link type alone, without the check sequence."""
+        return self.link & ((1 << CHECK_SHIFT) - 1) if self.link != LINK_EACH else LINK_EACH
 
     def _goes_on(self, result: int) -> bool:
         said = [] if result > 0 else list(self._unpacking)
@@ -171,7 +190,8 @@ class Capture:
             if file.is_dir():
                 raise IsADirectoryError(21, "is a folder; name a capture")
             stream = opened = self._stack.enter_context(file.open("rb"))
-            if not _is_packed(opened) and not needs_links(file):
+            # A pipe is read once: libpcap could not open it again.
+            if file.is_file() and not _is_packed(opened) and not needs_links(file):
                 return str(file)
         # libpcap does not unpack, and opens files by name: a thread feeds a pipe that has a name.
         readable, writable = os.pipe()
@@ -201,7 +221,25 @@ class Capture:
             damage.append(error)
         # Set before libpcap, and so the constructor, gets the first byte.
         self._links = begins_with_links(iter(first))
-        yield from with_links(rest()) if self._links else rest()
+        yield from with_links(rest(), self.unread) if self._links else rest()
+
+
+def link_text(link: int) -> str:
+    """A link type by its number and its name, such as ``147 (USER0)``."""
+    if link == LINK_EACH:
+        return "one for each frame"
+    check, link = link >> CHECK_SHIFT, link & ((1 << CHECK_SHIFT) - 1)
+    name = libpcap().pcap_datalink_val_to_name(_RAW_IN_MEMORY if link == LINK_RAW else link)
+    if name is None and link in _PRIVATE:
+        name = f"USER{link - _PRIVATE[0]}".encode()
+    text = f"{link} ({name.decode() if name else 'no name is known'})"
+    return f"{text} with a check sequence of {check} bytes" if check else text
+
+
+def _check_bytes(upper: int) -> int:
+    """Bytes of the check sequence, from the upper bits of the link type in a pcap header."""
+    words = upper >> 28 & 15 if upper & 1 << 26 else 0
+    return 2 * words if 2 * words <= CHECK_MOST else 0
 
 
 def _warn(line: str) -> None:
@@ -210,7 +248,7 @@ def _warn(line: str) -> None:
 
 def _is_packed(stream: io.BufferedReader) -> bool:
     head = stream.peek()
-    stream.seek(0)  # fails on a pipe, which libpcap could not open again
+    stream.seek(0)
     return head.startswith(_PACKED)
 
 
@@ -292,6 +330,8 @@ def libpcap() -> Any:
     for function, result, arguments in (
         ("pcap_open_offline_with_tstamp_precision", pointer, [text, ctypes.c_uint, text]),
         ("pcap_datalink", ctypes.c_int, [pointer]),
+        ("pcap_datalink_ext", ctypes.c_int, [pointer]),
+        ("pcap_datalink_val_to_name", text, [ctypes.c_int]),
         ("pcap_next_ex", ctypes.c_int, [pointer, pointer, pointer]),
         ("pcap_dispatch", ctypes.c_int, [pointer, ctypes.c_int, pointer, pointer]),
         ("pcap_geterr", text, [pointer]),

@@ -46,7 +46,7 @@ class CaptureCheckpoint:
     damage: str
 
     def tables(self) -> Iterator[pa.Table]:
-        """The flows, batch by batch.
+        """The flows, batch by batch; an empty table if there are none.
 
         Raises:
             DataError: the file is damaged.
@@ -59,6 +59,8 @@ class CaptureCheckpoint:
                 for batch in reader:
                     rows += len(batch)
                     yield pa.Table.from_batches([batch])
+                if not rows:
+                    yield reader.schema.empty_table()
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self.file} is damaged; remove it, start again: {error}") from error
         if rows != self.flows:

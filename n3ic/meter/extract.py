@@ -30,7 +30,7 @@ from n3ic.meter.checkpoints import (
 )
 from n3ic.meter.compiled import ASIDE, STAMPS
 from n3ic.meter.labels import Labels
-from n3ic.meter.records import left_out, meter_stream
+from n3ic.meter.records import left_out, meter_stream, require_read, unread_links
 from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import work_folder
@@ -57,6 +57,7 @@ class TableExtraction:
         steps: how often the clock was set back.
         tunnelled: packets in GRE, VXLAN and GTP tunnels that the specification does not open.
         aside: packets that belong to no flow, by reason.
+        links: packets of link types that are not read, by number and name of the type.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
         captures: number of captures named.
         damaged: a line about each capture that ends early or cannot be read.
@@ -72,6 +73,7 @@ class TableExtraction:
     steps: int
     tunnelled: int
     aside: dict[str, int]
+    links: dict[str, int]
     labels: dict[str, int]
     captures: int
     damaged: tuple[str, ...]
@@ -156,6 +158,7 @@ def extract(
     jobs: int | None = 1,
     dask: str | None = None,
     one_stream: bool = False,
+    must_read: bool = False,
 ) -> TableExtraction:
     """Write a table of the flows of captures, whole or not at all.
 
@@ -179,9 +182,11 @@ def extract(
         one_stream: whether the captures are pieces of one. If so, they are metered one after the
             other, in the order of their first packets, and flows continue from one to the next.
             Otherwise flows end with their capture.
+        must_read: whether it is an error, and not just a warning, if no packet is of a link type
+            that is read.
 
     Raises:
-        DataError: no capture can be read.
+        DataError: no capture can be read; or with ``must_read``, no packet.
         UsageError: no capture is named, a feature has the name of a key column, or another
             process is writing the same table.
         MissingDependencyError: libpcap, a C compiler, or distributed for ``dask`` is missing.
@@ -189,7 +194,8 @@ def extract(
 
     Warns:
         N3icWarning: a capture ends early, or is left out because it cannot be read; time stamps
-            go back or jump; or most packets are in tunnels that are not opened.
+            go back or jump; packets are of a link type that is not read; or most packets are in
+            tunnels that are not opened.
     """
     sources = find_captures(captures)
     clash = set(KEY_COLUMNS) & set(spec.feature_names)
@@ -198,7 +204,7 @@ def extract(
     if len(sources) > 1 and not one_stream:
         with work_folder(checkpoint_folder(out), PART_FILE) as folder:
             meter = partial(_meter_parts, tell=tell, jobs=jobs, dask=dask)
-            return _extract_parts(sources, out, spec, labels, meter, folder)
+            return _extract_parts(sources, out, spec, labels, meter, folder, must_read=must_read)
     if one_stream:
         sources = sorted(sources, key=_first_time) if len(sources) > 1 else sources
     damaged: list[str] = []
@@ -216,6 +222,8 @@ def extract(
                 tell(Progress(number, len(sources), 0.0, counters["packets"], flows))
             table = flow_table(records, spec, sources[number].name)
             yield with_labels(table, labels, sources[number].name, outcomes)
+        if must_read:
+            require_read(sources[0].name, counters)
 
     write_rows(tables(), out, spec)
     _warn(counters, sources[0].name)
@@ -235,6 +243,8 @@ def _extract_parts(
     labels: Labels | None,
     meter: Callable[[Mapping[Path, CaptureSource], MeterSpec], _Metered],
     folder: Path,
+    *,
+    must_read: bool,
 ) -> TableExtraction:
     files = [checkpoint_file(folder, Path(s.path), s.name, spec) for s in sources]
     wanted = dict(zip(files, sources, strict=True))  # a capture that is named twice is metered once
@@ -246,6 +256,8 @@ def _extract_parts(
     parts = [(found.parts[file], wanted[file].name) for file in files if file in found.parts]
     for part, _ in parts:
         total.update(part.counters)
+    if must_read:
+        require_read(sources[0].name, total)
     tables = (
         with_labels(table, labels, name, outcomes)
         for part, name in parts
@@ -328,7 +340,11 @@ def _warn(counters: Mapping[str, int], name: str) -> None:
     said = {stamp: counters[stamp] for stamp in STAMPS}
     if 2 * counters["tunnelled"] > counters["packets"]:
         said["tunnelled"] = counters["tunnelled"]
-    for line in left_out(said):
+    unread = (
+        f"{count:,} of {counters['packets']:,} packets are of link type {link}, which is not read"
+        for link, count in unread_links(counters).items()
+    )
+    for line in (*unread, *left_out(said)):
         warnings.warn(f"{name}: {line}", N3icWarning, stacklevel=4)
 
 
@@ -347,6 +363,7 @@ def _extracted(
         flows,
         **counts,
         aside={reason: counters[reason] for reason in ASIDE if counters[reason]},
+        links=unread_links(counters),
         labels=dict(outcomes),
         captures=captures,
         damaged=tuple(damaged),

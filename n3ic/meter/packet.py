@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses frames to packets as a meter sees them, or gives the reason to ignore them.
 
-Ethernet with up to two VLAN tags (802.1Q, 802.1ad), PPP, PPPoE and MPLS may precede IPv4 and IPv6
-with TCP, UDP and ICMP. GRE, VXLAN and GTP tunnels are opened on request. Frames are not
-trusted: every length is checked before it is used.
+Ethernet with up to two VLAN tags (802.1Q, 802.1ad), Wi-Fi (802.11), PPP, PPPoE, Frame Relay, SLIP
+and MPLS may precede IPv4 and IPv6 with TCP, UDP and ICMP. GRE, VXLAN and GTP tunnels are opened on
+request. Frames are not trusted: every length is checked before it is used.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ FIN, SYN, RST, PUSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 Reason = Literal[
     "link type not known",
     "link header cut short",
+    "encrypted, aggregated or in pieces on the link",
     "not IP",
     "IP header cut short",
     "IP header damaged",
@@ -32,11 +34,22 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 LINK_EACH = 1 << 30  # n3ic's own: each frame begins with its link type, 4 bytes
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
 LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO = 9, 50, 51, 104
+LINK_SLIP, LINK_WIFI, LINK_FRAME_RELAY, LINK_RADIOTAP, LINK_PKTAP = 8, 105, 107, 127, 258
+_EVERY_SYSTEM = (LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2, LINK_PKTAP)
+_SERIAL = (LINK_PPP, LINK_HDLC, LINK_PPPOE, LINK_CISCO, LINK_SLIP, LINK_FRAME_RELAY)
+LINKS = frozenset((*_EVERY_SYSTEM, *_SERIAL, LINK_WIFI, LINK_RADIOTAP))  # those that are read
+# Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6), loopback two.
+ALIKE = {12: LINK_RAW, 14: LINK_RAW, 228: LINK_RAW, 229: LINK_RAW, 108: LINK_NULL}
+# Bits 26 to 29 beside a link type: bytes of the check sequence at the end of each frame.
+CHECK_SHIFT, CHECK_MOST, _TYPE = 26, 15, (1 << 26) - 1
+_PADDED = 1 << 29  # 802.11 whose header is padded to words
 _VLAN = (0x8100, 0x88A8, 0x9100)
 _MPLS = (0x8847, 0x8848)
 _PPPOE, _PPP = 0x8864, 0x10000  # EtherType of a session; a number beyond all EtherTypes
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _PPP_KINDS = dict(zip((0x21, 0x57, 0x281, 0x283), (_IPV4, _IPV6, *_MPLS), strict=True))
+_SNAP = (b"\xaa\xaa\3\0\0\0", b"\xaa\xaa\3\0\0\xf8")  # an EtherType follows (RFC 1042, 802.1H)
+_MAX_PRESENT = 8  # words of radiotap's bitmap
 _MAX_TAGS = 2  # like the bounds below, small enough for a data plane to unroll
 _MAX_LABELS = 8
 _EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
@@ -107,7 +120,8 @@ def parse(
     """Read a captured frame.
 
     Args:
-        link: the capture's link type (LINKTYPE_ numbers).
+        link: the capture's link type (LINKTYPE_ numbers), plus the bytes of the frames' check
+            sequence shifted by :data:`CHECK_SHIFT`.
         frame: the captured bytes, which may be fewer than the frame had.
         length: bytes of the frame on the wire.
         time: time in the units of the specification.
@@ -135,6 +149,8 @@ def _located(
     before = 0  # bytes that hold the frame's link type
     if link == LINK_EACH and len(frame) >= 4:
         link, frame, length, before = _u32(frame, 0), frame[4:], length - 4, 4
+    link, wrapped, frame, length = _unwrapped(link, frame, length)
+    before += wrapped
     kind, start, outside = _opened(frame, *_link(link, frame))
     packet, behind = _ip(kind, frame, start, length, outside, time)
     for _ in range(_MAX_TUNNELS):
@@ -153,6 +169,89 @@ def _located(
     return packet, before + behind
 
 
+def _unwrapped(link: int, frame: bytes, length: int) -> tuple[int, int, bytes, int]:
+    """Take off what a capture adds to a frame: PKTAP, radiotap, and the check sequence behind it.
+
+    Returns:
+        The link type of what is left, the bytes taken off before it, its bytes, and its length.
+    """
+    if link >= LINK_EACH:
+        raise _IgnoredError("link type not known")
+    check, link, wrapped = link >> CHECK_SHIFT, link & _TYPE, 0
+    if link == LINK_PKTAP:  # little-endian, as all systems that write it
+        if len(frame) < 12:
+            raise _IgnoredError("link header cut short")
+        wrapped, _, link = struct.unpack_from("<III", frame)
+        link = ALIKE.get(link, min(link, _TYPE))
+        if not 12 <= wrapped <= len(frame):
+            raise _IgnoredError("link header cut short")
+    if link == LINK_RADIOTAP:
+        size, flags = _radiotap(frame[wrapped:])
+        wrapped += size
+        check = 4 if flags & 0x10 else 0
+        link = _PADDED if flags & 0x20 else LINK_WIFI
+    if not wrapped and not check:
+        return link, 0, frame, length
+    length = max(0, length - wrapped - check)
+    return link, wrapped, frame[wrapped : wrapped + length if check else None], length
+
+
+def _radiotap(frame: bytes) -> tuple[int, int]:
+    """Bytes of a radiotap header, and its flags."""
+    size = int.from_bytes(frame[2:4], "little")
+    if len(frame) < 8 or not 8 <= size <= len(frame):
+        raise _IgnoredError("link header cut short")
+    at = 4
+    for _ in range(_MAX_PRESENT):
+        more = at + 4 <= size and frame[at + 3] & 0x80
+        at += 4
+        if not more:
+            break
+    if frame[4] & 1:  # a time stamp, aligned
+        at = (at + 7) // 8 * 8 + 8
+    return size, frame[at] if frame[4] & 2 and at < size else 0
+
+
+def _wifi(frame: bytes, *, padded: bool) -> int:
+    """Where the EtherType of an 802.11 data frame lies."""
+    if len(frame) < 24:
+        raise _IgnoredError("link header cut short")
+    kind, flags = frame[0], frame[1]
+    if kind & 0x4F != 8:  # version 0, type 2, and a payload
+        raise _IgnoredError("not IP")
+    quality = kind & 0x80
+    at = 24 + (6 if flags & 3 == 3 else 0)
+    aggregated = quality and _u8(frame, at) & 0x80
+    at += (2 if quality else 0) + (4 if quality and flags & 0x80 else 0)
+    # encrypted; more pieces follow; not the first piece; several packets in one frame
+    if flags & 0x44 or frame[22] & 15 or aggregated:
+        raise _IgnoredError("encrypted, aggregated or in pieces on the link")
+    at = (at + 3) // 4 * 4 if padded else at
+    if len(frame) < at + 8:
+        raise _IgnoredError("link header cut short")
+    if frame[at : at + 6] not in _SNAP:
+        raise _IgnoredError("not IP")
+    return at + 6
+
+
+def _frame_relay(frame: bytes) -> tuple[int, int]:
+    """The EtherType behind a header of Frame Relay (RFC 2427, or Cisco's), and where it ends."""
+    at = next((i + 1 for i in range(4) if _u8(frame, i) & 1), 0)
+    if len(frame) < 8:
+        raise _IgnoredError("link header cut short")
+    if at < 2:
+        raise _IgnoredError("not IP")
+    if frame[at] != 3:
+        return _u16(frame, at), at + 2
+    at += 1 if frame[at + 1] else 2  # a zero may pad
+    kind = {0xCC: _IPV4, 0x8E: _IPV6}.get(_u8(frame, at), 0)
+    if _u8(frame, at) != 0x80:
+        return kind, at + 1
+    if len(frame) < at + 6:
+        raise _IgnoredError("link header cut short")
+    return 0 if any(frame[at + 1 : at + 4]) else _u16(frame, at + 4), at + 6
+
+
 def _link(link: int, frame: bytes) -> tuple[int, int, int]:
     """The EtherType, where it ends, and the number of bytes that were not on the wire."""
     if link == LINK_RAW:
@@ -164,8 +263,17 @@ def _link(link: int, frame: bytes) -> tuple[int, int, int]:
         return _of_version(frame, 4), 4, 4
     if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE):
         return _PPPOE if link == LINK_PPPOE else _PPP, 0, 0
+    if link == LINK_SLIP:
+        if len(frame) < 17:
+            raise _IgnoredError("link header cut short")
+        return _of_version(frame, 16), 16, 16
+    if link == LINK_FRAME_RELAY:
+        kind, at = _frame_relay(frame)
+        return kind, at, at
     if link == LINK_ETHERNET:
         at, outside = 12, 0
+    elif link in (LINK_WIFI, _PADDED):
+        at, outside = _wifi(frame, padded=link == _PADDED), 0
     elif link == LINK_CISCO:
         at, outside = 2, 4
     elif link == LINK_COOKED:

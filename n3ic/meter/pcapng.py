@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pcapng captures that libpcap refuses: interfaces of several link types, sections of both orders.
+"""pcapng captures that libpcap refuses or reads in part.
 
-They become a stream of one section and one interface, which libpcap reads. Each frame in it begins
-with its link type, 32 bits in network byte order (:data:`~.packet.LINK_EACH`).
+Interfaces of several link types and sections of both byte orders are refused; of a check sequence
+behind the frames, libpcap says nothing. Such captures become a stream of one section and one
+interface, which libpcap reads. Each frame in it begins with its link type, 32 bits in network byte
+order (:data:`~.packet.LINK_EACH`).
 Formats: draft-ietf-opsawg-pcapng.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,11 +21,13 @@ from itertools import islice
 from pathlib import Path
 
 from n3ic.data.files import DamagedError, unpack
+from n3ic.meter.packet import ALIKE, CHECK_MOST, CHECK_SHIFT, LINKS
 
 SECTION = b"\x0a\x0d\x0d\x0a"  # the same in both byte orders
 _SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
 _FORMS = {2: "H2xIIII", 3: "I", _PACKET: "IIIII"}  # of packet blocks: obsolete, simple, enhanced
-_OPTION_RESOLUTION, _OPTION_OFFSET = 9, 14
+_OPTION_RESOLUTION, _OPTION_CHECK, _OPTION_OFFSET = 9, 13, 14
+_FIRST = 1 << 16  # bytes of a file in which its first interface is expected
 _MAX_INTERFACES, _SNAPSHOT = 1 << 16, 1 << 18
 _SIZES = range(12, (1 << 24) + 1, 4)  # bytes of a block; a section header's are in _SIZES[4:]
 _LAST = 2**63 - 1
@@ -31,8 +36,6 @@ _HEADS = {
     b"\x4d\x3c\x2b\x1a": re.compile(rb"\x01\0\0\0(?!\0\0)..\0\0..\0\0", re.DOTALL),
     b"\x1a\x2b\x3c\x4d": re.compile(rb"\0\0\0\x01\0\0(?!\0\0)....\0\0", re.DOTALL),
 }
-# Raw IP has several numbers (12 or 14 by system, 228 for IPv4, 229 for IPv6), loopback two.
-ALIKE = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}
 _WRITTEN = 0xFFFF  # link type of the stream; each frame's own precedes it
 
 
@@ -41,7 +44,10 @@ class BlockError(DamagedError):
 
 
 def needs_links(path: str | Path) -> bool:
-    """Whether a plain file is pcapng with several link types, snapshot lengths or byte orders."""
+    """Whether a plain file is pcapng with several link types, snapshot lengths or byte orders.
+
+    Also if its frames end with a check sequence.
+    """
     try:
         with Path(path).open("rb") as file:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -54,12 +60,13 @@ def needs_links(path: str | Path) -> bool:
 
 def begins_with_links(pieces: Iterator[bytes]) -> bool:
     """As :func:`needs_links`, for a stream of bytes up to its end or its first damage."""
-    found = set()
+    found, orders = set(), set()
     with suppress(BlockError):
         for order, kind, body in _blocks(pieces):
+            orders.add(order)
             if kind == _INTERFACE:
-                found.add((order, *_unpacked(order + "H2xI", body)))
-    return len(found) > 1
+                found.add((order, *_unpacked(order + "H2xI", body), _check_bytes(order, body)))
+    return len(found) > 1 or len(orders) > 1 or any(check for *_, check in found)
 
 
 def _may_differ(data: mmap.mmap) -> bool:
@@ -68,13 +75,34 @@ def _may_differ(data: mmap.mmap) -> bool:
     return (
         data[:4] == SECTION
         and head is not None
-        and (data.rfind(SECTION) != 0 or any(islice(head.finditer(data), 1, None)))
+        and (
+            data.rfind(SECTION) != 0
+            or any(islice(head.finditer(data), 1, None))
+            or _first_has_check(data)
+        )
     )
+
+
+def _first_has_check(data: mmap.mmap) -> bool:
+    """Whether the first interface says that its frames end with a check sequence."""
+    with suppress(BlockError):
+        for order, kind, body in _blocks(iter([data[:_FIRST]])):
+            if kind == _INTERFACE:
+                return _check_bytes(order, body) > 0
+    return False
+
+
+def _check_bytes(order: str, body: bytes) -> int:
+    """Bytes of the check sequence that an interface block names; 0 if it is damaged."""
+    with suppress(BlockError):
+        return _interface(order, body).check
+    return 0
 
 
 @dataclass(frozen=True)
 class _Interface:
-    link: bytes
+    link: int
+    check: int
     snapshot: int
     resolution: int
     offset: int
@@ -89,8 +117,12 @@ class _Interface:
         return 0 if seconds >= 2**63 else min(seconds * 10**9 + part, _LAST)
 
 
-def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def with_links(pieces: Iterator[bytes], unread: Counter[int] | None = None) -> Iterator[bytes]:
     """Convert the bytes of any pcapng stream to a pcapng stream that libpcap reads.
+
+    Args:
+        pieces: the stream.
+        unread: counts the frames whose link type the meter does not read, by link type.
 
     Raises:
         BlockError: the stream is damaged or cut short; raised after all that comes before.
@@ -111,7 +143,10 @@ def with_links(pieces: Iterator[bytes]) -> Iterator[bytes]:
                 )
             begun = True
         elif kind in _FORMS:
-            yield _packet(order, kind, body, interfaces)
+            interface, written = _packet(order, kind, body, interfaces)
+            if unread is not None and interface.link not in LINKS:
+                unread[interface.link] += 1
+            yield written
     if not begun:
         raise BlockError("it names no interface")
 
@@ -123,7 +158,10 @@ def block_of(kind: int, body: bytes, order: str = "<") -> bytes:
     return struct.pack(order + "I", kind) + size + body + size
 
 
-def _packet(order: str, kind: int, body: bytes, interfaces: list[_Interface]) -> bytes:
+def _packet(
+    order: str, kind: int, body: bytes, interfaces: list[_Interface]
+) -> tuple[_Interface, bytes]:
+    """The interface of a packet, and the block to write for it."""
     form = order + _FORMS[kind]
     *head, length = _unpacked(form, body)
     number, high, low, captured = head or [0] * 4
@@ -138,7 +176,8 @@ def _packet(order: str, kind: int, body: bytes, interfaces: list[_Interface]) ->
     data = body[start : start + min(captured, _SNAPSHOT - 4)]
     sizes = len(data) + 4, min(length + 4, 2**32 - 1)
     written = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *sizes)
-    return block_of(_PACKET, written + interface.link + data)
+    link = struct.pack(">I", interface.link | interface.check << CHECK_SHIFT)
+    return interface, block_of(_PACKET, written + link + data)
 
 
 def _unpacked(form: str, body: bytes) -> tuple[int, ...]:
@@ -152,7 +191,7 @@ def _unpacked(form: str, body: bytes) -> tuple[int, ...]:
 def _interface(order: str, body: bytes) -> _Interface:
     link, said = _unpacked(order + "H2xI", body)
     values: dict[int, int] = {}
-    at = 8
+    at, check = 8, 0
     while at < len(body):
         code, size = struct.unpack_from(order + "HH", body, at)
         value, at = body[at + 4 : at + 4 + size], at + 4 + (size + 3) // 4 * 4
@@ -161,14 +200,18 @@ def _interface(order: str, body: bytes) -> _Interface:
             raise BlockError("a block or packet is damaged")
         if code == 0:
             break
+        if code == _OPTION_CHECK and size == 1:
+            check = value[0]
         if code in (_OPTION_RESOLUTION, _OPTION_OFFSET):
             values[code] = int.from_bytes(value, "little" if order == "<" else "big")
     resolution = values.get(_OPTION_RESOLUTION, 6)
     base, exponent = (2, resolution & 127) if resolution & 128 else (10, resolution)
     if exponent > (63 if base == 2 else 19):
         raise BlockError("a block or packet is damaged")
+    check = check // 8 if check % 8 == 0 else check  # bits by the format, bytes by some writers
     return _Interface(
-        struct.pack(">I", ALIKE.get(link, link)),
+        ALIKE.get(link, link),
+        check if check <= CHECK_MOST else 0,
         said if 0 < said < 2**31 else _SNAPSHOT,
         base**exponent,
         values.get(_OPTION_OFFSET, 0),

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from n3ic.errors import DataError
-from n3ic.meter.capture import Capture
+from n3ic.meter.capture import Capture, link_text
 from n3ic.meter.compiled import ASIDE, STAMPS, CompiledMeter, Records
+from n3ic.meter.packet import LINKS, Reason
 from n3ic.model.meter_spec import MeterSpec
 
 BATCH_PACKETS = 1 << 16
+_UNREAD = "link type "  # begins the counter of frames of a link type that is not read
+_UNKNOWN: Reason = "link type not known"
 
 
 def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, dict[str, int]]]:
@@ -44,7 +48,8 @@ def meter_stream(
         damaged: see :class:`~n3ic.meter.capture.Capture`.
 
     Yields:
-        The index of the capture in which flows were decided, their records, and the counters.
+        The index of the capture in which flows were decided, their records, and the counters, with
+        one for each link type that is not read; see :func:`unread_links`.
 
     Raises:
         DataError: a capture cannot be read, or its link type differs from the first one's.
@@ -52,6 +57,7 @@ def meter_stream(
     """
     with ExitStack() as stack:
         meter: CompiledMeter | None = None
+        unread: Counter[int] = Counter()
         for number, path in enumerate(captures):
             with Capture(path, damaged) as capture:
                 if meter is None:
@@ -59,15 +65,63 @@ def meter_stream(
                     handler = ctypes.cast(meter.library.meter_packet, ctypes.c_void_p)
                 if capture.link != meter.link:
                     raise DataError(
-                        f"{path}: its link type is {capture.link}, the first capture has "
-                        f"{meter.link}; they are not parts of one capture"
+                        f"{path}: its link type is {link_text(capture.link)}, the first capture "
+                        f"has {link_text(meter.link)}; they are not parts of one capture"
                     )
                 while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
-                    yield number, meter.records(), meter.counters()
+                    yield number, meter.records(), _counters(meter, unread + capture.unread)
+                unread += capture.unread
         left = meter is not None
         while meter is not None and left:
             left = meter.end(BATCH_PACKETS)
-            yield number, meter.records(), meter.counters()
+            yield number, meter.records(), _counters(meter, unread)
+
+
+def _counters(meter: CompiledMeter, unread: Mapping[int, int]) -> dict[str, int]:
+    by_link = {f"{_UNREAD}{link_text(link)}": count for link, count in sorted(unread.items())}
+    return meter.counters() | by_link
+
+
+def unread_links(counters: Mapping[str, int]) -> dict[str, int]:
+    """Frames whose link type is not read, by its number and name.
+
+    Args:
+        counters: counters from :func:`meter_stream`.
+    """
+    return {
+        name.removeprefix(_UNREAD): count
+        for name, count in counters.items()
+        if name.startswith(_UNREAD) and name != _UNKNOWN
+    }
+
+
+def unread_lines(unread: Mapping[int, int]) -> Iterator[str]:
+    """Yield a line for each link type that is not read, with the number of its frames."""
+    for link, count in sorted(unread.items()):
+        yield f"{count:,} packets of link type {link_text(link)}, which is not read"
+
+
+def require_read(name: str, counters: Mapping[str, int]) -> None:
+    """Refuse captures of which no frame was read, because no link type of theirs is known.
+
+    Args:
+        name: what was read, for the message.
+        counters: counters from :func:`meter_stream`.
+
+    Raises:
+        DataError: there are frames, and all of them are of link types that are not read.
+    """
+    if counters["packets"] and counters[_UNKNOWN] == counters["packets"]:
+        raise unread_error(name, ", ".join(unread_links(counters)) or "unknown, inside PKTAP")
+
+
+def unread_error(name: str, link: str) -> DataError:
+    """The error for a capture whose link type is not read; ``link`` names the type."""
+    known = ", ".join(map(link_text, sorted(LINKS)))
+    return DataError(
+        f"{name}: nothing can be read, because its link type is {link}; expected one of {known}. "
+        "Capture on an interface of one of these"
+    )
 
 
 def left_out(counters: Mapping[str, int]) -> Iterator[str]:
@@ -76,8 +130,10 @@ def left_out(counters: Mapping[str, int]) -> Iterator[str]:
     Args:
         counters: counters from :meth:`CompiledMeter.counters`, or some of them.
     """
+    for link, count in unread_links(counters).items():
+        yield f"put aside: {count:,} packets of link type {link}, which is not read"
     for reason in ASIDE:
-        if counters.get(reason):
+        if counters.get(reason) and not (reason == _UNKNOWN and unread_links(counters)):
             yield f"put aside: {counters[reason]:,} packets ({reason})"
     if counters.get("tunnelled"):
         yield f"in tunnels that the meter leaves closed: {counters['tunnelled']:,} packets"

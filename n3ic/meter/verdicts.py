@@ -18,7 +18,7 @@ from n3ic.data.streaming import StreamedClasses, csv_cell
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
 from n3ic.meter.compiled import Records
-from n3ic.meter.records import meter_capture
+from n3ic.meter.records import meter_capture, require_read
 from n3ic.meter.rows import KEY_COLUMNS, key_table
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.meter_spec import MeterSpec
@@ -57,11 +57,15 @@ def capture_features(model: Classifier, capture: str | Path) -> Columns:
 
     Raises:
         UsageError: the model carries no meter.
-        DataError: the capture cannot be read.
+        DataError: the capture cannot be read, or its link type is not one that is read.
         MissingDependencyError: libpcap or a C compiler is missing.
     """
     spec = meter_for(model, capture)
-    batches = [features_of(records, spec) for records, _ in meter_capture(capture, spec)]
+    batches, counters = [], {}
+    for records, so_far in meter_capture(capture, spec):
+        counters = so_far
+        batches.append(features_of(records, spec))
+    require_read(str(capture), counters)
     return {n: np.concatenate([batch[n] for batch in batches]) for n in model.input.features}
 
 
@@ -90,7 +94,7 @@ def predict_capture(
 
     Raises:
         UsageError: the model carries no meter.
-        DataError: the capture cannot be read.
+        DataError: the capture cannot be read, or its link type is not one that is read.
         MissingDependencyError: libpcap or a C compiler is missing.
         N3icError: the file cannot be written.
     """
@@ -114,6 +118,7 @@ def predict_capture(
             counts += np.bincount(verdicts % len(names), minlength=len(names))
             if progress is not None:
                 progress(int(counts.sum()), columns)
+        require_read(str(capture), counters)
         if out:
             out.flush()
     of_class = dict(zip(model.verdict_names, counts.tolist(), strict=True))

@@ -8,7 +8,7 @@ reads the next table by the same columns, units and values for blanks.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from n3ic.errors import ModelError
@@ -116,18 +116,23 @@ class TableRules:
         label: the column of the class.
         positive: the class to be told from all others; empty to tell all classes apart.
         blank_label: the class of flows whose label is blank; empty to refuse them.
+        decimal: the decimal mark of the table's numbers, ``,`` or ``.``, where a text fits both;
+            empty if unknown.
     """
 
     columns: Mapping[str, ColumnRule]
     label: str = ""
     positive: str = ""
     blank_label: str = ""
+    decimal: str = ""
 
     def __post_init__(self) -> None:
         for name in ("label", "positive", "blank_label"):
             text = getattr(self, name)
             if not _is_text(text):
                 raise ModelError(f"{name}: expected a short text, got {shown(text)}")
+        if self.decimal not in ("", ",", "."):
+            raise ModelError(f"decimal: expected ',' or '.', got {shown(self.decimal)}")
         for name in self.columns:
             check_text("a column's name", name)
         if len(self.columns) > _MOST_COLUMNS:
@@ -145,12 +150,13 @@ class TableRules:
             for name, rule in self.columns.items()
             if not {*rule.features(name)}.isdisjoint(features)
         }
-        return TableRules(kept, self.label, self.positive, self.blank_label)
+        return replace(self, columns=kept)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         columns = {name: rule.to_dict() for name, rule in self.columns.items()}
-        return {**vars(self), "columns": columns}
+        plain = {**vars(self), "columns": columns}
+        return {key: value for key, value in plain.items() if key != "decimal" or value}
 
     @classmethod
     def from_dict(cls, data: Any) -> TableRules:
@@ -164,7 +170,13 @@ class TableRules:
             if unknown := {*data} - known:
                 raise ModelError(f"{shown(min(unknown))}: unknown key, expected {sorted(known)}")
             columns = {name: ColumnRule.from_dict(rule) for name, rule in data["columns"].items()}
-            return cls(columns, data["label"], data["positive"], data["blank_label"])
+            return cls(
+                columns,
+                data["label"],
+                data["positive"],
+                data["blank_label"],
+                data.get("decimal", ""),
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelError(f"not the rules of a table: {error!r}"[:200]) from error
 

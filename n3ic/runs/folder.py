@@ -65,6 +65,16 @@ class Run(Displayed):
             rows.append(("network" if name == "test" else name.replace("_", " "), *cells))
         return TextTable("test rows", ("", *FIGURES.values()), tuple(rows))
 
+    @property
+    def columns(self) -> TextTable:
+        """Each column of the data: used, in doubt or left out, and why."""
+        found = self.metrics.get("columns")
+        rows = tuple(
+            tuple(str(of.get(key, "")) for key in ("name", "use", "why"))
+            for of in (found if isinstance(found, list) else ())
+        )
+        return TextTable("columns of the data", ("column", "", "why"), rows, left=3)
+
     def view(self) -> View:
         """The title and the tables that are displayed."""
         data = _part(self.metrics, "data")

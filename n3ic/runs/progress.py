@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from n3ic.training.loop import EpochCallback
@@ -27,6 +27,8 @@ class TrainingProgress:
         begin: called with a line about a step of several tasks, and their number.
         task: called with the name of each of these tasks when it is done.
         note: called with lines that should remain visible.
+        columns: called with what is done with each column: name, use and why, see
+            :class:`~n3ic.runs.column_uses.ColumnUse`.
     """
 
     epoch: EpochCallback = _ignored
@@ -34,3 +36,4 @@ class TrainingProgress:
     begin: Callable[[str, int], None] = _ignored
     task: Callable[[str], None] = _ignored
     note: StageCallback = _ignored
+    columns: Callable[[Sequence[Mapping[str, Any]]], object] = _ignored

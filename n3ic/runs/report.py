@@ -16,6 +16,7 @@ from n3ic.evaluation.importance import FeatureImportance
 from n3ic.evaluation.plugin import tables_of
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
+from n3ic.runs.column_uses import columns_table
 from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import FIGURES, METRICS_VERSION
 from n3ic.util.display import TextTable
@@ -252,6 +253,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         lines += [*(f"- {escaped(said)}" for said in data["notes"]), ""]
     if warned := warnings_of(metrics, group):
         lines += [*(f"- **{escaped(said)}**" for said in warned), ""]
+    if told := columns_table(metrics.get("columns", ())):
+        lines += [*table(told.head, told.rows, "l"), ""]
     protocols = metrics["protocols"].items()
     if group and group in metrics:
         baselines = ("majority", "float_mlp", "hist_gradient_boosting")

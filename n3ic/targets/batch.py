@@ -218,7 +218,7 @@ def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, An
 def report_all(
     models: Mapping[str, Classifier],
     metrics: Mapping[str, Any] | None,
-    exports: Path | None = None,
+    exports: Sequence[Path] = (),
     progress: Callable[[str], object] = lambda _: None,
     note: Callable[[str], object] = lambda _: None,
 ) -> list[ExportOutcome]:
@@ -227,9 +227,9 @@ def report_all(
     Args:
         models: the run's networks, by task.
         metrics: the run's metrics, for reports that are written.
-        exports: the folder with existing exports; None to export temporarily.
+        exports: folders with existing exports; a target without one there is exported temporarily.
         progress: called with each step.
-        note: called with the reason why an existing export was not used.
+        note: called with the reason why an existing export was not used, or where none was found.
 
     Returns:
         The outcome of each network for each target, ordered by target.
@@ -237,9 +237,7 @@ def report_all(
     out = []
     with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:
         for item in export_plan(Path("run"), models, "all", folder, {}):
-            found, why = None, ""
-            if exports is not None:
-                found, why = find_export(exports, item.target, item.model)
+            found, why = _existing(exports, item)
             if why:
                 note(why)
             if found is not None:
@@ -248,4 +246,21 @@ def report_all(
                 continue
             progress(f"exporting for {item.target} {item.task}".rstrip())
             out.append(replace(export_item(item, verify=False, metrics=metrics), kept=False))
+    if exports and not any(outcome.kept for outcome in out):
+        places = " or ".join(map(str, exports))
+        note(
+            f"no export of this model in {places}: nothing is verified here; "
+            "next: n3ic export --target all, or name the folder of its exports with --exports"
+        )
     return out
+
+
+def _existing(folders: Sequence[Path], item: ExportItem) -> tuple[Exported | None, str]:
+    """The export of an item in the first folder that has one, and why others were not used."""
+    reasons = []
+    for folder in folders:
+        found, why = find_export(folder, item.target, item.model)
+        if found is not None:
+            return found, why
+        reasons.append(why)
+    return None, "; ".join(filter(None, reasons))

@@ -80,8 +80,12 @@ def check_metering(
         for title, path, link, frames in _captures(spec, Path(name), packets, seed, captures):
             if tool.links and link not in tool.links:
                 if title in map(str, captures):
-                    known = ", ".join(map(str, tool.links))
-                    raise UsageError(f"{title}: link type {link}; {tool.name} meters {known}")
+                    from n3ic.meter.capture import link_text
+
+                    known = ", ".join(map(link_text, tool.links))
+                    raise UsageError(
+                        f"{title}: link type {link_text(link)}; {tool.name} meters {known}"
+                    )
                 continue
             try:
                 got = tool.meter(directory, network.model, options, path)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError, did_you_mean
+from n3ic.model.columns import NEGATIVE_PART
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.training import input_bits
 from n3ic.training.recipe import Recipe
@@ -20,20 +21,38 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
 
+WITHOUT = "!"  # before a pattern of columns that are left out
+
+
 def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
     """The features that a recipe chooses from.
+
+    A pattern after ``!`` leaves columns out. If all are such patterns, they leave them out of those
+    that are used by default.
 
     Raises:
         UsageError: a column does not exist, or the table leaves out every column by default.
     """
-    if not recipe.columns:
-        if not table.usable:
-            raise UsageError(
-                f"{table.name}: every column is left out; name those to use with --columns"
-            )
-        return table.usable
+    taken = [pattern for pattern in recipe.columns if not pattern.startswith(WITHOUT)]
+    less = [p.removeprefix(WITHOUT) for p in recipe.columns if p.startswith(WITHOUT)]
+    names = _matches(table, taken) if taken else table.usable
+    without = {n for name in _matches(table, less) for n in (name, name + NEGATIVE_PART)}
+    kept = tuple(name for name in names if name not in without)
+    if not kept:
+        raise UsageError(
+            f"{table.name}: every column is left out; name those to use with --columns"
+        )
+    return kept
+
+
+def _matches(table: FlowTable, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Features that are named, or match a pattern, in that order.
+
+    Raises:
+        UsageError: a pattern matches no column.
+    """
     names: list[str] = []
-    for pattern in recipe.columns:
+    for pattern in patterns:
         exact = pattern in table.features
         found = [pattern] if exact else [n for n in table.features if fnmatchcase(n, pattern)]
         if not found:

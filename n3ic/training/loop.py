@@ -28,7 +28,7 @@ class Epoch:
 
     Attributes:
         number: number of the epoch, from 1.
-        loss: mean training loss.
+        loss: mean loss of the rows that the epoch trained on; NaN without such rows.
         validation_loss: loss on the validation rows; NaN without such rows.
         validation_accuracy: accuracy on the validation rows; NaN without such rows.
     """
@@ -132,7 +132,7 @@ def run_epochs(
         if before_epoch is not None:
             before_epoch(number)
         network.train()
-        total = 0.0
+        total, seen = 0.0, 0
         for index in torch.randperm(rows).split(passes.batch):
             if len(index) < passes.least_batch:  # batch norm needs some rows
                 continue
@@ -145,7 +145,9 @@ def run_epochs(
             if after_step is not None:
                 after_step()
             total += float(value.detach()) * len(index)
-        entry = Epoch(number + 1, total / rows, *_validate(network, validation, validation_loss))
+            seen += len(index)
+        mean = total / seen if seen else math.nan
+        entry = Epoch(number + 1, mean, *_validate(network, validation, validation_loss))
         history.append(entry)
         if progress is not None:
             progress(entry, passes.epochs)

@@ -148,7 +148,8 @@ class Recipe:
         features: how many features chi-squared keeps; 0 for all of the columns.
         field_bits: bits of one ``binary`` field.
         columns: the features to choose from, or patterns such as ``owd_*``; empty for all that
-            a NIC can compute and that do not leak the capture set-up.
+            a NIC can compute and that do not leak the capture set-up. A pattern after ``!`` leaves
+            columns out.
         tree_bytes: largest size, everything counted, of a decision tree that has as many cuts as
             the network (or fills a budget of bytes), is written as a network, and is kept instead
             if it is right on more validation rows; 0 for no tree.

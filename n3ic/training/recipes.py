@@ -42,13 +42,15 @@ LARGE = Recipe(
     ),
 )
 
-TABLES = Recipe(
-    name="tables",
-    summary="for look-up tables: decision trees that vote, some 160 LUT sites each where unrolled",
+VOTING_TREES = Recipe(
+    name="voting-trees",
+    summary="for the unrolled NetFPGA core: decision trees that vote, some 160 LUT sites each",
     encoding="boosted",
     bits=512,
     training=Training(method="trees", distill=0.5),
 )
 
-ANY_TABLE: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (KILOBYTE, LARGE, TABLES)}
+ANY_TABLE: Mapping[str, Recipe] = {
+    recipe.name: recipe for recipe in (KILOBYTE, LARGE, VOTING_TREES)
+}
 """Recipes that suit any table of flows, by name."""

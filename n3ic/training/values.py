@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, did_you_mean
 from n3ic.options import Option, OptionValue
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
@@ -71,8 +71,12 @@ class Value:
             return text
         return Option(self.typed_name, "", self.kind()).parse(typed)
 
-    def checked(self, given: object) -> Any:
+    def checked(self, given: object, name: str = "") -> Any:
         """Check a value from a file, which has numbers, texts and lists.
+
+        Args:
+            given: the value.
+            name: its name in errors; empty for that of the command line.
 
         Raises:
             UsageError: the value has another type.
@@ -87,7 +91,30 @@ class Value:
             return float(given)
         elif type(given) is kind:
             return given
-        raise UsageError(f"{self.typed_name}: expected {_KINDS[kind]}, got {given!r:.60}")
+        said = " ".join(repr(given).split())
+        raise UsageError(f"{name or self.typed_name}: expected {_KINDS[kind]}, got {said:.60}")
+
+    def given(self, value: Any) -> Any:
+        """A value from Python: also of numpy, and for a list any sequence, a text or one item.
+
+        Raises:
+            UsageError: the value has another type, or is not among the choices.
+        """
+        value = _plain(value)
+        if get_origin(self.kind) is tuple:
+            if isinstance(value, str):
+                return self.parse(value)
+            several = isinstance(value, Iterable) and not isinstance(value, Mapping | set)
+            items = [*value] if several else [value]
+            return self.checked([_plain(item) for item in items], self.name)
+        if self.choices and value not in self.choices:
+            hint, known = did_you_mean(str(value), self.choices), ", ".join(self.choices)
+            raise UsageError(
+                f"{self.name}: expected {known}, got {value!r:.60}; {hint}".rstrip("; ")
+            )
+        if self.kind is str and isinstance(value, Mapping):  # such as weights of classes
+            value = ",".join(f"{name}={one}" for name, one in value.items())
+        return self.checked(value, self.name)
 
     def _numbers(self, text: str) -> tuple[int, ...]:
         if not re.fullmatch(r"\s*(\d+(\s*[-,]\s*\d+)*)?\s*", text):
@@ -95,6 +122,11 @@ class Value:
                 f"--{self.typed_name}: expected numbers such as 32,16, got {text!r:.60}"
             )
         return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy, or an array without dimensions, as Python's own."""
+    return value.item() if hasattr(value, "dtype") and not getattr(value, "shape", ()) else value
 
 
 def values_of(owner: type, without: Collection[str] = ()) -> Iterator[Value]:

@@ -35,7 +35,7 @@ _KINDS: Mapping[str, Any] = {
     "jobs": int,
     "dask": str,
 }
-_REQUEST = {name: Value(name, kind, "", TrainRequest) for name, kind in _KINDS.items()}
+REQUEST_VALUES = {name: Value(name, kind, "", TrainRequest) for name, kind in _KINDS.items()}
 
 
 def read_config(path: str | Path) -> ConfigFile:
@@ -131,13 +131,13 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
         return of.parse(said)
 
     try:
-        named = _REQUEST["use_case"]
+        named = REQUEST_VALUES["use_case"]
         case = given.get("use_case") or (value(named) if named.name in file.values else OWN)
         options = {
             (name := option.name.replace("-", "_")): Value(name, type(option.default), "", Option)
             for option in use_case(case).options
         }
-        known = {**options, **recipe_values(), **_REQUEST}  # of equal names, the last wins
+        known = {**options, **recipe_values(), **REQUEST_VALUES}  # of equal names, the last wins
         for key in file.values:
             if key not in known:
                 raise UsageError(_unknown(key, file.values[key], known))

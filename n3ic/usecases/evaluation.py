@@ -264,7 +264,7 @@ def _evaluate(flows: LabelledFlows) -> tuple[Evaluation, Evaluation]:
             f"{network.name} was trained on some of these flows, so these figures are too good; "
             "those of its test rows are in its run, and n3ic report RUN --html shows them",
             N3icWarning,
-            stacklevel=5,
+            stacklevel=8,
         )
     found = predict(network, network.encode(flows.table.features))
     classes, said = len(network.classes), np.bincount(flows.label).argmax()

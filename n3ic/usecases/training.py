@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from n3ic import __version__
@@ -45,6 +46,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     case, options, table, tasks = given.case, given.options, given.table, given.tasks
     n_classes = given.n_classes
     recipe = request.chosen_recipe(case, n_classes)
+    columns = [asdict(use) for use in given.column_uses(recipe)]
+    progress.columns(columns)
     main, *further = given.protocols
     own = recipe.training.hidden
     others = tuple(shape for shape in case.shapes(options) if shape != own)
@@ -77,6 +80,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         }
         importance = {task: of.importance() for task, of in held.items()}
         metrics = metrics_of(case.name, case.group, table, seed, every, repeated, importance)
+        metrics["columns"] = columns
         for task, of in held.items():
             entry = metrics[case.group][task] if task else metrics
             if points := of.by_packet():

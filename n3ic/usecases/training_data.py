@@ -11,8 +11,10 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue, parse_options
+from n3ic.runs.column_uses import ColumnUse, column_uses
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
+from n3ic.training.input_choice import candidates
 from n3ic.training.kept_input import kept_input
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.base import UseCase, use_case
@@ -44,6 +46,17 @@ class TrainingData:
     def n_classes(self) -> int:
         """Largest number of classes of a table."""
         return max(len(rows.classes) for rows in self.tasks.values())
+
+    def column_uses(self, recipe: Recipe) -> tuple[ColumnUse, ...]:
+        """What the training does with each column of the first network's table.
+
+        Raises:
+            UsageError: a column does not exist, or every column is left out.
+        """
+        task, table = next(iter(self.tasks.items()))
+        model = self.kept.get(task)
+        chosen = model.input.features if model is not None else candidates(table, recipe)
+        return column_uses(table, chosen, [c for c in recipe.columns if c in table.features])
 
     def experiments(
         self, recipe: Recipe, budget: int | None = None, rivals: tuple[Recipe, ...] = ()

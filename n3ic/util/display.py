@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from n3ic.util.names import visible
 from n3ic.util.templates import render_html
 
 HTML = Path(__file__).with_name("html")
@@ -77,14 +78,3 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     """Names separated by commas; only the first ``most`` and a count if there are more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def visible(text: str) -> str:
-    """Text without control characters: names from files must not move a terminal's cursor.
-
-    Line ends and tabs stay; other characters that are not printable are shown as escapes.
-    """
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterable, Sequence
+
+from n3ic.util.names import visible
 
 _RULES = {"l": "---", "r": "---:"}
 
@@ -14,8 +18,27 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text on one line that cannot begin a cell or a tag."""
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+    """Text on one line that cannot begin a cell, a tag or a character's name, such as ``&lt;``."""
+    safe = re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(safe.split())
+
+
+def prose(name: str) -> str:
+    """A user's name in a sentence, a heading or a cell: no tag, no emphasis, one line."""
+    text = html.escape(" ".join(visible(name).split()), quote=False)
+    # An underscore between letters is no emphasis.
+    return re.sub(r"[|`*~\[\]\\]|\b_+|_+\b", _entities, text)
+
+
+def _entities(found: re.Match[str]) -> str:
+    return "".join(f"&#{ord(character)};" for character in found[0])
+
+
+def code(name: str) -> str:
+    """A user's name as code, as it is, in a sentence, a list or a cell."""
+    text = " ".join(visible(name).split())
+    # Back-ticks end code, and bars a cell, in code as well.
+    return f"<code>{prose(name)}</code>" if not text or {*text} & {*"`|"} else f"`{text}`"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "lr") -> list[str]:

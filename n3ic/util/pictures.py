@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from n3ic.errors import needed
-from n3ic.util.display import visible
+from n3ic.util.names import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

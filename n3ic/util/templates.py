@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from n3ic.util.markdown import code, prose
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -21,7 +23,8 @@ def render(
     """Fill in a template; a missing value is an error.
 
     Block tags leave no line of their own, and the last line end is kept. Nothing is escaped: text
-    of a model or a file goes through :mod:`n3ic.targets.identifiers` first.
+    of a model or a file goes through :mod:`n3ic.targets.identifiers` first, and in Markdown through
+    the filters ``code`` or ``prose``.
 
     Args:
         folders: folders to search for the template and its includes, in this order.
@@ -56,5 +59,5 @@ def _environment(
         keep_trailing_newline=True,
         autoescape=html,  # noqa: S701 - C, P4, Verilog and Markdown are no HTML
     )
-    environment.filters |= dict(filters)
+    environment.filters |= {"code": code, "prose": prose, **dict(filters)}
     return environment

@@ -21,6 +21,7 @@ from n3ic.data.column_roles import PROTOCOLS, Row, first_row
 from n3ic.data.dataset import DataSet
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
+from n3ic.runs.column_uses import ColumnUse, column_uses
 from n3ic.systems.audit.ablation import Loss
 from n3ic.systems.audit.marks import Mark, marks_of
 from n3ic.systems.audit.separability import (
@@ -174,6 +175,7 @@ class Audit:
         pairs: pairs that reveal more than each of their columns, the most revealing first.
         paired: columns whose pairs were all tried.
         losses: accuracy lost without columns; see :mod:`n3ic.systems.audit.ablation`.
+        uses: the columns that training leaves out or doubts by default, and why.
     """
 
     name: str
@@ -187,6 +189,7 @@ class Audit:
     pairs: tuple[Finding, ...]
     paired: tuple[str, ...]
     losses: tuple[Loss, ...] = ()
+    uses: tuple[ColumnUse, ...] = ()
 
     @property
     def leaking(self) -> tuple[str, ...]:
@@ -238,9 +241,25 @@ def audit(
 
     Raises:
         UsageError: the table lacks a named column, or no column is left to audit.
-        DataError: the table has no mark, only ports as marks, or too few rows.
+        DataError: the table has too few rows, or neither a mark other than ports nor a column that
+            training leaves out or doubts.
     """
     marks = marks_of(table, source, request.marks)
+    uses = tuple(one for one in column_uses(table, table.usable) if one.use != "used")
+    if uses and not any(mark.counts for mark in marks):
+        return Audit(
+            name=table.name,
+            rows=len(table),
+            synthetic=table.synthetic,
+            classes=table.classes,
+            marks=(),
+            columns=(),
+            strata={},
+            singles=(),
+            pairs=(),
+            paired=(),
+            uses=uses,
+        )
     if not marks:
         raise DataError(
             f"{table.name}: no column that varies is known to be an address, a port, a TTL, a time "
@@ -300,6 +319,7 @@ def audit(
         singles=tuple(sorted(singles.values(), key=lambda f: (not f.leaks, -f.sure))),
         pairs=tuple(sorted(pairs.values(), key=lambda f: (not f.leaks, -f.sure))),
         paired=tuple(paired),
+        uses=uses,
     )
 
 

@@ -12,6 +12,7 @@ import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.cli.data import KnownDataSet, TableLabel
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LOSSES = 8
 
 
+@takes_rows("path")
 def audit(
     path: Annotated[
         str, typer.Argument(metavar="TABLE", help="Files, a folder, or an embedded data set.")
@@ -67,6 +69,7 @@ def audit(
     """Find columns that are an address, a TTL, a time or a capture in disguise.
 
     A column leaks if it reveals a marked column's value within one class, protocol, state and port.
+    Columns that training leaves out or doubts, such as a second label, are listed first.
     """
     from n3ic.systems.audit.audit import AuditRequest
     from n3ic.systems.audit.audit import audit as audit_table
@@ -94,6 +97,8 @@ def audit(
         found = audit_table(table, source, request, tell)
         if losses:
             found = _with_losses(found, table, source, losses, network, seed, tell)
+    if not found.marks:  # nothing to draw
+        picture = None
     if out is not None:
         _write(found, out, picture)
     if picture is not None:

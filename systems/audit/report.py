@@ -6,7 +6,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from n3ic.runs.column_uses import columns_table
 from n3ic.systems.audit.ablation import Loss
 from n3ic.systems.audit.audit import Audit, Finding
 from n3ic.util.display import TextTable
@@ -21,7 +23,8 @@ _CSV = (
 
 
 def tables(found: Audit) -> tuple[TextTable, ...]:
-    """Return the tables of marks, columns, pairs and losses."""
+    """Return the tables of what training leaves out or doubts, marks, columns, pairs and losses."""
+    uses = columns_table([asdict(one) for one in found.uses])
     marks = [(m.name, m.kind, ", ".join(m.values), percent((1 + m.label) / 2)) for m in found.marks]
     head = (
         "column",
@@ -38,7 +41,11 @@ def tables(found: Audit) -> tuple[TextTable, ...]:
     pairs = [_row(one) for one in found.pairs[:_MOST]]
     lost = [_lost(one) for one in found.losses]
     paired = f"pairs of {len(found.paired)} of {len(found.columns)} columns"
+    known = () if uses is None else (uses,)
+    if not found.marks:
+        return known
     return (
+        *known,
         TextTable("marks", ("mark", "kind", "values", "class told"), tuple(marks), left=3),
         TextTable("columns", head, tuple(best), left=4),
         *([TextTable(paired, head, tuple(pairs), left=4)] if pairs else []),
@@ -85,7 +92,16 @@ def verdict(found: Audit) -> list[str]:
     """Return the conclusions of the audit, one line each."""
     kind = "synthetic rows" if found.synthetic else "rows"
     marks = ", ".join(mark.name for mark in found.marks)
-    lines = [f"{found.name}: {found.rows:,} {kind}, {len(found.columns)} columns, marks {marks}"]
+    lines = []
+    for use in ("left out", "in doubt"):
+        names = [one.name for one in found.uses if one.use == use]
+        lines += [f"{use} by training: {', '.join(names)}"] if names else []
+    if not marks:
+        return [f"{found.name}: {found.rows:,} {kind}, no marks that columns could tell", *lines]
+    lines = [
+        f"{found.name}: {found.rows:,} {kind}, {len(found.columns)} columns, marks {marks}",
+        *lines,
+    ]
     if len(found.paired) < len(found.columns):
         lines.append(
             f"pairs: those of {len(found.paired)} of {len(found.columns)} columns were tried"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import print_json, print_result, show_table, spinner, table
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 from n3ic.systems.outputs import check_picture, free_files, write_plan
 
@@ -87,6 +88,7 @@ def plan(
     write_plan(found, out, picture, partial(plan_figure, found), quiet=json)
 
 
+@takes_rows("flows")
 def run(
     model: Annotated[
         Path,

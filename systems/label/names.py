@@ -15,6 +15,7 @@ import dpkt
 from n3ic.errors import DataError, N3icWarning
 from n3ic.meter.capture import Capture
 from n3ic.meter.packet import SYN, TCP, UDP, Packet, locate
+from n3ic.meter.records import unread_lines
 from n3ic.systems.label.hello import Hello, joined, read_hello, records_to_hello
 from n3ic.systems.label.quic import QuicHello
 
@@ -100,12 +101,15 @@ def named_flows(captures: Iterable[str]) -> Iterator[NamedFlow]:
     A flow ends after 60 s without a packet, and at the end of its capture.
 
     Warns:
-        N3icWarning: A capture ends early, or cannot be read and is skipped.
+        N3icWarning: A capture ends early, cannot be read and is skipped, or has packets of a link
+            type that is not read.
     """
     for path in captures:
         try:
             with Capture(path) as capture:
                 yield from _flows(capture)
+                for line in unread_lines(capture.unread):
+                    warnings.warn(f"{path}: {line}", N3icWarning, stacklevel=2)
         except DataError as error:
             warnings.warn(str(error), N3icWarning, stacklevel=2)
 

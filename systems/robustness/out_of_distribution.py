@@ -33,6 +33,7 @@ from n3ic.evaluation.plugin import WARNING, EvaluationPlugin, TrafficMonitor
 from n3ic.exporters.host.training_distribution import OUTSIDE, Axis, alarm_of, axes, spans
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
+from n3ic.systems.robustness.unit_change import ScaleHistogram
 from n3ic.systems.xdp.drift import LARGE, Drift, drift
 
 MANY_OUTSIDE = 0.05
@@ -261,6 +262,7 @@ class OodMonitor:
     def __init__(self, spec: InputSpec) -> None:
         self._spec = spec
         self._counts = np.zeros(spec.n_bits, dtype=np.int64)
+        self._scales = ScaleHistogram(spec)
         self._rows = self._outside = 0
 
     def add(self, columns: Columns) -> None:
@@ -270,6 +272,7 @@ class OodMonitor:
         some = {n: columns[n][::step] for n in self._spec.features}
         bits = self._spec.encode(some)
         self._counts += bits.sum(axis=0)
+        self._scales.add(some)
         self._outside += int(outside_of(self._spec, some).sum())
         self._rows += len(bits)
 
@@ -280,12 +283,14 @@ class OodMonitor:
         return found
 
     def lines(self) -> Sequence[str]:
-        """One line if the traffic differs or the flows are too few to tell; otherwise empty."""
-        return self.report().lines()
+        """Lines about columns in another unit, traffic that differs, and too few flows to tell."""
+        scales = [f"{WARNING}{change}" for change in self._scales.changes()]
+        return [*scales[:_SHOWN], *self.report().lines()]
 
     def to_dict(self) -> Mapping[str, Any]:
         """The figures as plain data for JSON."""
-        return self.report().to_dict()
+        scales = {change.feature: change.factor for change in self._scales.changes()}
+        return {**self.report().to_dict(), "scales": scales}
 
 
 class OodEvaluation(EvaluationPlugin):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner, table
+from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 from n3ic.util.markdown import percent
@@ -26,6 +27,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     app.command("shunt", rich_help_panel="Train and use")(shunt)
 
 
+@takes_rows("data")
 def shunt(
     model: Annotated[
         Path | None, typer.Option(help="Model file or run; default: the newest run.")

@@ -14,6 +14,7 @@ import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, training_bar
 from n3ic.cli.recipe_options import case_options
+from n3ic.cli.rows import case_and_rows, takes_rows
 from n3ic.cli.train import (
     MAX_SEED,
     DaskOption,
@@ -42,6 +43,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     add(app, "sweep", sweep, words, panel="Train and use")
 
 
+@takes_rows("data")
 def sweep(
     use_case: Annotated[str, typer.Argument(help="anomaly, ...; flows for a table of your own.")],
     data: DataOption = None,
@@ -76,10 +78,13 @@ def sweep(
     Values separated by commas are combined with each other: --density 0.25,1 --hidden 32,64-16. An
     interrupted sweep resumes when the same command is run again.
     """
+    from n3ic import plugins
+    from n3ic.data.user_table import OWN
     from n3ic.systems.sweep.request import SweepRequest
     from n3ic.systems.sweep.training import sweep_use_case
     from n3ic.usecases.request import TrainRequest
 
+    case, data = case_and_rows(use_case, data, plugins.names("n3ic.usecases"))
     typed = given or {}
     axes, fixed = swept(typed)
     if budget_bytes is not None:
@@ -89,7 +94,7 @@ def sweep(
         axes = {"recipe": recipes, **axes}
     name, _, told = target.partition(":")
     base = TrainRequest(
-        use_case,
+        case or OWN,
         data=data,
         dataset=dataset,
         recipe=recipe if len(recipes) < 2 else recipes[0],

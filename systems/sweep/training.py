@@ -26,10 +26,9 @@ from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import NANOSECONDS, Figure
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.training_data import TrainingData, read_training_data
-from n3ic.util.display import visible
 from n3ic.util.files import write_atomic
 from n3ic.util.markdown import escaped, table
-from n3ic.util.names import path_component
+from n3ic.util.names import path_component, visible
 from n3ic.util.parallel import parallel_map
 from n3ic.util.pictures import png
 

@@ -24,7 +24,7 @@ from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.systems.xdp.deployment import is_attached, open_program, residents
 from n3ic.systems.xdp.program_record import Interface, watching
 from n3ic.systems.xdp.status import ProgramStatus, status_of, sweep
-from n3ic.util.display import visible
+from n3ic.util.names import visible
 from n3ic.util.signals import check
 
 SWEEP_S = 1.0

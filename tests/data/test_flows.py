@@ -173,8 +173,11 @@ def test_chunks_are_the_table(tmp_path, monkeypatch, pack):
 
 
 def small_sheets(stream_sheets):
-    return lambda name, pieces: stream_sheets(
-        name, (p[i : i + 999] for p in pieces for i in range(0, len(p), 999)), chunk_bytes=20_000
+    return lambda name, pieces, **options: stream_sheets(
+        name,
+        (p[i : i + 999] for p in pieces for i in range(0, len(p), 999)),
+        chunk_bytes=20_000,
+        **options,
     )
 
 

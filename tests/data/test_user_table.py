@@ -22,7 +22,7 @@ from n3ic.data.files import Content
 from n3ic.data.user_table import (
     UserTable,
     describe,
-    summary_lines,
+    summary_line,
 )
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.columns import ColumnRule, TableRules
@@ -130,7 +130,8 @@ def test_another_form_of_the_label_is_known_by_its_cells(tmp_path):
     own, _ = describe(written(tmp_path, lines, header), "label")
     assert used(own) == ["x"]
     finer, _ = describe(written(tmp_path, lines, header), "kind_of")
-    assert used(finer) == ["x"]  # each is a function of what is asked for
+    assert used(finer) == ["x", "code"]  # a text that says the class is left out, a number is not
+    assert "the label determines it" in finer.toml["columns"]["code"]["doubt"]
 
 
 def test_units_scales_and_odd_cells(tmp_path):
@@ -212,7 +213,8 @@ def test_a_zeek_log_is_read(tmp_path):
     ]
     path.write_text(ZEEK + "\n".join(lines) + "\n#close\t2021-03-04-11-00-00\n")
     own, _ = describe(path, "label")
-    assert used(own) == ["duration", "orig_bytes"]  # proto says the label here
+    assert used(own) == ["proto", "duration", "orig_bytes"]  # measurements, whatever they say
+    assert own.toml["columns"]["proto"]["doubt"].startswith("alone it tells the classes to 100.0%")
     table, changed = own.load_noting(path)
     assert len(table) == 60
     assert changed == ("duration blank or infinite, set to the largest value: 1 of 60 rows",)
@@ -250,7 +252,7 @@ def test_columns_toml_overrides_and_is_written_alike(tmp_path):
     table = changed.load(path)
     assert table.usable[0] == "dst_port"
     assert table.features["rate"][5:7].tolist() == [2**32 - 1, 0]
-    assert any("packet/s" in line for line in summary_lines(changed, describe(path)[1]))
+    assert "packet/s" in summary_line(changed, describe(path)[1])
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ def test_names_from_a_table_are_safe_in_toml(tmp_path):
     path.write_text("\n".join([header, *lines]))
     own, _ = describe(path, "label")
     said = read_description_text(tmp_path, description_text(own.toml))
-    assert set(said["columns"]) == {"a_b", "x_y", "tab_here", "ber", "column_5", "column_7"}
+    assert set(said["columns"]) == {"a_b", "x_y", "tab_here", "ber", "unnamed_5", "unnamed_7"}
     assert own.load(path).classes == ('u"v', "w")
 
 
@@ -358,7 +360,7 @@ def test_mixed_huge_and_repeated_columns(tmp_path):
     assert why["text"] == "text of 300 different values"
     _, changed = own.load_noting(path)
     assert len(changed) <= 1  # the huge ones, where they do not fit, are counted
-    assert column_names(["A b", "a_b", "", "a b_2"]) == ["a_b", "a_b_2", "column_3", "a_b_2_2"]
+    assert column_names(["A b", "a_b", "", "a b_2"]) == ["a_b", "a_b_2", "unnamed_3", "a_b_2_2"]
 
 
 def test_without_a_label_the_candidates_are_listed(tmp_path):
@@ -499,7 +501,7 @@ def test_no_table_breaks_inference(tmp_path_factory, header, lines, separator, s
         assert str(error)
         return
     assert len(table) == facts[0].rows
-    assert summary_lines(own, facts)
+    assert summary_line(own, facts)
     (folder / "columns.toml").write_text(description_text(own.toml), "utf-8")
     again = describe(path)[0].load(path)
     assert again.classes == table.classes

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command_line import N3IC, n3ic
 
+from n3ic.families.tables.random_models import random_tables
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
@@ -395,6 +396,22 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
     assert [line for line in shown.splitlines() if "majority" in line and "3,000" in line]
     refused = n3ic("evaluate", flows, *run, "--dataset", "ns3-tomography", cwd=place, expect=1)
     assert "not a tomography trace" in refused.stderr
+
+
+def test_evaluate_names_the_family_of_the_network(place, flows, tmp_path):
+    model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
+    rng = np.random.default_rng(0)
+    tables = random_tables(rng, spec=model.input, tables=3).changed(
+        classes=model.classes, meter=model.meter
+    )
+    tables.save(tmp_path / "tables.n3ic")
+    for path, family in (
+        (place / "runs" / "anomaly" / "model.n3ic", "binary network"),
+        (tmp_path / "tables.n3ic", "look-up tables"),
+    ):
+        given = ("--model", path, "--dataset", "unsw-nb15-synthetic")
+        shown = n3ic("evaluate", flows, *given, cwd=place).stdout
+        assert [row for row in shown.splitlines() if family in row and "3,000" in row], shown
 
 
 def test_names_from_files_do_not_reach_the_terminal_as_control_characters(tmp_path):

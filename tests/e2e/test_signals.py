@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import N3IC
+from metered_models import metered_network
 
+from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
 
 ANOMALY = ["train", "anomaly", "--epochs", "100000"]
@@ -88,14 +90,14 @@ def test_shared_memory_of_other_processes_is_not_taken_for_this_ones():
     assert of_process(names, 683) == set(names[:2])
 
 
-def stop(process, number, before, *, group):
+def stop(process, number, before, *, group, seconds=600):
     """Signal a command, and check how it ends; its group too, as a terminal does.
 
     ``before`` holds the names that shared memory held before the command began.
     """
     family = descendants(process.pid)
     os.killpg(process.pid, number) if group else os.kill(process.pid, number)
-    _, err = process.communicate(timeout=600)
+    _, err = process.communicate(timeout=seconds)
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     assert err.splitlines()[-1] == f"n3ic: error: {how}; nothing was left half-written"
     assert "Traceback" not in err
@@ -154,5 +156,89 @@ def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
         stop(process, number, before, group=False)
         assert sorted(tmp_path.rglob("*")) == files
     finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_export_that_is_stopped_leaves_nothing(tmp_path, number):
+    random_model((64, 16, 2), np.random.default_rng(1)).save(tmp_path / "m.n3ic")
+    before = in_shared_memory()
+    process = start(["export", "-t", "all", "--model", "m.n3ic", "--out", "all"], tmp_path)
+    try:
+        for _ in range(6000):  # a compiler or a simulator runs
+            if len(descendants(process.pid)) > 1 or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        stop(process, number, before, group=False)
+        left = [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
+        assert left == [] and all(
+            (path / "manifest.json").is_file() for path in tmp_path.glob("all/*")
+        )
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+HEAD = b"a,b,c\n"
+CAPTURE = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+PREDICT = ["predict", "pipe", "--model", "m.n3ic", "--out", "verdicts.csv"]
+FEATURES = ["features", "pipe", "--model", "m.n3ic", "--out", "features.csv"]
+EXTRACT = ["data", "extract", "pipe", "--out", "flows.csv"]
+STREAM = ["stream", "run", "pipe", "--model", "m.n3ic", "--sink", "flows.jsonl"]
+"""Commands that read a pipe, and what its writer has sent before it falls silent; None: no one
+has opened the other end."""
+
+
+def opened_for_writing(pipe):
+    """The writing end of a pipe, once a reader has opened the other."""
+    for _ in range(600):
+        with suppress(OSError):  # no reader yet
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.1)
+    raise AssertionError("nobody reads the pipe")
+
+
+def waits(process):
+    """Wait until a command computes no more: for a second, it used no processor time."""
+    used = []
+    for _ in range(120):
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        used.append(int(fields[11]) + int(fields[12]))  # ticks in its own code and the kernel's
+        if used[-1] > 20 and used[-3:] == used[-1:] * 3:
+            return
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (PREDICT, None),
+        (PREDICT, b""),
+        (PREDICT, HEAD),
+        (FEATURES, HEAD),
+        (EXTRACT, None),
+        (EXTRACT, CAPTURE),
+        (STREAM, None),
+        (STREAM, CAPTURE),
+    ],
+)
+def test_a_command_that_waits_for_input_ends_at_one_signal(tmp_path, words, sent):
+    metered_network(standard_spec()).save(tmp_path / "m.n3ic")
+    os.mkfifo(tmp_path / "pipe")
+    before = in_shared_memory()
+    process, writer = start(words, tmp_path), None
+    try:
+        if sent is not None:
+            writer = opened_for_writing(tmp_path / "pipe")
+            os.write(writer, sent)
+        waits(process)
+        assert process.poll() is None, process.communicate()
+        stop(process, signal.SIGTERM, before, group=False, seconds=20)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.n3ic", "pipe"]
+    finally:
+        if writer is not None:
+            os.close(writer)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markdown_texts import markdown_tags, markdown_texts
 
 from n3ic import plugins
 from n3ic.errors import ExportError, N3icWarning
@@ -244,6 +245,28 @@ def test_hostile_names_stay_names(target, tmp_path):
         pytest.skip(result.missing)
     assert result.ok, str(result)
     assert {p.name for p in tmp_path.iterdir()} == {"out"}
+
+
+MARKED = ("a|b", "<img src=x>&lt;", "x`y`z *s*", "正常 🦊")
+NO_CLASSES = ("nfp", "dpdk")  # without a meter, dpdk has no application and so no classes
+STAGES = {"netfpga": {"input-stage": "features"}, "onnx": {"input": "features"}, "host": {}}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_readme_shows_names_as_they_are(target, tmp_path):
+    """No name is a tag, ends a cell or loses a letter on a forge's page."""
+    fields = tuple(Field.thermometer(f"{name[:2]}f{name[2:]}", [3, 70, 900]) for name in MARKED)
+    base = random_model((12, 8, len(MARKED)), np.random.default_rng(3), extremes=False)
+    model = BinaryModel(InputSpec(fields), base.hidden, base.output, MARKED, "<b>m|n</b>")
+    options = STAGES.get(target, {})
+    done = export(model, target, tmp_path / "out", verify=False, options=options)
+    for name in ("README.md", "report.md"):
+        page = (done.path / name).read_text("utf-8")
+        assert not {"img", "b", "em", "i"} & {*markdown_tags(page)}, name
+    shown = "\n".join(markdown_texts((done.path / "README.md").read_text("utf-8")))
+    listed = [*(() if target in NO_CLASSES else MARKED)]
+    listed += [field.feature for field in fields if target in STAGES]
+    assert [name for name in listed if name not in shown] == []
 
 
 @pytest.mark.parametrize("target", TARGETS)

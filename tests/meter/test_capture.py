@@ -5,6 +5,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import random
 import struct
 import threading
@@ -201,6 +202,17 @@ def test_a_device_that_fails_ends_a_capture(pack):
     early = "standard input: the capture ends early: it cannot be read further"
     assert line.startswith(f"{early} (Input/output error); ")
     assert line.endswith("; what came before it counts")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_named_pipe_is_read_as_a_file_is(tmp_path, pack):
+    packets, pipe = noise(20), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(pack(pcap(packets)),), daemon=True)
+    writer.start()
+    with Capture(pipe) as capture:
+        assert [frame for frame, _, _ in capture.packets()] == [frame for _, frame in packets]
+    writer.join(timeout=60)
 
 
 def test_libpcap_is_the_one_that_the_system_names(monkeypatch):

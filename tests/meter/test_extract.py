@@ -225,7 +225,8 @@ def test_pieces_of_one_capture_go_on_and_others_end_with_their_file(tmp_path):
     header = bytearray(questions())
     header[20] = 101
     pieces[1].write_bytes(header)
-    with pytest.raises(DataError, match="link type is 101, the first capture has 1"):
+    said = r"link type is 101 \(RAW\), the first capture has 1 \(EN10MB\)"
+    with pytest.raises(DataError, match=said):
         extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True)
 
 

@@ -196,7 +196,7 @@ def test_captures_that_are_no_parts_of_one_are_an_error(pieces, tmp_path, monkey
     header = bytearray(pieces[2].read_bytes())
     header[20] = 101
     pieces[2].write_bytes(header)
-    with pytest.raises(DataError, match=r"c\.pcap: its link type is 101, the first capture has 1"):
+    with pytest.raises(DataError, match=r"c\.pcap: its link type is 101 \(RAW\), the first"):
         extract_stream.extract_stream(pieces, tmp_path / "f.csv", spec, work)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_after(patch, 12)

@@ -18,9 +18,9 @@ from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment, prepare
 from n3ic.targets.decoding import decoding_difference
 from n3ic.training.recipe import Training
-from n3ic.training.recipes import TABLES
+from n3ic.training.recipes import VOTING_TREES
 
-SMALL = replace(TABLES, bits=48, training=Training(method="trees", leaves=12, distill=0.5))
+SMALL = replace(VOTING_TREES, bits=48, training=Training(method="trees", leaves=12, distill=0.5))
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from n3ic import plugins
-from n3ic.cli.report import rows_text
+from n3ic.cli.report import exports_near, rows_text
 from n3ic.errors import ExportError
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
@@ -39,7 +40,7 @@ def report_of(tool, figures):
 def test_an_export_that_is_there_is_not_made_again(tmp_path, only_toy, model, monkeypatch):
     done = export(model, "toy", tmp_path / "exports" / "m-toy")
     monkeypatch.setattr(batch, "export_item", None)
-    (outcome,) = report_all({"": model}, None, tmp_path / "exports")
+    (outcome,) = report_all({"": model}, None, [tmp_path / "exports"])
     assert outcome.kept and outcome.exported.path == done.path
     assert outcome.exported.report == done.report
     assert outcome.exported.fit == done.fit
@@ -48,7 +49,7 @@ def test_an_export_that_is_there_is_not_made_again(tmp_path, only_toy, model, mo
     assert row.shown == ("tested",)
     assert row.remarks == (f"tested: {done.verification.vectors:,} vectors, toy executor",)
     checked = verify_directory(done.path, vectors=300)
-    (outcome,) = report_all({"": model}, None, tmp_path / "exports")
+    (outcome,) = report_all({"": model}, None, [tmp_path / "exports"])
     assert outcome.exported.verification == checked
     assert overview([outcome])[0].shown == ("tested",)
     assert outcome.details()["verification"]["ok"] and outcome.details()["fits"]
@@ -72,7 +73,7 @@ def test_a_verification_of_other_files_does_not_count(tmp_path, only_toy, model,
         del told["artefacts"]
         record.write_text(json.dumps(told))
     said = []
-    (outcome,) = report_all({"": model}, None, tmp_path / "exports", note=said.append)
+    (outcome,) = report_all({"": model}, None, [tmp_path / "exports"], note=said.append)
     (row,) = overview([outcome])
     assert (row.shown, row.remarks) == (("not verified",), ())
     assert said == [
@@ -84,7 +85,7 @@ def test_a_verification_of_other_files_does_not_count(tmp_path, only_toy, model,
 def test_an_export_that_was_not_tested_says_so(tmp_path, only_toy, model):
     path = export(model, "toy", tmp_path / "exports" / "m-toy", verify=False).path
     assert not (path / "verification.json").exists()
-    (row,) = overview(report_all({"": model}, None, tmp_path / "exports"))
+    (row,) = overview(report_all({"": model}, None, [tmp_path / "exports"]))
     assert row.shown == ("not verified",)
 
 
@@ -129,8 +130,8 @@ def test_an_export_of_another_model_tool_or_report_is_not_taken(tmp_path, only_t
     found, why = find_export(root, "toy", model)
     assert found is None and "report.json is not what was written" in why
     said = []
-    (outcome,) = report_all({"": model}, None, root, note=said.append)
-    assert not outcome.kept and outcome.details()["path"] is None and said == [why]
+    (outcome,) = report_all({"": model}, None, [root], note=said.append)
+    assert not outcome.kept and outcome.details()["path"] is None and said[:1] == [why]
 
 
 @pytest.mark.parametrize("damage", ["placements", "figures", "problems"])
@@ -222,3 +223,33 @@ def test_numbers_and_times_have_three_digits():
         *("144k", "6.25M", "2.5G"),
     ]
     assert [duration(x) for x in (21.9, 49_572, 2e6, 3e9)] == ["21.9 ns", "49.6 us", "2 ms", "3 s"]
+
+
+def test_exports_beside_the_folder_of_runs_are_found_from_anywhere(
+    tmp_path, only_toy, model, monkeypatch
+):
+    run = tmp_path / "work" / "runs" / "one"
+    run.mkdir(parents=True)
+    export(model, "toy", tmp_path / "work" / "exports" / "one" / "toy")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    said = []
+    (outcome,) = report_all({"": model}, None, exports_near(run), note=said.append)
+    assert outcome.kept and outcome.exported.verification.ok and said == []
+    other = random_model((40, 9, 5, 3), np.random.default_rng(2))
+    (outcome,) = report_all({"": other}, None, exports_near(run), note=said.append)
+    assert not outcome.kept
+    (line,) = said
+    assert (
+        str(tmp_path / "work" / "exports") in line
+        and "no export of this model in exports or" in line
+    )
+
+
+def test_the_same_folder_of_exports_is_searched_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "model.n3ic").touch()
+    folders = (Path("exports"), tmp_path / "runs" / "exports")
+    assert exports_near(Path("runs/one")) == folders
+    assert exports_near(Path("runs/one/model.n3ic")) == folders

@@ -54,6 +54,20 @@ def test_every_row_is_passed_over_once_but_for_too_small_a_batch():
     assert trained(29, Passes(1, 10, least_batch=10))[0] == [10, 10]
 
 
+@pytest.mark.parametrize(("rows", "least"), [(29, 10), (21, 2), (30, 10), (29, 1)])
+def test_the_loss_is_the_mean_of_the_rows_that_were_trained_on(rows, least):
+    network = nn.Linear(1, 2)
+
+    def loss(index):
+        return network.weight.sum() * 0 + torch.ones(())
+
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    passes = Passes(2, 10, least_batch=least)
+    history = run_epochs(network, optimizer, loss, rows, passes)
+    assert [epoch.loss for epoch in history] == [1.0, 1.0]
+    assert np.isnan(run_epochs(network, optimizer, loss, least - 1, passes)[0].loss)
+
+
 @pytest.mark.parametrize("least", [1, 2, 10])
 def test_the_cosine_ends_at_zero(least):
     *_, optimizer = trained(21, Passes(3, 10, least_batch=least))

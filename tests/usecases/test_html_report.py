@@ -194,8 +194,8 @@ def test_the_answers_come_first_and_tables_are_folded(written):
         ({}, True, "verified", "20 B, 21.9 ns e"),
         ({"shown": ("checked", "tested"), "bytes": None}, True, "verified", "21.9 ns e"),
         ({"shown": ("FAILED",)}, False, "differs from the model", "20 B, 21.9 ns e"),
-        ({"shown": ("not run",), "remarks": ("no verilator",)}, False, "not run", "no verilator"),
-        ({"shown": ("not verified",)}, False, "not verified", "20 B, 21.9 ns e"),
+        ({"shown": ("not run",), "remarks": ("no verilator",)}, None, "not run", "no verilator"),
+        ({"shown": ("not verified",)}, None, "not verified", "20 B, 21.9 ns e"),
         ({"fitting": 0, "shown": (), "remarks": ("shunts",)}, False, "refused", "shunts"),
         ({"fitting": 0, "remarks": ("a", "b")}, False, "does not fit", "a; b"),
         (

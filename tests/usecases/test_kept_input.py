@@ -152,11 +152,11 @@ def test_the_command_of_a_run_gives_the_same_network(folder, models):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"overrides": {"bits": 32, "encoding": "tree"}}, "leave --bits and --encoding out"),
-        ({"overrides": {"hidden": (4,)}}, "leave --hidden out"),
-        ({"budget_bytes": 64}, "leave --budget-bytes out"),
-        ({"overrides": {"density": 0.5}}, "has no masks of connections; leave --density out"),
-        ({"recipe": "tables"}, "decision trees choose"),
+        ({"overrides": {"bits": 32, "encoding": "tree"}}, "leave bits and encoding out"),
+        ({"overrides": {"hidden": (4,)}}, "leave hidden out"),
+        ({"budget_bytes": 64}, "leave budget_bytes out"),
+        ({"overrides": {"density": 0.5}}, "has no masks of connections; leave density out"),
+        ({"recipe": "voting-trees"}, "decision trees choose"),
         ({"overrides": {"family": "spn"}}, "family spn chooses"),
     ],
 )

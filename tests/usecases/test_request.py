@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from n3ic import plugins
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
 from n3ic.model.inputs import Field, InputSpec
@@ -215,14 +216,22 @@ def test_bits_beside_a_budget_are_kept_and_hidden_layers_refused():
 
 def test_trees_stay_trees_with_few_bits_and_have_no_budget_of_bytes():
     case = use_case("anomaly")
-    few = TrainRequest("anomaly", recipe="tables", overrides={"bits": 8}).chosen_recipe(case)
+    few = TrainRequest("anomaly", recipe="voting-trees", overrides={"bits": 8}).chosen_recipe(case)
     assert (few.training.method, few.encoding) == ("trees", "greedy")
     for request in (
-        TrainRequest("anomaly", recipe="tables", budget_bytes=512),
+        TrainRequest("anomaly", recipe="voting-trees", budget_bytes=512),
         TrainRequest("anomaly", overrides={"trees": 3}, budget_bytes=512),
     ):
         with pytest.raises(UsageError, match="trees take a number"):
             request.chosen_recipe(case, 2)
+
+
+@pytest.mark.parametrize("name", plugins.names("n3ic.usecases"))
+def test_no_recipe_has_the_name_of_a_family(name):
+    """`--recipe tables` would train what `--family tables` does not."""
+    families = plugins.names("n3ic.learners")
+    words = {word for recipe in use_case(name).recipes for word in recipe.split("-")}
+    assert not words & {*families}
 
 
 def test_up_to_128_bits_are_different_cuts_of_boosted_trees_or_of_one():

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char *const lost_names[LOST_REASONS] = {"port_full", "ring_full", "worker_full",
-                                                     "decision_not_written"};
+                                                     "decision_not_written", "end_not_received"};
 static const char *const counter_names[COUNT_ASIDE] = {"packets", "late",  "evicted", "no_memory",
                                                        "back",    "ahead", "steps",   "tunnelled"};
 

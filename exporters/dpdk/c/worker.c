@@ -126,8 +126,30 @@ static void flush(struct worker *w, struct port *p) {
     out->n = 0;
 }
 
+/* Bytes in a packet's buffers. net_pcap keeps 16 bits of a size, and says more than it holds. */
+static uint32_t held_by(const struct rte_mbuf *packet) {
+    uint32_t bytes = 0;
+    for (; packet; packet = packet->next) {
+        bytes += packet->data_len;
+    }
+    return bytes;
+}
+
+/* Frees and counts a packet whose end the driver lost: sending it would read past its end. */
+static int is_cut(struct worker *w, struct rte_mbuf *packet) {
+    if (packet->nb_segs == 1 || held_by(packet) >= packet->pkt_len) {
+        return 0;
+    }
+    bump(&w->tally.lost[LOST_END], 1);
+    rte_pktmbuf_free(packet);
+    return 1;
+}
+
 static void send_later(struct worker *w, uint16_t port, struct rte_mbuf *packet) {
     struct out *out = &w->out[port];
+    if (is_cut(w, packet)) {
+        return;
+    }
     out->packets[out->n++] = packet;
     if (out->n == BURST) {
         flush(w, w->all->ports->by_number[port]);
@@ -153,6 +175,9 @@ static void act(struct worker *w, struct rte_mbuf *packet, uint32_t verdict) {
         send_later(w, (uint16_t)rule->argument, packet);
         return;
     case ACTION_RING:
+        if (is_cut(w, packet)) {
+            return;
+        }
         mark(packet, verdict);
         if (rte_ring_mp_enqueue(rule->ring, packet)) {
             bump(&w->tally.lost[LOST_RING], 1);
@@ -181,7 +206,7 @@ static const uint8_t *bytes_of(struct worker *w, const struct rte_mbuf *packet, 
         *captured = packet->data_len;
         return rte_pktmbuf_mtod(packet, const uint8_t *);
     }
-    *captured = RTE_MIN(packet->pkt_len, (uint32_t)LARGEST);
+    *captured = RTE_MIN(RTE_MIN(packet->pkt_len, held_by(packet)), (uint32_t)LARGEST);
     return rte_pktmbuf_read(packet, 0, *captured, w->flat + (size_t)place * LARGEST);
 }
 

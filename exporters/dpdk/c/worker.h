@@ -11,7 +11,7 @@
 #include "ports.h"
 
 /* Why a packet or a decision got lost here. */
-enum lost { LOST_SENDING, LOST_RING, LOST_WORKER, LOST_DECISION, LOST_REASONS };
+enum lost { LOST_SENDING, LOST_RING, LOST_WORKER, LOST_DECISION, LOST_END, LOST_REASONS };
 
 /* Counters that one lcore writes, and that others read at any time. */
 struct tally {

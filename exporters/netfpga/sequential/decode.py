@@ -163,7 +163,10 @@ def _bank(directory: Path, ending: str, bank: int) -> _Read:
 
 
 def _update(directory: Path, memories: list[_Memory]) -> _Read:
-    """Return a reader of ``update.hex``, which writes every word of every memory once."""
+    """Return a reader of ``update.hex``, which writes every word of every memory once.
+
+    Before them it clears the bank's id, and after them it sets the model's.
+    """
     name = "mem/update.hex"
     *lines, rest = _text(directory, name).split("\n")
     marked = [line for line in lines if line.startswith("# sha256 ")]
@@ -176,8 +179,8 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
     }
     room = {(m.layer, m.kind): np.full((m.used, m.words), -1, dtype=np.int64) for m in memories}
     body = [line for line in lines if not line.startswith("#")]
-    _check_id(name, lines, body[-1] if body else "", fields)
-    for line in body[:-1]:
+    _check_id(name, lines, body, fields)
+    for line in body[1:-1]:
         found = _WRITE.fullmatch(line)
         if not found:
             raise VerifyError(f"{name}: {line[:40]!r} is not an address and a word")
@@ -202,16 +205,19 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
     return read
 
 
-def _check_id(name: str, lines: list[str], last: str, fields: dict[str, tuple[int, int]]) -> None:
-    """Check that the last write sets the bank's id to that of the model in the head."""
-    found = _WRITE.fullmatch(last)
-    named = [line for line in lines if line.startswith("# model ")]
-    if (
-        not found
-        or int(found[1], 16) != 3 << fields["kind"][0]
-        or [line[8:16] for line in named] != [found[2]]
+def _check_id(
+    name: str, lines: list[str], body: list[str], fields: dict[str, tuple[int, int]]
+) -> None:
+    """Check that the first write clears the bank's id, and the last one sets the head's."""
+    named = [line[8:16] for line in lines if line.startswith("# model ")]
+    for i, line, row, value, wrong in (
+        (0, "first", 1, ["00000000"], "does not clear the bank's id"),
+        (-1, "last", 0, named, "is not the id of its model"),
     ):
-        raise VerifyError(f"{name}: its last line is not the id of its model")
+        found = _WRITE.fullmatch(body[i] if body else "")
+        address = 3 << fields["kind"][0] | row << fields["row"][0]
+        if not found or int(found[1], 16) != address or value != [found[2]]:
+            raise VerifyError(f"{name}: its {line} line {wrong}")
 
 
 # --- layers ------------------------------------------------------------------------------------

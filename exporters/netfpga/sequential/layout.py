@@ -174,7 +174,8 @@ class AddressMap:
         """Compute the address of one word.
 
         Kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the whole model: word 0 is its id,
-        word 1 the smallest margin that is not shunted.
+        word 1 the smallest margin that is not shunted. Word 0 of row 1 clears the id, which begins
+        an update.
         """
         return ((layer << 2 | kind) << self.row_w | row) << self.word_w | word
 

@@ -105,7 +105,7 @@ def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
 def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]]:
     """List the addresses and words that load a model into the free bank by the write port.
 
-    The model's id, the first four bytes of its digest, comes last.
+    The first write clears the bank's id; the model's, the first four bytes of its digest, is last.
 
     Raises:
         ExportError: as for :func:`memory_images`.
@@ -117,7 +117,8 @@ def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]
         for row, words in enumerate(image.words)
         for column, word in enumerate(words, _SHUNTING if image.kind == MODEL else 0)
     ]
-    return [*found, (address(0, MODEL, 0, _ID), int(model.digest[:8], 16))]
+    begin, end = (address(0, MODEL, row, _ID) for row in (1, 0))
+    return [(begin, 0), *found, (end, int(model.digest[:8], 16))]
 
 
 def another(

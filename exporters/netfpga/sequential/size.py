@@ -17,7 +17,7 @@ from n3ic.targets.device import Placement, Problem
 
 TAG_BITS = 8
 # Logic beside counters, comparators and memories, fitted to Yosys on seven shapes.
-CORE_LUTS = 30
+CORE_LUTS = 32
 ROW_BIT_LUTS = 0.53
 # Two small tables may share a site; the ratio is fitted to the same seven shapes.
 SITES_OF_LUTS = 0.7
@@ -112,7 +112,7 @@ def _count(n: int) -> float:
 
 def _core_ffs(layout: SequentialLayout) -> int:
     """Flip-flops of banks, the registered write, the FIFO of tags, and the module's turn."""
-    banks = 4 + layout.depth_w + 1
+    banks = 6 + layout.depth_w + 1
     write = 2 + layout.address_map.width + WORD_BITS
     tags = 3 * layout.depth_w + 1
     return banks + write + tags + (layout.modules if layout.modules > 1 else 0)

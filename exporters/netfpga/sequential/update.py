@@ -3,12 +3,15 @@
 
 The head is lines of ``# key value``; each line after it is an address and a word in hexadecimal::
 
-    # n3ic-update 1
+    # n3ic-update 2
     # executor 256-32-16-2 score=12 lanes=1,1,1 masks=0,0,0 address=2,2,5,3
     # model DIGEST
     # words 1234
     # sha256 DIGEST OF ALL OTHER LINES
+    180 00000000
     000 deadbeef
+
+The first write clears the id of the bank that is written, and the last one sets the model's.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from n3ic.model.network import BinaryModel
 
 _UPDATE = OperationFile(
     name="an update",
-    expected="an update of format 1, as mem/update.hex is",
-    format="1",
+    expected="an update of format 2, as mem/update.hex is",
+    format="2",
     keys=("n3ic-update", "executor", "model", "words"),
     most_bytes=1 << 28,
 )
@@ -41,7 +44,8 @@ class Update:
 
     Attributes:
         model: hexadecimal digest of the model; its first four bytes are the id.
-        writes: addresses and words in order, the id last.
+        writes: addresses and words in order; the first one clears the bank's id, the last one
+            sets it.
     """
 
     model: str

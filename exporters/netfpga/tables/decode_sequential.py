@@ -92,6 +92,10 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
         names.append(Decoded(name, (), shunt=model.shunt if shunts else None))
     if update.model != model.digest:
         raise VerifyError(f"mem/update.hex: holds model {update.model}, not {model.digest}")
+    end = 3 << fields["kind"][1]
+    begin = end | 1 << fields["row"][1]
+    if (update.writes[0], update.writes[-1]) != ((begin, 0), (end, int(model.digest[:8], 16))):
+        raise VerifyError("mem/update.hex: does not clear the bank's id first and set it last")
     return tuple(names)
 
 

@@ -170,7 +170,9 @@ def check_fits(model: TablesModel, layout: TablesLayout) -> None:
 
 
 def writes(model: TablesModel, layout: TablesLayout) -> list[tuple[int, int]]:
-    """List the addresses and words that load a model into the free bank, its id last.
+    """List the addresses and words that load a model into the free bank.
+
+    The first write clears the bank's id, the last one sets the model's.
 
     Raises:
         ExportError: as for :func:`check_fits`.
@@ -186,7 +188,8 @@ def writes(model: TablesModel, layout: TablesLayout) -> list[tuple[int, int]]:
     found += [(address(0, BIASES, 0, s), int(bias) & mask) for s, bias in enumerate(model.bias)]
     if layout.shunts:
         found.append((address(0, MODEL, 0, 1), model.shunt))
-    return [*found, (address(0, MODEL, 0, 0), int(model.digest[:8], 16))]
+    begin, end = (address(0, MODEL, row, 0) for row in (1, 0))
+    return [(begin, 0), *found, (end, int(model.digest[:8], 16))]
 
 
 def memories(model: TablesModel, layout: TablesLayout) -> dict[str, list[str]]:
@@ -317,7 +320,7 @@ def resources(model: TablesModel, layout: TablesLayout) -> Resources:
     if not layout.block:
         memory = places * distributed_luts(2 << layout.turn_w + layout.index_w, layout.entry_w)
     ffs = (
-        75
+        77
         + read
         + layout.lanes * layout.index_w
         + places * layout.entry_w

@@ -11,6 +11,8 @@ bmv2's help texts, its ``docs/runtime_CLI.md`` and the behaviour of bmv2 1.15.5:
 - ``table_set_default TABLE ACTION [DATA...]``.
 - ``table_add TABLE ACTION KEYS... => [DATA...]``, followed by a decimal priority if the table
   matches ranges. Without ``=>`` the last word is lost.
+- ``table_clear TABLE`` removes all entries, and keeps the default action. It renumbers: the next
+  entry has the handle 0.
 - ``table_modify TABLE ACTION HANDLE [DATA...]``, with or without ``=>`` before the data. If nothing
   follows the handle, it fails with an IndexError, so empty data is written as ``=>``.
 - ``meter_set_rates METER INDEX RATE:BURST RATE:BURST``: the committed rate and the peak rate, in
@@ -59,6 +61,13 @@ class TableAdd:
 
 
 @dataclass(frozen=True)
+class TableClear:
+    """``table_clear``: removes all entries of a table."""
+
+    table: str
+
+
+@dataclass(frozen=True)
 class TableModify:
     """``table_modify``: sets another action or other data for an entry."""
 
@@ -77,7 +86,7 @@ class SetRates:
     rates: tuple[Rate, Rate]
 
 
-Command = SetDefault | TableAdd | TableModify | SetRates
+Command = SetDefault | TableAdd | TableClear | TableModify | SetRates
 
 
 class CommandReader:
@@ -120,6 +129,8 @@ class CommandReader:
                 return SetDefault(held.name, found.name, _data(found, data))
             case ["table_add", table, action, *rest]:
                 return self._add(*self._action(table, action), rest)
+            case ["table_clear", table]:
+                return TableClear(_named(self._table_names, table, "table"))
             case ["table_modify", table, action, handle, *data]:
                 held, found = self._action(table, action)
                 if not data:

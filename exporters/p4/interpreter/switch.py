@@ -17,6 +17,7 @@ from n3ic.exporters.p4.interpreter.commands import (
     SetDefault,
     SetRates,
     TableAdd,
+    TableClear,
     TableModify,
 )
 from n3ic.exporters.p4.interpreter.compiler import ProgramCompiler
@@ -124,6 +125,8 @@ class Switch:
                 self.tables[table].set_default(action, data)
             case TableAdd(table, action, keys, data, priority):
                 self.tables[table].add(action, keys, data, priority)
+            case TableClear(table):
+                self.tables[table].clear()
             case TableModify(table, action, handle, data):
                 self.tables[table].modify(action, handle, data)
             case SetRates(meter, index, rates):

@@ -117,6 +117,11 @@ class RuntimeTable:
         self._places[keys, priority] = len(self.entries)
         self.entries.append(TableEntry(keys, priority, self.actions[action].bind(data)))
 
+    def clear(self) -> None:
+        """Remove all entries; the next one has the handle 0."""
+        self.entries.clear()
+        self._places.clear()
+
     def modify(self, action: str, handle: int, data: Sequence[int]) -> None:
         """Change what an entry does.
 

@@ -27,7 +27,6 @@ from n3ic.targets.base import Execution, Exporter, ModelT
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation, colocate, over_budget
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure
-from n3ic.targets.identifiers import comment
 from n3ic.targets.packets import FIELD_BITS, PacketLayout
 from n3ic.targets.shape_search import Shape
 from n3ic.util.templates import render
@@ -76,7 +75,8 @@ class P4Program(Exporter[ModelT]):
         if problems:
             raise ExportError(str(problems[0]))
         for name, text in self.artefacts(model, packets).items():
-            (out / name).write_text(text, encoding="ascii", newline="\n")
+            kind = "utf-8" if name.endswith(".md") else "ascii"  # a compiler reads the others
+            (out / name).write_text(text, encoding=kind, newline="\n")
 
     def render(
         self, name: str, model: ModelT, network: object, packets: PacketLayout, **more: Any
@@ -85,9 +85,9 @@ class P4Program(Exporter[ModelT]):
         values = {
             "network": network,
             "packets": packets,
-            "title": comment(model.name),
+            "title": model.name,
             "shape": model.shape_text,
-            "class_names": [_markdown_cell(c) for c in model.classes],
+            "class_names": model.classes,
             "field_bits": FIELD_BITS.get(packets.field, 0),
         }
         return render(self.template_folders, name, {**values, **more}, {"literal": literal})
@@ -245,7 +245,7 @@ def compile_switch(source: str, model: Classifier) -> Switch:
 def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Figure, ...]:
     """Report size, operations, PHV bits, popcount stages and tables of a program."""
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
-    told = "counted in the compiled program"
+    told = "counted in n3ic's reading of the program; no P4 compiler ran"
     return (
         Figure("code", len(source), "byte", "measured", "size of n3ic.p4"),
         Figure(
@@ -255,9 +255,9 @@ def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Fi
             "estimated",
             "formula in docs/how-to/p4.md: XNOR, popcount stages and signs",
         ),
-        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "measured", told),
-        Figure("stages.popcount", stages, "stage", "measured", "ceil(log2 K) per layer"),
-        Figure("tables", len(switch.tables), "table", "measured", told),
+        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", told),
+        Figure("stages.popcount", stages, "stage", "estimated", "ceil(log2 K) per layer"),
+        Figure("tables", len(switch.tables), "table", "estimated", told),
     )
 
 
@@ -271,8 +271,3 @@ def read_artefact(path: Path) -> str:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"cannot read {path.name}: {error}") from error
-
-
-def _markdown_cell(text: str) -> str:
-    """Format a name as a cell of a Markdown table: code, without characters that end the cell."""
-    return "`" + comment(text).replace("`", "'").replace("|", "/") + "`"

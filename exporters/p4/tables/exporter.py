@@ -25,7 +25,7 @@ from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.packets import INGRESS, PacketLayout
 
-UPDATE, P4RUNTIME_UPDATE = "update.txt", "p4runtime_update.json"
+P4RUNTIME_UPDATE = "p4runtime_update.json"
 
 
 class P4TablesExporter(P4TablesTarget):
@@ -68,13 +68,12 @@ class P4TablesExporter(P4TablesTarget):
     def texts(
         self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """Render the program, its entries (two formats, to load and to change), and the README."""
+        """Render the program, its entries (P4Runtime's to load and to change), and the README."""
         entries = tables_entries(network, packets.shunt_port)
         ids = ids_of(entries)
         return {
             PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
             COMMANDS: cli_commands(entries),
-            UPDATE: cli_commands(entries, update=True),
             P4RUNTIME: p4runtime_requests(entries, ids),
             P4RUNTIME_UPDATE: p4runtime_requests(entries, ids, update=True),
             "README.md": self.render("README.md.j2", model, network, packets),
@@ -85,18 +84,18 @@ class P4TablesExporter(P4TablesTarget):
         return read_artefact(directory / COMMANDS)
 
     def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
-        """Decode the indices from the program, and the entries from each of the four files."""
+        """Decode the indices from the program, and the entries from each of the three files."""
         source = read_artefact(directory / PROGRAM)
         wiring = program_wiring(source, "meta")
         switch = compile_switch(source, model)
         port = packet_layout(model, options).shunt_port
         found = []
-        for name in (COMMANDS, UPDATE, P4RUNTIME, P4RUNTIME_UPDATE):
-            text, update = read_artefact(directory / name), name in (UPDATE, P4RUNTIME_UPDATE)
+        for name in (COMMANDS, P4RUNTIME, P4RUNTIME_UPDATE):
+            text = read_artefact(directory / name)
             entries = (
-                from_p4runtime(text, name, source, update=update)
-                if name.endswith(".json")
-                else from_commands(text, name, switch, update=update)
+                from_commands(text, name, switch)
+                if name == COMMANDS
+                else from_p4runtime(text, name, source, update=name == P4RUNTIME_UPDATE)
             )
             found.append(compared(model, decode_entries(name, entries, wiring, model, port)))
         return tuple(found)

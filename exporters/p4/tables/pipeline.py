@@ -93,8 +93,7 @@ def tables_pipeline(model: TablesModel, *, shunts: bool = False) -> TablesPipeli
 def tables_entries(network: TablesPipeline, shunt_port: int | None = None) -> Steps:
     """Compute a model's entries in three steps: clear the number, entries, set the number.
 
-    The entries of a table are in the order of their indices, so a table that was empty gives the
-    entry of index ``i`` the handle ``i``.
+    The entries of a table are in the order of their indices.
 
     Args:
         network: the look-up tables.

@@ -230,8 +230,8 @@ int metrics_people(struct text *out, struct kernel *k, const struct pack *p) {
         "flows at least left the full table undecided: give it more room (--flows)",
         "packets found no room in the flow table: give it more room (--flows)",
         "packets of flows that their source began too fast were put aside (--new-flows)",
-        "verdicts were refused, as many hosts are blocked as may be (--max-blocked): look at n3icd "
-        "list, is the model right?",
+        ("verdicts were refused, as many hosts are blocked as may be (--max-blocked): look at "
+         "n3icd list, is the model right?"),
     };
     struct figures f;
     const struct counters *c = &f.counters;

@@ -20,7 +20,11 @@
 enum { LINK_EACH = 1 << 30 }; /* each frame begins with the number of its own, 4 bytes */
 enum { LINK_NULL = 0, LINK_ETHERNET = 1, LINK_RAW = 101, LINK_COOKED = 113, LINK_COOKED_2 = 276 };
 enum { LINK_PPP = 9, LINK_HDLC = 50, LINK_PPPOE = 51, LINK_CISCO = 104 };
-enum { KIND_PPPOE = 0x8864, KIND_PPP = 0x10000, MAX_LABELS = 8 };
+enum { LINK_SLIP = 8, LINK_WIFI = 105, LINK_FRAME_RELAY = 107, LINK_RADIOTAP = 127 };
+enum { LINK_PKTAP = 258, LINK_PADDED = 1 << 29 }; /* the latter: 802.11, its header in words */
+/* Bits 26 to 29 beside a link type: bytes of the check sequence at the end of each frame. */
+enum { CHECK_SHIFT = 26, CHECK_MOST = 15, LINK_TYPE = (1 << 26) - 1 };
+enum { KIND_PPPOE = 0x8864, KIND_PPP = 0x10000, MAX_LABELS = 8, MAX_PRESENT = 8 };
 enum { PROTO_TCP = 6, PROTO_UDP = 17, PROTO_GRE = 47 };
 enum { TUNNEL_GRE = 1, TUNNEL_VXLAN = 2, TUNNEL_GTP = 4 }; /* those to open are a sum of them */
 enum { KIND_BRIDGED = 0x6558, MAX_TUNNELS = 2, MAX_GTP_EXTENSIONS = 4, MAX_DEPTH = 1024 };
@@ -30,6 +34,7 @@ enum { FLAG_FIN = 0x01, FLAG_SYN = 0x02, FLAG_RST = 0x04, FLAG_ACK = 0x10 };
 enum aside {
     ASIDE_LINK_TYPE,
     ASIDE_LINK_SHORT,
+    ASIDE_LINK_CLOSED,
     ASIDE_NOT_IP,
     ASIDE_IP_SHORT,
     ASIDE_IP_DAMAGED,
@@ -483,38 +488,210 @@ static OUT_OF_LINE void parse_tunnels(const struct frame *frame, uint32_t tunnel
     any_packet(p, l);
 }
 
+#ifndef __bpf__
+static inline uint32_t le16(const uint8_t *p) {
+    return (uint32_t)p[1] << 8 | p[0];
+}
+
+static inline uint32_t le32(const uint8_t *p) {
+    return le16(p + 2) << 16 | le16(p);
+}
+
+/* One number for link types that are read alike: raw IP has several by system, loopback two. */
+static inline uint32_t link_of(uint32_t type) {
+    return type == 12 || type == 14 || type == 228 || type == 229 ? LINK_RAW
+           : type == 108                                          ? LINK_NULL
+                                                                  : type;
+}
+
+/* Bytes of a header of radiotap, and its flags; 0 where it is cut short. */
+static inline uint32_t radiotap(struct frame f, uint32_t *flags) {
+    const uint8_t *head = held(f, 0, 8);
+    const uint32_t size = head ? le16(head + 2) : 0;
+    uint32_t at = 4;
+
+    if (size < 8 || size > f.n)
+        return 0;
+    for (int i = 0, more = 1; i < MAX_PRESENT && more; i++) {
+        more = at + 4 <= size && head[at + 3] & 0x80;
+        at += 4;
+    }
+    if (head[4] & 1) /* a time stamp, aligned */
+        at = (at + 7) / 8 * 8 + 8;
+    *flags = head[4] & 2 && at < size ? head[at] : 0;
+    return size;
+}
+
+/*
+ * Takes off what a capture adds to a frame: PKTAP, radiotap, and the check sequence behind it. 0
+ * where that is cut short.
+ */
+static inline int unwrap(uint32_t *link, struct frame *f, uint32_t *length) {
+    uint32_t check = *link >> CHECK_SHIFT & CHECK_MOST, wrapped = 0, flags = 0;
+
+    *link = *link < LINK_EACH ? *link & LINK_TYPE : LINK_TYPE; /* the latter is none */
+    if (*link == LINK_PKTAP) { /* little-endian, as all systems that write it */
+        const uint8_t *head = held(*f, 0, 12);
+
+        wrapped = head ? le32(head) : 0;
+        if (wrapped < 12 || wrapped > f->n)
+            return 0;
+        *link = link_of(le32(head + 8));
+        *link = *link < LINK_TYPE ? *link : LINK_TYPE;
+    }
+    f->data += wrapped;
+    f->n -= wrapped;
+    if (*link == LINK_RADIOTAP) {
+        const uint32_t size = radiotap(*f, &flags);
+
+        if (!size)
+            return 0;
+        f->data += size;
+        f->n -= size;
+        wrapped += size;
+        check = flags & 0x10 ? 4 : 0;
+        *link = flags & 0x20 ? LINK_PADDED : LINK_WIFI;
+    }
+    *length = at_least_0((int64_t)*length - wrapped - check);
+    if (check && f->n > *length)
+        f->n = *length;
+    return 1;
+}
+
+/* Where the EtherType of an 802.11 data frame lies. */
+static inline enum aside open_wifi(struct frame f, int padded, uint32_t *at) {
+    const uint8_t *head = held(f, 0, 24), *snap, *control;
+    int quality, aggregated;
+
+    if (!head)
+        return ASIDE_LINK_SHORT;
+    if ((head[0] & 0x4f) != 8) /* version 0, type 2, and a payload */
+        return ASIDE_NOT_IP;
+    quality = head[0] & 0x80;
+    *at = 24 + ((head[1] & 3) == 3 ? 6 : 0);
+    control = held(f, *at, 1);
+    aggregated = quality && control && *control & 0x80;
+    *at += (quality ? 2 : 0) + (quality && head[1] & 0x80 ? 4 : 0);
+    /* encrypted; more pieces follow; not the first piece; several packets in one frame */
+    if (head[1] & 0x44 || head[22] & 15 || aggregated)
+        return ASIDE_LINK_CLOSED;
+    if (padded)
+        *at = (*at + 3) / 4 * 4;
+    snap = held(f, *at, 8);
+    if (!snap)
+        return ASIDE_LINK_SHORT;
+    *at += 6;
+    /* an EtherType follows (RFC 1042, 802.1H) */
+    return be32(snap) == 0xaaaa0300 && snap[4] == 0 && (snap[5] == 0 || snap[5] == 0xf8)
+               ? PACKET_OK
+               : ASIDE_NOT_IP;
+}
+
+/* The EtherType behind a header of Frame Relay (RFC 2427, or Cisco's), and where it ends. */
+static inline enum aside open_frame_relay(struct frame f, uint32_t *kind, uint32_t *at) {
+    const uint8_t *head = held(f, 0, 8);
+
+    if (!head)
+        return ASIDE_LINK_SHORT;
+    *at = head[0] & 1 ? 0 : head[1] & 1 ? 2 : head[2] & 1 ? 3 : head[3] & 1 ? 4 : 0;
+    if (!*at)
+        return ASIDE_NOT_IP;
+    if (head[*at] != 3) {
+        *kind = be16(head + *at);
+        *at += 2;
+        return PACKET_OK;
+    }
+    *at += head[*at + 1] ? 1 : 2; /* a zero may pad */
+    if (head[*at] == 0x80) {
+        if (!held(f, *at, 6))
+            return ASIDE_LINK_SHORT;
+        *kind = be16(head + *at + 1) || head[*at + 3] ? 0 : be16(head + *at + 4);
+        *at += 6;
+        return PACKET_OK;
+    }
+    *kind = head[*at] == 0xcc ? 0x0800 : head[*at] == 0x8e ? 0x86dd : 0;
+    *at += 1;
+    return PACKET_OK;
+}
+
+/* As open_begin, of the links that only captures have. */
+static inline enum aside open_captured(uint32_t link, struct frame f, uint32_t *kind, uint32_t *at,
+                                       uint32_t *outside) {
+    const uint8_t *bytes;
+    enum aside reason;
+
+    switch (link) {
+    case LINK_NULL:
+    case LINK_SLIP:
+        *at = *outside = link == LINK_NULL ? 4 : 16;
+        bytes = held(f, *at, 1);
+        *kind = kind_of(bytes);
+        return bytes ? PACKET_OK : ASIDE_LINK_SHORT;
+    case LINK_PPP:
+    case LINK_HDLC:
+    case LINK_PPPOE:
+        *kind = link == LINK_PPPOE ? KIND_PPPOE : KIND_PPP;
+        return PACKET_OK;
+    case LINK_COOKED_2:
+        bytes = held(f, 0, 20);
+        *kind = bytes ? be16(bytes) : 0;
+        *at = *outside = 20;
+        return bytes ? PACKET_OK : ASIDE_LINK_SHORT;
+    case LINK_COOKED:
+    case LINK_CISCO:
+        *at = link == LINK_COOKED ? 14 : 2;
+        *outside = *at + 2;
+        return open_tags(f, kind, at) ? PACKET_OK : ASIDE_LINK_SHORT;
+    case LINK_WIFI:
+    case LINK_PADDED:
+        reason = open_wifi(f, link == LINK_PADDED, at);
+        if (reason != PACKET_OK)
+            return reason;
+        return open_tags(f, kind, at) ? PACKET_OK : ASIDE_LINK_SHORT;
+    case LINK_FRAME_RELAY:
+        reason = open_frame_relay(f, kind, at);
+        *outside = *at;
+        return reason;
+    default:
+        return ASIDE_LINK_TYPE;
+    }
+}
+#endif
+
+/* The EtherType in a frame's first header, where it ends, and how much of that was on no wire. */
+static inline enum aside open_begin(uint32_t link, struct frame f, uint32_t *kind, uint32_t *at,
+                                    uint32_t *outside) {
+    if (link == LINK_RAW) {
+        *kind = kind_of(held(f, 0, 1));
+        return PACKET_OK;
+    }
+#ifndef __bpf__ /* the kernel has no other links, and its verifier follows all that is there */
+    if (link != LINK_ETHERNET)
+        return open_captured(link, f, kind, at, outside);
+#else
+    (void)outside;
+#endif
+    *at = 12;
+    return open_tags(f, kind, at) ? PACKET_OK : ASIDE_LINK_SHORT;
+}
+
 /* Reads a captured frame that had `length` bytes on the wire; see parse_frame. */
 static OUT_OF_LINE enum aside parse_any(uint32_t link, const struct frame *frame, uint32_t length,
                                         uint32_t tunnels, struct packet *p) {
     struct frame f = *frame;
-    const uint8_t *bytes;
     uint32_t kind = 0, at = 0, outside = 0;
     struct layer l;
     enum aside reason;
 
     memset(p, 0, sizeof *p);
-    if (link == LINK_RAW || link == LINK_NULL) {
-        at = outside = link == LINK_NULL ? 4 : 0;
-        bytes = held(f, at, 1);
-        if (link == LINK_NULL && !bytes)
-            return ASIDE_LINK_SHORT;
-        kind = kind_of(bytes);
-    } else if (link == LINK_PPP || link == LINK_HDLC || link == LINK_PPPOE) {
-        kind = link == LINK_PPPOE ? KIND_PPPOE : KIND_PPP;
-    } else if (link == LINK_COOKED_2) {
-        bytes = held(f, 0, 20);
-        if (!bytes)
-            return ASIDE_LINK_SHORT;
-        kind = be16(bytes);
-        at = outside = 20;
-    } else if (link == LINK_ETHERNET || link == LINK_COOKED || link == LINK_CISCO) {
-        at = link == LINK_ETHERNET ? 12 : link == LINK_COOKED ? 14 : 2;
-        outside = link == LINK_ETHERNET ? 0 : at + 2;
-        if (!open_tags(f, &kind, &at))
-            return ASIDE_LINK_SHORT;
-    } else {
-        return ASIDE_LINK_TYPE;
-    }
+#ifndef __bpf__
+    if (!unwrap(&link, &f, &length))
+        return ASIDE_LINK_SHORT;
+    frame = &f;
+#endif
+    reason = open_begin(link, f, &kind, &at, &outside);
+    if (reason != PACKET_OK)
+        return reason;
     if (!open_link(f, &kind, &at, &outside))
         return ASIDE_LINK_SHORT;
     l = (struct layer){kind, any_byte(&p->ttl, at), 0, outside, length};

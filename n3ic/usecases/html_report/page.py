@@ -16,14 +16,16 @@ from n3ic.evaluation.plugin import tables_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
+from n3ic.runs.column_uses import columns_table
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
 from n3ic.runs.report import CLASS_HEAD, candidate_table, class_rows, memory_of, model_text
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
 from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
-from n3ic.util.display import HTML, Displayed, TextTable, visible
+from n3ic.util.display import HTML, Displayed, TextTable
 from n3ic.util.markdown import percent
+from n3ic.util.names import visible
 from n3ic.util.templates import render_html
 
 _FLOWS = 5  # explained for a single network
@@ -88,10 +90,17 @@ class AccuracyBar:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a target: whether its artefacts were run and agree with the model."""
+    """What is known of a target: whether its artefacts were run and agree with the model.
+
+    Attributes:
+        target: name of the target.
+        good: whether they agree and fit; None if nothing was run.
+        word: the same in a word or two.
+        why: figures of a verified target, else the reasons.
+    """
 
     target: str
-    good: bool
+    good: bool | None
     word: str
     why: str
 
@@ -152,7 +161,7 @@ def html_report(
         verdicts=verdicts,
         line=view.line.removeprefix(f"{source}: "),
         warnings=_warnings(run.metrics),
-        data=(*view.tables[1:], *(shown.tables if shown else ())),
+        data=(*view.tables[1:], *_columns(run.metrics), *(shown.tables if shown else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
         figures=tuple(
             table
@@ -166,6 +175,14 @@ def html_report(
     )
     folders = (Path(__file__).parent, HTML)
     return visible(render_html(folders, "page.html.j2", {"page": page}))
+
+
+def _columns(metrics: Mapping[str, Any]) -> tuple[TextTable, ...]:
+    """The table of the columns that were used, in doubt and left out, if the run has one."""
+    found = metrics.get("columns")
+    uses = [of for of in found if isinstance(of, Mapping)] if isinstance(found, list) else []
+    told = columns_table(uses)
+    return () if told is None else (told,)
 
 
 def accuracy_bars(metrics: Mapping[str, Any]) -> tuple[AccuracyBar, ...]:
@@ -197,6 +214,7 @@ def verdict(row: TargetRow) -> Verdict:
         return Verdict(row.target, True, "verified", ", ".join(figures))
     else:
         word = row.shown[0] if row.shown else "not verified"
+        return Verdict(row.target, None, word, "; ".join(row.remarks) or ", ".join(figures))
     return Verdict(row.target, False, word, "; ".join(row.remarks) or ", ".join(figures))
 
 
@@ -212,7 +230,7 @@ def _answers(
     keys = "total_bytes", "float_weight_bytes", "input_bytes"
     size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
     what = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
-    known = f"{sum(found.good for found in verdicts)} of {len(verdicts)}"
+    known = f"{sum(bool(found.good) for found in verdicts)} of {len(verdicts)}"
     of = f"{cuts:,} B of them input cuts" + (f"; weights as float32 {real:,} B" if real else "")
     return (
         (own.text if own else "unknown", what, ", ".join(beside)),

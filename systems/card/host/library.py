@@ -105,7 +105,7 @@ class CardLibrary:
         self.compiler = compiler.version
         self.shape = shape
         first, *others = (str((directory / name).resolve()) for name in SOURCES)
-        extra = (*others, "-pthread", "-Wall", "-Wextra", "-Werror", f"-I{directory.resolve()}")
+        extra = (*others, "-pthread", f"-I{directory.resolve()}")
         try:
             with tempfile.TemporaryDirectory(prefix="n3ic-card-") as folder:
                 out = Path(folder) / "card.so"

@@ -188,7 +188,7 @@ def _run_host(
     with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
         program = Path(folder) / "program"
         source = directory.resolve() / "host" / name
-        _call([runner.compiler(), *runner.STRICT, *options, "-o", str(program), str(source)], b"")
+        _call([runner.compiler(), *runner.FLAGS, *options, "-o", str(program), str(source)], b"")
         return np.frombuffer(_call([str(program), *arguments], given), dtype=np.uint32)
 
 

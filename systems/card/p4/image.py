@@ -125,7 +125,8 @@ def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
 
 def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
     """Yield the entries of a graph: meter, policy, then networks, with the first network last."""
-    yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
+    # A removed graph spends nothing of its tenant's rate.
+    yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,), "NoAction")
     yield from _policy(graph)
     join = {"vote": VOTE, "both": BOTH}.get(graph.join, 0) if len(graph.branches) > 1 else 0
     # Entries are added in this order: while a graph is incomplete, its first pass finds no network.
@@ -140,12 +141,22 @@ def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[Keyed
 
 
 def commands_of(image: P4CardImage) -> str:
-    """Make the ``simple_switch_CLI`` commands that add all entries and set the meters."""
-    lines = [
+    """Make the ``simple_switch_CLI`` commands that add all entries and set the meters.
+
+    All tables are cleared first, those of the models' numbers before the others. So the commands
+    replace the entries of a switch that holds others, and none is refused: ``simple_switch_CLI``
+    goes on after a command that is.
+    """
+    entries = list(_entries(image))
+    named = [e.table for e in entries if _names_model(e)]
+    # A card without rules has no entry in the policy, where the card before it may have some.
+    tables = dict.fromkeys((*named, *(e.table for e in entries), "policy"))
+    lines = [_words("table_clear", table) for table in tables]
+    lines += [
         _words("meter_set_rates", METER, str(index), _rate(tenant), _rate(tenant))
         for index, tenant in enumerate(image.card.tenants)
     ]
-    for entry in _entries(image):
+    for entry in entries:
         keys = (f"{k[0]:#x}->{k[1]:#x}" if isinstance(k, tuple) else str(k) for k in entry.keys)
         last = [] if entry.priority is None else [str(entry.priority)]
         data = (*_hex(entry.data), *last)
@@ -219,6 +230,11 @@ def _entries(image: P4CardImage) -> Iterator[KeyedEntry]:
             yield from network_entries_of(group, slot)
     for graph in image.card.graphs:
         yield from graph_entries_of(image, graph)
+
+
+def _names_model(entry: KeyedEntry) -> bool:
+    """Whether an entry sets a model's number."""
+    return entry.action.startswith("set_model_")
 
 
 def _handles(image: P4CardImage) -> dict[tuple[str, Keys], int]:

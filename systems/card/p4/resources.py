@@ -8,7 +8,11 @@ from n3ic.systems.card.p4.image import P4CardImage, ShapeGroup, graph_entries_of
 from n3ic.systems.card.p4.write import program_of
 from n3ic.systems.card.resources import Amount
 
-_TOLD = "part of the card's program, compiled: a shape's by its networks, the rest by all"
+_TOLD = (
+    "part of the card's program, counted in n3ic's reading of it: a shape's by its networks, the "
+    "rest by all"
+)
+_COUNTED = "entries of commands.txt, counted"
 
 
 def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
@@ -36,7 +40,12 @@ def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
         for branch in graph.branches:
             needs[branch.task]["table_entries"] += entries / len(graph.branches)
     return {
-        task: {name: Amount(amount, "measured", _TOLD) for name, amount in sorted(own.items())}
+        task: {
+            name: Amount(amount, "measured", _COUNTED)
+            if name == "table_entries"
+            else Amount(amount, "estimated", _TOLD)
+            for name, amount in sorted(own.items())
+        }
         for task, own in needs.items()
     }
 

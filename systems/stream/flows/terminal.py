@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from n3ic.cli.console import console
 from n3ic.systems.stream.flows.figures import StreamFigures
-from n3ic.util.display import visible
+from n3ic.util.names import visible
 
 
 def lines(f: StreamFigures) -> list[str]:

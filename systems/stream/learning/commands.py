@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from n3ic.cli.rows import takes_rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -29,6 +31,7 @@ Push = Annotated[
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
+@takes_rows("source")
 def learn(
     source: Annotated[
         str,
@@ -212,6 +215,7 @@ def history(
     print_result(f"running {now.name} {now.digest[:12]}")
 
 
+@takes_rows("data")
 def second_stage(
     model: Annotated[
         Path | None, typer.Option(help="Model file or run; default: the newest run.")
@@ -261,6 +265,7 @@ def second_stage(
         print_note(f"wrote {write}")
 
 
+@takes_rows("source")
 def drift(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="A capture, or a table of flows.")

@@ -6,6 +6,7 @@ import lzma
 import random
 import re
 import shutil
+import warnings
 from dataclasses import replace
 from importlib.resources import files
 
@@ -62,7 +63,8 @@ def run(tmp_path_factory, small_baselines):
 def test_what_was_inferred_is_shown_and_kept_in_the_run(run):
     found, data, lines = run
     assert lines[0].startswith("600 rows, label 'class', 4 columns: duration (us), bytes")
-    assert "left out: src_ip: an address" in lines[1]
+    assert "| src_ip | left out | an address" in (found.path / "report.md").read_text()
+    assert ("src_ip", "left out") in [row[:2] for row in found.columns.rows]
     assert found.metrics["test"]["accuracy"] > 0.8
     again, _ = describe(data, description=found.path / "columns.toml")
     assert again.rules == describe(data, "Class")[0].rules
@@ -134,6 +136,35 @@ def test_without_a_name_the_command_line_trains_the_table(tmp_path, monkeypatch)
     assert metrics["positive"] == "scan"
     with pytest.raises(UsageError, match=r"--label COLUMN; these could be: Class \(3 values\)"):
         CliRunner().invoke(app, ["train", "--data", str(data)], catch_exceptions=False)
+
+
+def test_joined_files_are_told_by_every_command(tmp_path):
+    lines = [*flows(60, 3), *flows(60, 4)]
+    data = written(tmp_path / "flows.csv", lines)
+    remark = "left out 1 lines that repeat the names of the columns"
+    app, run = command_line(["data"]), CliRunner()
+    assert remark in run.invoke(app, ["data", "describe", str(data), "--label", "Class"]).stdout
+    assert f"note: {data}: {remark}" in run.invoke(app, ["data", "check", str(data)]).stdout
+    told = []
+    options = {"label": "", "positive": "", "description": ""}
+    assert len(use_case("flows").load(data, None, options, told.append)) == 120
+    assert told[0] == f"{data}: {remark}"
+
+
+def test_a_prediction_in_another_unit_is_told_for_files_and_frames(run, tmp_path):
+    header, *lines = flows(300, 8, label=False)
+    rows = [line.split(",") for line in lines]
+    for row in rows:
+        row[2] = str(int(row[2]) * 1000)
+    data = written(tmp_path / "other.csv", [header, *(",".join(row) for row in rows)])
+    found, _, _ = run
+    model = BinaryModel.load(found.models[""])
+    for given in (data, arrow_csv.read_csv(data)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            n3ic.predict(model, given)
+        said = "bytes: 1,000 times larger than in training: another unit?"
+        assert said in [str(one.message) for one in told]
 
 
 def test_data_describe_writes_what_check_and_show_read(tmp_path):

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import warnings
 from collections import Counter
@@ -121,6 +122,13 @@ def expected(frames, model=MODEL):
 def sent(path):
     with Capture(path) as opened:
         return [data for data, _, _ in opened.packets()]
+
+
+def ethernet(udp):
+    """A frame of UDP in IPv4 that may be longer than IPv4's length can say."""
+    said = 0 if len(udp) > 65_515 else 20 + len(udp)  # 0: the sender's card was to cut it
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, said, 0, 0, 64, 17, 0) + bytes([10, 0, 0, 1] * 2)
+    return bytes(12) + b"\x08\0" + ip + udp
 
 
 # --- flows -----------------------------------------------------------------------------------
@@ -292,6 +300,34 @@ def test_a_wrong_command_line_is_explained(options, message, program):
 
 
 # --- its end, and what it loses --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_frames_that_net_pcap_cuts_are_metered_and_not_sent_on(
+    workers, program, directory, tmp_path
+):
+    """It keeps 16 bits of a frame's size, and says of what is left that it is the whole frame."""
+    sizes = [60, 65_535, 80_054, 65_536 + 60, 100, 131_100, 262_144, 5_000]
+    large = [
+        (ethernet(struct.pack(">HHHH", 7, 9 + i, 0, 0) + bytes(size - 42)), size, i)
+        for i, size in enumerate(sizes)
+    ]
+    usual = [(data, size, time + len(large)) for data, size, time in traffic(3, 200)]
+    capture = saved(tmp_path / "c.pcap", large + usual)
+    out, said, decisions = (tmp_path / name for name in ("out.pcap", "said.json", "flows.csv"))
+    device = f"net_pcap0,rx_pcap={capture},tx_pcap={out}"
+    run(program, [device], "--until-end", "--decisions", decisions, "--stats-json", said,
+        workers=workers)  # fmt: skip
+    wanted = run_flow_exec(directory / "host", MODEL, capture).flows
+    rows = application.flow_rows(MODEL, decisions.read_bytes())
+    assert Counter(row[1:] for row in rows) == Counter(row[1:] for row in wanted)
+    statistics = json.loads(said.read_text())
+    lost = sum(lcore["end_not_received"] for lcore in statistics["lcores"])
+    assert statistics["received"] == 208 and lost == 3
+    with Capture(out) as opened:  # net_pcap writes the length, and so many bytes as it can
+        lengths = [length for _, length, _ in opened.packets()]
+    assert len(lengths) == 205
+    assert sorted(size for size in lengths if size > 4_000) == [5_000, 65_535, 65_596]
 
 
 def test_an_interrupt_ends_it_with_all_packets_accounted_for(program, tmp_path):

@@ -21,6 +21,7 @@ def pcap(r):
     version = r.choice([2] * 9 + [1, 3]), r.choice([4] * 6 + [0, 1, 2, 3, 5])
     snapshot = r.choice([65535, 65535, 0, 20, 300_000, 2**31, 2**32 - 1, 1 << 18])
     link = r.choice([0, 1, 1, 101, 113, 276, 12, 14, 228, 229, 108, 104, 9, 1 << 16 | 1, 1 << 28])
+    link |= r.choice([0] * 9 + [0x24000000, 0x14000000, 0xF4000000, 0x04000000])  # a check sequence
     magic = r.choice([0xA1B2C3D4, 0xA1B23C4D])
     out = struct.pack(order + "IHHiIII", magic, *version, 0, 0, snapshot, link)
     for _ in range(r.randint(0, 8)):
@@ -45,11 +46,13 @@ def pcapng(r):
         return struct.pack(order + "II", kind, size) + body + struct.pack(order + "I", end)
 
     def option():
-        code = r.choice([9, 9, 14, 2, 1, 0])
+        code = r.choice([9, 9, 13, 14, 2, 1, 0])
         value = r.randbytes(r.randint(0, 5))
         if code == 9:
             exact = [6, 9, 3, 0, 12, 15, 19, 0x80, 0x80 | 10, 0x80 | 20, 0x80 | 30, 0x80 | 35]
             value = bytes([r.choice([*exact, 20, 0x80 | 63, 0x80 | 64])])
+        elif code == 13:
+            value = bytes([r.choice([0, 4, 32, 16, 255])])
         elif code == 14:
             value = struct.pack(order + "Q", r.choice([0, 1, 100, 2**32, 2**63, 2**64 - 1]))
         elif code == 0:

@@ -104,6 +104,7 @@ def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None
         ([*lines[:8], *lines[7:]], "is written twice"),
         ([*lines[:7], "7ff 00000000", *lines[7:]], "is not an address"),
         (lines[:-1], "is not the id"),
+        ([*lines[:5], *lines[6:]], "does not clear the bank's id"),
         ([*lines[:-1], f"{int(lines[-1][:3], 16) + 1:03x}{lines[-1][3:]}"], "is not the id"),
         ([line for line in lines if not line.startswith("# model")], "is not the id"),
         ([*lines[:-1], lines[-1][:-1]], "is not the id"),

@@ -97,7 +97,7 @@ def test_verilator_says_the_same(tmp_path: Path) -> None:
     [
         ("assign out_model = models[out_bank];", "assign out_model = models[0];"),
         ("== 2'd3) models[write_bank] <=", "== 2'd3) models[!write_bank] <="),
-        ("wire swap  = wr_swap && !wr_busy;", "wire swap  = wr_swap;"),
+        ("wire swap   = wr_swap && !wr_busy", "wire swap   = wr_swap"),
         ("write_bank <= !bank;", "write_bank <= bank;"),
         ("asked_bank <= bank;", "asked_bank <= !bank;"),
         ("frame[8*13 +: 8]} == VALUE", "frame[8*13 +: 8]} != VALUE"),

@@ -109,12 +109,21 @@ def test_the_old_form_without_a_head_is_refused(tmp_path: Path) -> None:
     folder = made(tmp_path / "a", model())
     file = folder / "mem" / "update.hex"
     file.write_text("".join(line for line in file.open() if not line.startswith("#")))
-    with pytest.raises(UsageError, match="not an update of format 1"):
+    with pytest.raises(UsageError, match="not an update of format 2"):
         read_update(file, CorePorts.load(folder))
 
 
-def test_the_id_is_written_last() -> None:
+def test_the_id_is_cleared_first_and_written_last() -> None:
     layout = sequential_layout.plan(model(), packing="balanced", modules=1, tables=False)
-    address, word = sequential_memory.writes(model(), layout)[-1]
-    assert address >> layout.address_map.kind_at & 3 == 3
-    assert word == int(model().digest[:8], 16)
+    first, *_, last = sequential_memory.writes(model(), layout)
+    begin, end = (layout.address_map.address(0, 3, row, 0) for row in (1, 0))
+    assert (first, last) == ((begin, 0), (end, int(model().digest[:8], 16)))
+
+
+def test_an_update_that_does_not_clear_the_id_is_refused(tmp_path: Path) -> None:
+    """Version 1 had no such line: the card would ignore its words."""
+    folder = made(tmp_path / "a", model())
+    file = folder / "mem" / "update.hex"
+    file.write_text(file.read_text().replace("# n3ic-update 2", "# n3ic-update 1"))
+    with pytest.raises(UsageError, match="not an update of format 2"):
+        read_update(file, CorePorts.load(folder))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from n3ic.errors import ModelError
 from n3ic.exporters.onnx import importer
 from n3ic.exporters.onnx.exporter import EXPORTER
 from n3ic.exporters.onnx.importer import parse, read
+from n3ic.families.binary.float_ambiguity import in_doubt
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 
@@ -278,7 +280,7 @@ def test_one_score_is_two_classes():
     rng = np.random.default_rng(3)
     g = Graph(7)
     g.add("MatMul", g.constant(signs(rng, 7, 1))).add("Add", g.constant(0.5)).add("Sigmoid")
-    with pytest.raises(ModelError, match="Sigmoid is not an operator"):
+    with pytest.raises(ModelError, match="an activation that is no sign"):
         parse(g.bytes())
     g.nodes.pop()
     g.last = g.nodes[-1].output[0]
@@ -311,6 +313,58 @@ def test_common_scales_that_floats_round():
     model = parse(g.bytes())
     assert model.hidden[0].thresholds.tolist() == [2, 2]
     assert "at 2 of 10 popcounts, of 2 neurons" in model.provenance["rounding"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("form", ["sign", "where"])
+def test_ties_that_a_runtime_rounds_are_told(form, seed, monkeypatch):
+    """onnxruntime folds a batch norm into the weights, and its sums then miss exact ties."""
+    rng, (n, m) = np.random.default_rng(seed), (20, 16)
+    g = Graph(n)
+    g.add("MatMul", g.constant(signs(rng, n, m)))
+    mean, spread = 2.0 * rng.integers(-2, 3, m), rng.uniform(0.1, 9, m)
+    parameters = (rng.uniform(0.5, 2, m), np.zeros(m), mean, spread)
+    g.add("BatchNormalization", *map(g.constant, parameters), epsilon=1e-5)
+    if form == "where":
+        g.add("GreaterOrEqual", g.constant(0)).add("Where", g.constant(1), g.constant(-1))
+    else:
+        g.add("Sign")
+    g.add("MatMul", g.constant(signs(rng, m, 3)))
+    seen = []
+
+    def tried(made, scores, found):
+        seen.append((made, scores, found))
+        return "tried"
+
+    monkeypatch.setattr(importer, "tried", tried)
+    model = parse(g.bytes())
+    bits = rng.random((4096, n)) < 0.5
+    session = runtime.InferenceSession(g.bytes(), providers=["CPUExecutionProvider"])
+    (scores,) = session.run([g.last], {"x": np.where(bits, 1, -1).astype(np.float32)})
+    theirs = np.array([f"class{c}" for c in scores.argmax(axis=1)])
+    wrong = theirs != np.array(model.classes)[model.infer(pack(bits)).classes]
+    assert wrong.any()
+    ((made, tables, found),) = seen
+    assert in_doubt(made, tables, found, bits)[wrong].all()
+    assert "every input" not in model.provenance["scores"]
+    assert "by exact sums" in model.provenance["scores"]
+    assert "float sums may round to the other side" in model.provenance["rounding"]
+    monkeypatch.undo()
+    said = parse(g.bytes()).provenance["rounding"]
+    assert re.search(r"may be another on at most [\d,]+ of 4,096 inputs tried$", said)
+
+
+def test_a_batch_norm_that_folds_exactly_rounds_nothing():
+    rng = np.random.default_rng(0)
+    g = Graph(12).add("MatMul", "c0")
+    g.constant(signs(rng, 12, 5))
+    powers = (np.full(5, 2.0), np.full(5, 0.5), np.full(5, 2.0), np.full(5, 0.25))
+    g.add("BatchNormalization", *map(g.constant, powers), epsilon=0.0).add("Sign")
+    g.add("MatMul", g.constant(signs(rng, 5, 3)))
+    model = parse(g.bytes())
+    assert "rounding" not in model.provenance
+    assert model.provenance["scores"].startswith("the graph's class on every input")
+    decides_alike(g, rng)
 
 
 @pytest.mark.parametrize(("op", "counted"), [("Gemm", True), ("Add", False)])
@@ -571,3 +625,29 @@ def test_files_that_are_none(tmp_path):
         stream.truncate(300 << 20)
     with pytest.raises(ModelError, match="larger than"):
         read(big)
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (lambda g, rng: g.add("Tanh"), r"\(Tanh\): an activation that is no sign; put one there"),
+        (lambda g, rng: norm(g, rng, 6).add("Relu"), r"\(Relu\): neuron . gives .* in its place"),
+        (lambda g, rng: norm(g, rng, 6), r"\(BatchNormalization\): .* where no activation is"),
+        (lambda g, rng: g, r"\(MatMul\): .* 21 values; .* Put a sign .* where no activation is"),
+    ],
+)
+def test_the_missing_sign_is_told_where_it_is_missing(between, reason):
+    rng = np.random.default_rng(2)
+    g = Graph(20)
+    g.add("MatMul", g.constant(signs(rng, 20, 6)))
+    between(g, rng).add("MatMul", g.constant(signs(rng, 6, 3)))
+    with pytest.raises(ModelError, match=reason):
+        parse(g.bytes())
+
+
+def test_a_norm_before_the_first_layer_is_told():
+    rng = np.random.default_rng(2)
+    g = norm(Graph(8), rng, 8)
+    g.add("MatMul", g.constant(signs(rng, 8, 3)))
+    with pytest.raises(ModelError, match=r"\(BatchNormalization\): input bit 0 .* Leave it out"):
+        parse(g.bytes())

@@ -660,3 +660,7 @@ def test_reports_label_every_figure(target: Exporter, tmp_path: Path) -> None:
         assert figures["memory.thresholds"].value == 32 * 2 + 16
         assert figures["memory.biases"].value == 2 * 4
     assert all(f.source for f in figures.values())
+    # No compiler ran: bytes of files and their entries alone are measured.
+    for name in ("phv", "tables"):
+        assert figures[name].source.startswith("counted in n3ic's reading of the program")
+    assert {figures[name].kind for name in ("phv", "tables", "stages.popcount")} == {"estimated"}

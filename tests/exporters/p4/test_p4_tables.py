@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.interpreter import P4Error, Switch
+from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.run import bmv2
 from n3ic.exporters.p4.run.cli import CLI, change
 from n3ic.exporters.p4.run.execute import LoadedProgram
@@ -39,7 +39,7 @@ from n3ic.targets.verification import verify_directory
 FAMILY = TablesModel.family
 TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(FAMILY) for t in (P4, NETFPGA)}
 BOTH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-FILES = ("commands.txt", "update.txt", "p4runtime.json", "p4runtime_update.json")
+FILES = ("commands.txt", "p4runtime.json", "p4runtime_update.json")
 RAW = InputSpec((Field.binary("port", 16), Field("mark", "binary", 3, 5, ())))
 CASES: dict[str, dict[str, Any]] = {
     "ragged": {"inputs": (1, 6), "widths": (1, 8)},
@@ -195,7 +195,7 @@ def test_entries_are_replaced_while_the_switch_runs(tmp_path: Path) -> None:
     known = {int(m.digest[:8], 16): m.scores(words) for m in (first, second)}
     old, new = known
     said = []
-    lines = (tmp_path / "second" / "update.txt").read_text().splitlines()
+    lines = (tmp_path / "second" / "commands.txt").read_text().splitlines()
     # Only the answers around the first and last lines and around some in between.
     watched = {0, 1, 2, len(lines) - 2, len(lines) - 1, len(lines), *range(3, len(lines), 7)}
     for i, line in enumerate(["", *lines]):
@@ -212,14 +212,92 @@ def test_entries_are_replaced_while_the_switch_runs(tmp_path: Path) -> None:
     assert (known[old] != known[new]).any()
 
 
-def test_the_first_file_fills_a_switch_once(tmp_path: Path) -> None:
-    model = small()
+def sent(running: Switch, lines: Sequence[str]) -> list[str]:
+    """Send commands as simple_switch_CLI does, which goes on after one that is refused.
+
+    Returns:
+        The commands that were refused.
+    """
+    refused = []
+    for line in lines:
+        try:
+            running.load(line)
+        except P4Error:
+            refused.append(line)
+    return refused
+
+
+@pytest.mark.parametrize("held", ["nothing", "the same", "another", "half of another"])
+def test_the_commands_give_their_model_whatever_the_switch_holds(tmp_path: Path, held: str) -> None:
+    model = small(1, classes=3).with_shunt(2)
+    options = write(TARGETS["p4"], model, tmp_path / "model")
+    write(TARGETS["p4"], retrained(model, 2), tmp_path / "another")
+    program = loaded(tmp_path / "model", model, options)
+    running = Switch(program.source)
+    other = (tmp_path / "another" / "commands.txt").read_text().splitlines()
+    lines = program.commands.splitlines()
+    before = {
+        "nothing": [],
+        "the same": lines,
+        "another": other,
+        "half of another": other[: len(other) // 2],
+    }
+    assert sent(running, before[held]) == []
+    assert sent(running, lines) == []
+    words = tables_vectors(model, 20)
+    results = answers(running, program, words)
+    assert {result.model for result in results} == {int(model.digest[:8], 16)}
+    assert [result.scores.tolist() for result in results] == model.scores(words).tolist()
+
+
+def test_a_switch_that_lost_entries_names_no_model(tmp_path: Path) -> None:
+    model = small(classes=3)
     options = write(TARGETS["p4"], model, tmp_path)
-    running = loaded(tmp_path, model, options).switch()
-    with pytest.raises(P4Error, match="already has an entry"):
-        running.load((tmp_path / "commands.txt").read_text())
-    update = (tmp_path / "update.txt").read_text()
-    assert running.load(update) == len(update.splitlines())
+    program = loaded(tmp_path, model, options)
+    words = tables_vectors(model, 4)
+    for table in range(len(model.tables)):
+        running = program.switch()
+        running.load(f"table_clear t{table}")
+        assert {result.model for result in answers(running, program, words)} == {0}
+
+
+def test_a_load_of_the_same_file_under_a_packet_names_no_wrong_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A packet may find the number before and behind the load, and a table that is cleared."""
+    model = small(1, classes=3)
+    options = write(TARGETS["p4"], model, tmp_path)
+    program = loaded(tmp_path, model, options)
+    lines = program.commands.splitlines()
+    words = tables_vectors(model, 20)
+    scores = model.scores(words)
+    rng = np.random.default_rng(0)
+    schedule: list[str] = []  # commands; an empty one lets the packet on to its next table
+    plain = RuntimeTable.apply
+
+    def apply(table: RuntimeTable, frame: list[Any]) -> None:
+        while schedule and (line := schedule.pop(0)):
+            running.load(line)
+        plain(table, frame)
+
+    monkeypatch.setattr(RuntimeTable, "apply", apply)
+    running = program.switch()
+    named = dict.fromkeys((0, int(model.digest[:8], 16)), 0)
+    for _ in range(20):
+        for row, request in enumerate(program.requests(words)):
+            # The whole load takes place under this packet, in at most six pauses of its tables.
+            cuts = sorted(rng.integers(0, len(lines), 6))
+            schedule[:] = ["", ""]
+            for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True):
+                schedule += [*lines[start:end], ""]
+            result = program.packets.result(running.process(request, 1).packet)
+            sent(running, [line for line in schedule if line])
+            schedule.clear()
+            named[result.model] += 1
+            if result.model:
+                assert result.scores is not None
+                assert result.scores.tolist() == scores[row].tolist()
+    assert all(named.values()), named
 
 
 @pytest.mark.parametrize("other", ["bits", "order", "width", "classes", "threshold"])
@@ -243,9 +321,7 @@ def test_entries_of_another_program_leave_answers_without_a_model(
     write(TARGETS["p4"], changed, tmp_path / "wrong")
     program = loaded(tmp_path / "right", model, options)
     running = program.switch()
-    for line in (tmp_path / "wrong" / "update.txt").read_text().splitlines():
-        with contextlib.suppress(P4Error):  # simple_switch_CLI goes on after what is refused
-            running.load(line)
+    assert sent(running, (tmp_path / "wrong" / "commands.txt").read_text().splitlines())
     words = tables_vectors(model, 3)
     assert {result.model for result in answers(running, program, words)} == {0}
     # By number, too: P4Runtime knows no names.
@@ -274,7 +350,7 @@ def test_entries_of_a_running_switch_are_changed_and_confirmed(
     assert first_difference(first, found.inference, words) is None
     program, log = loaded(tmp_path / "first", first, options), tmp_path / "log"
     entries = sum(len(t.entries) for t in first.tables)
-    update = (tmp_path / "second" / "update.txt").read_text()
+    update = (tmp_path / "second" / "commands.txt").read_text()
     with bmv2.network_namespace() as namespace:
         compiled = bmv2.compile_program(program.source, tmp_path)
         with bmv2.running_switch(namespace, compiled, log) as process:
@@ -466,13 +542,19 @@ def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, nam
         texts = [json.dumps(each) for each in [*others, [first, kind, last]]]
     else:
         lines = path.read_text().splitlines()
-        middle = [*lines[:2], lines[3], lines[2], *lines[4:]]
-        others_of = [lines[1:], [*lines[:2], *lines[3:]], [*lines[-2:], *lines[:-2]]]
-        if name == "commands.txt":
-            others_of.append(middle)  # handles follow the order of addition
-        other = "update.txt" if name == "commands.txt" else "commands.txt"
-        others_of.append((tmp_path / other).read_text().splitlines())
-        others_of.append([*lines[:3], lines[2], *lines[3:]])
+        assert lines[2:4] == ["table_clear t0", "table_clear t1"]
+        others_of = [
+            lines[1:],
+            [*lines[:2], *lines[3:]],  # a switch that holds entries refuses those of t0
+            [*lines[:4], *lines[5:]],
+            [*lines[-2:], *lines[:-2]],
+            [*lines[2:4], *lines[:2], *lines[4:]],  # a packet would find the model, and no entry
+            [*lines[:3], lines[2], *lines[3:]],
+            [*lines[:-2], lines[2], *lines[-2:]],
+            [*lines[:4], "table_clear forward", *lines[4:]],
+            [*lines[:4], lines[5], lines[4], *lines[6:]],
+            [*lines[:5], lines[4], *lines[5:]],
+        ]
         texts = ["\n".join(each) + "\n" for each in others_of]
     for text in texts:
         path.write_text(text)
@@ -529,7 +611,11 @@ def test_reports_count_entries_phv_and_stages(target: Exporter[Any], tmp_path: P
         assert figures["resources.lut"] > 49_400
     assert figures["stages.sum"] == 4  # of five tables: three levels, and the offsets
     assert figures["phv"] > model.input.n_bits
-    assert all(f.source for f in target.report(model, options, tmp_path).figures)
+    sources = {f.name: f for f in target.report(model, options, tmp_path).figures}
+    assert all(f.source for f in sources.values())
+    for name in ("phv", "tables"):
+        assert sources[name].source.startswith("counted in n3ic's reading of the program")
+    assert {sources[name].kind for name in ("phv", "tables", "stages.sum")} == {"estimated"}
 
 
 def _pipeline(model: TablesModel) -> Any:

@@ -442,9 +442,15 @@ def test_inputs_are_features():
 # --- modules that are none ----------------------------------------------------------------------
 
 
+def scaled(width):
+    """A batch norm with gains and shifts of its own for each channel."""
+    return norm(width, np.random.default_rng(1))
+
+
 class Forward(nn.Module):
-    def __init__(self, forward):
+    def __init__(self, forward, net=None):
         super().__init__()
+        self.net = net
         self.first = BinaryLinear(6, 6)
         self.last = BinaryLinear(6, 2)
         self._forward = forward
@@ -464,16 +470,74 @@ def spoilt(name, value):
 REFUSED = {
     "float weights": (
         lambda: network(nn.Linear(6, 5), nn.BatchNorm1d(5), Step(torch.sign), BinaryLinear(5, 2)),
-        r"layer '0' \(Linear\), .*weight .* is not \+-1 times .*Binarize",
+        r"0 \(Linear\): .*weight .* is not \+-1 times .*Binarize",
     ),
     "a float last layer": (
         lambda: network(BinaryLinear(6, 5), Step(torch.sign), nn.Linear(5, 2)),
-        r"layer '2' \(Linear\).*quantize",
+        r"^2 \(Linear\): weight .*quantize",
     ),
     "a float activation": (
-        lambda: network(BinaryLinear(6, 5), nn.Tanh(), nn.Linear(5, 2)),
-        "quantize|Put a sign",
+        lambda: network(BinaryLinear(6, 5), nn.Tanh(), BinaryLinear(5, 2)),
+        r"^1 \(Tanh\): neuron 0 gives .* 7 values; 2 \(BinaryLinear\).* Put a sign .* in its place",
     ),
+    "a norm, then ReLU": (
+        lambda: network(BinaryLinear(6, 5), scaled(5), nn.ReLU(), BinaryLinear(5, 2)),
+        r"^2 \(ReLU\): neuron . gives .* Put a sign .* in its place",
+    ),
+    "ReLU, then a norm": (
+        lambda: network(BinaryLinear(6, 5), nn.ReLU(), scaled(5), BinaryLinear(5, 2)),
+        r"^1 \(ReLU\), then 2 \(BatchNorm1d\): .* in its place",
+    ),
+    "hardtanh": (
+        lambda: network(BinaryLinear(6, 5), scaled(5), nn.Hardtanh(-1, 1), BinaryLinear(5, 2)),
+        r"^2 \(Hardtanh\): .* in its place",
+    ),
+    "sigmoid in between": (
+        lambda: network(BinaryLinear(6, 5), nn.Sigmoid(), BinaryLinear(5, 2)),
+        r"^1 \(Sigmoid\): .* in its place",
+    ),
+    "GELU": (
+        lambda: network(BinaryLinear(6, 5), nn.GELU(), BinaryLinear(5, 2)),
+        r"^1 \(GELU\): an activation that is no sign; put one there",
+    ),
+    "an activation of its own": (
+        lambda: Forward(lambda m, x: m.last(torch.tanh(m.first(x)))),
+        r"^the module, tanh: .* last \(BinaryLinear\).* in its place",
+    ),
+    "no activation": (
+        lambda: network(
+            BinaryLinear(6, 30), Step(torch.sign), BinaryLinear(30, 9), network(BinaryLinear(9, 2))
+        ),
+        r"^2 \(BinaryLinear\), mm: .* values; 3.0 .* Put a sign .* where no activation is",
+    ),
+    "a norm and no activation": (
+        lambda: network(BinaryLinear(6, 5), scaled(5), BinaryLinear(5, 2)),
+        r"^1 \(BatchNorm1d\): .* Put a sign .* behind it, where no activation is",
+    ),
+    "a norm before the first layer": (
+        lambda: network(scaled(6), BinaryLinear(6, 5), Step(torch.sign), BinaryLinear(5, 2)),
+        r"^0 \(BatchNorm1d\): input bit 0 is .* or .*, and input bit 1 is .* Leave it out",
+    ),
+    "a norm behind the sign": (
+        lambda: network(BinaryLinear(6, 5), Step(SIGNS["where"]), scaled(5), BinaryLinear(5, 2)),
+        r"^2 \(BatchNorm1d\): neuron 0 is .* Put it in front of the sign",
+    ),
+    "ReLU behind the scores": (
+        lambda: network(BinaryLinear(6, 5), Step(torch.sign), BinaryLinear(5, 2), nn.ReLU()),
+        r"^3 \(ReLU\): score 0 neither grows nor falls.*return the scores before it",
+    ),
+    "a module within a module": (
+        lambda: Forward(
+            lambda m, x: m.net(x),
+            net=network(BinaryLinear(6, 5), nn.Tanh(), network(BinaryLinear(5, 2))),
+        ),
+        r"^net.1 \(Tanh\): .* net.2.0 \(BinaryLinear\)",
+    ),
+    "double": (
+        lambda: network(BinaryLinear(6, 5), Step(SIGNS["where"]), scaled(5)).double(),
+        r"0.weight is torch.float64: convert the module with module.float\(\)",
+    ),
+    "no module": (lambda: network(BinaryLinear(6, 2)).state_dict(), "load_state_dict"),
     "NaN": (lambda: spoilt("1.weight", float("nan")), "1.weight holds a value that is not finite"),
     "infinity": (lambda: spoilt("1.bias", float("inf")), "1.bias holds a value that is not finite"),
     "overflow": (

@@ -195,8 +195,8 @@ def asked(folder: Path, kept: str, out: str, **more: object) -> n3ic.Run:
 @pytest.mark.parametrize(
     ("kept", "overrides", "error", "said"),
     [
-        ("tables", {"family": "tables", "bits": 9}, UsageError, "leave --bits out"),
-        ("tables", {"family": "tables", "table_bits": 3}, UsageError, "leave --table-bits out"),
+        ("tables", {"family": "tables", "bits": 9}, UsageError, "leave bits out"),
+        ("tables", {"family": "tables", "table_bits": 3}, UsageError, "leave table_bits out"),
         ("binary", {"family": "tables"}, UsageError, "expected look-up tables"),
         ("tables", {}, ModelError, "expected a binary network"),
         ("tables", {"family": "spn"}, UsageError, "family spn chooses"),

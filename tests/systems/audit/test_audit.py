@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from public_layouts import LAYOUTS, made
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
+from n3ic.data.column_profile import column_names
 from n3ic.data.dataset import data_set
 from n3ic.data.user_table import describe
 from n3ic.errors import DataError, UsageError
@@ -187,8 +189,8 @@ def test_a_table_without_marks_and_unknown_columns_are_refused(tmp_path):
     with pytest.raises(DataError, match="--mark"):
         audited(tmp_path / "t.csv", table)
     table["dport"] = table["proto"] + 50
-    with pytest.raises(DataError, match="ports alone"):
-        audited(tmp_path / "t.csv", table)
+    found = audited(tmp_path / "t.csv", table)  # ports alone only divide the rows
+    assert (found.marks, [one.name for one in found.uses]) == ((), ["dport"])
     with pytest.raises(UsageError, match="19 permutations"):
         AuditRequest(permutations=3)
     with pytest.raises(UsageError, match="0 pairs of columns or more, got -1"):
@@ -276,6 +278,29 @@ def test_the_command_writes_table_json_csv_page_and_picture(tmp_path, monkeypatc
     assert isinstance(again.exception, UsageError)
     bad = run(*words, "--out", tmp_path / "t.txt")
     assert isinstance(bad.exception, UsageError)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_leak_of_a_public_layout_is_listed(tmp_path, name):
+    layout, path = LAYOUTS[name], tmp_path / "t.csv"
+    made(name, rows=600).to_csv(path, index=False)
+    words = ("data", "audit", path, "--label", layout.label.strip(), "--losses", 0, "--pairs", 0)
+    found = json.loads(run(*words, "--json").stdout)
+    left = {use["name"] for use in found["uses"] if use["use"] == "left out"}
+    assert left == {*column_names([*layout.leaks])}
+    shown = run(*words, "--out", tmp_path / "page.md")
+    assert shown.exit_code == 0, shown.output
+    assert "left out by training: " in shown.stdout
+    assert "| left out |" in (tmp_path / "page.md").read_text()
+
+
+def test_a_column_in_doubt_is_listed_with_its_figure(tmp_path):
+    _, table = columns(rows=800)
+    table["gap"] = np.where(table["label"] == "attack", 7, 9)
+    found = run("data", "audit", written(tmp_path / "t.csv", table), "--label", "label",
+                "--losses", 0)  # fmt: skip
+    assert "in doubt by training: gap" in found.stdout
+    assert "to 100.0%" in found.stdout
 
 
 def test_the_columns_of_a_layout_are_those_that_training_reads(tmp_path):

@@ -11,12 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "packet.h"
+
 #define SECOND 1000000000u
 
 enum { PIECE = 1 << 18, MAX_BLOCK = 1 << 24, MAX_SNAPSHOT = 1 << 18, MAX_INTERFACES = 1 << 16 };
 enum { BLOCK_INTERFACE = 1, BLOCK_OLD_PACKET = 2, BLOCK_SIMPLE = 3, BLOCK_PACKET = 6 };
-enum { LINK_RAW_OLD = 12, LINK_RAW = 101 };
-enum { OPTION_END = 0, OPTION_RESOLUTION = 9, OPTION_OFFSET = 14 };
+enum { OPTION_END = 0, OPTION_RESOLUTION = 9, OPTION_CHECK = 13, OPTION_OFFSET = 14 };
 
 static const uint32_t magic_us = 0xa1b2c3d4;
 static const uint32_t magic_ns = 0xa1b23c4d;
@@ -30,7 +31,8 @@ static const char no_capture[] = "no capture: pcap (version 2) or pcapng is expe
 struct interface {
     uint64_t resolution, offset;
     int binary;
-    uint32_t link, snapshot; /* link type and largest frame: interfaces of a file may differ */
+    uint32_t link, check; /* link type and check sequence: interfaces of a file may differ */
+    uint32_t snapshot;    /* largest frame */
 };
 
 struct capture {
@@ -119,19 +121,9 @@ static int ended(struct capture *c) {
     return c->at == c->end && !c->wrong ? 0 : cut(c);
 }
 
-/* Maps link types that the meter treats alike to one of them. */
-static uint32_t link_of(uint32_t type) {
-    switch (type) {
-    case LINK_RAW_OLD:
-    case 14:  /* raw IP on other systems */
-    case 228: /* IPv4 alone */
-    case 229: /* IPv6 alone */
-        return LINK_RAW;
-    case 108: /* loopback of OpenBSD */
-        return 0;
-    default:
-        return type;
-    }
+/* A link type as the meter takes it, with the bytes of the check sequence behind each frame. */
+static uint32_t with_check(uint32_t type, uint32_t bytes) {
+    return link_of(type) | (bytes <= CHECK_MOST ? bytes : 0) << CHECK_SHIFT;
 }
 
 static uint32_t snapshot_of(uint32_t said) {
@@ -150,7 +142,9 @@ static int open_pcap(struct capture *c) {
         return refuse(c, no_capture);
     }
     c->snapshot = snapshot_of(number32(c, head + 12));
-    c->link = number32(c, head + 16) & 0x03ffffff; /* the upper bits describe the check sequence */
+    /* The upper bits say whether there is a check sequence, and its 16-bit words. */
+    const uint32_t link = number32(c, head + 16);
+    c->link = with_check(link & 0x03ffffff, link >> 26 & 1 ? 2 * (link >> 28) : 0);
     return 1;
 }
 
@@ -184,7 +178,7 @@ static int next_pcap(struct capture *c, struct captured *f) {
     if (f->captured > c->snapshot) {
         f->captured = c->snapshot;
     }
-    f->link = link_of(c->link);
+    f->link = c->link;
     return 1;
 }
 
@@ -296,6 +290,9 @@ static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct
         if (code == OPTION_RESOLUTION && (size != 1 || seen_resolution++ || !resolution(i, *p))) {
             return 0;
         }
+        if (code == OPTION_CHECK && size == 1) { /* bits by the format, bytes by some writers */
+            i->check = *p % 8 == 0 ? *p / 8u : *p;
+        }
         if (code == OPTION_OFFSET) {
             if (size != 8 || seen_offset++) {
                 return 0;
@@ -314,7 +311,7 @@ static int add_interface(struct capture *c, const struct block *b) {
     if (b->size < 8 || !options(c, b->body + 8, b->size - 8, &i)) {
         return refuse(c, damaged);
     }
-    i.link = number16(c, b->body);
+    i.link = with_check(number16(c, b->body), i.check);
     i.snapshot = snapshot_of(number32(c, b->body + 4));
     if (c->n_interfaces == c->room) {
         const uint32_t room = c->room ? 2 * c->room : 16;
@@ -399,7 +396,7 @@ static int packet(struct capture *c, const struct block *b, struct captured *f) 
         return refuse(c, damaged);
     }
     f->bytes = b->body + at;
-    f->link = link_of(i->link);
+    f->link = i->link;
     stamp(f, i, units);
     return 1;
 }
@@ -470,7 +467,7 @@ void capture_close(struct capture *c) {
 }
 
 uint32_t capture_link(const struct capture *c) {
-    return link_of(c->link);
+    return c->link;
 }
 
 int capture_waits(const struct capture *c) {

@@ -118,8 +118,11 @@ static void write_flows(struct output *o) {
     }
 }
 
-/* Writes the counters of metered packets, and of those that belong to no flow. */
-static void write_counters(const struct output *o, uint64_t lost) {
+/*
+ * Writes the counters of metered packets, and of those that belong to no flow; returns whether
+ * there are packets and the link type of none is read.
+ */
+static int write_counters(const struct output *o, uint64_t lost) {
     uint64_t counters[METER_COUNTERS];
     meter_counters(o->meter, counters);
     if (counters[COUNT_FAILED]) {
@@ -151,6 +154,8 @@ static void write_counters(const struct output *o, uint64_t lost) {
         fprintf(stderr, "%s: lost: %" PRIu64 " packets, which came too fast\n", program, lost);
     }
     domain_write(o->domain, stderr, program);
+    return counters[COUNT_PACKETS] &&
+           counters[COUNT_ASIDE + ASIDE_LINK_TYPE] == counters[COUNT_PACKETS];
 }
 
 /* --- packets --------------------------------------------------------------------------- */
@@ -190,13 +195,14 @@ static void open_output(struct output *o, uint32_t link) {
     lines_header(&o->lines);
 }
 
-static void close_output(struct output *o, uint64_t lost) {
+/* Returns as write_counters(). */
+static int close_output(struct output *o, uint64_t lost) {
     while (meter_finish(o->meter, PACKETS_A_BATCH)) {
         write_flows(o);
     }
     write_flows(o);
     flush();
-    write_counters(o, lost);
+    const int is_unread = write_counters(o, lost);
     domain_close(o->domain);
     meter_close(o->meter);
     free(o->column);
@@ -205,6 +211,7 @@ static void close_output(struct output *o, uint64_t lost) {
     free(o->classes);
     free(o->margins);
     free(o->scores);
+    return is_unread;
 }
 
 static void count(struct output *o, const struct captured *f) {
@@ -235,10 +242,17 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
         fprintf(stderr, "%s: %s: the capture ends early: %s; what came before it counts\n", program,
                 name, wrong);
     }
-    close_output(o, 0);
+    const uint32_t link = capture_link(c) & LINK_TYPE;
+    const int is_unread = close_output(o, 0);
     capture_close(c);
     if (is_file) {
         close(fd);
+    }
+    if (is_unread) {
+        char why[96];
+        snprintf(why, sizeof why, "nothing can be read: its link type, %" PRIu32 ", is not known",
+                 link);
+        fail(name, why);
     }
 }
 

@@ -87,7 +87,8 @@ module n3ic_fe_results #(
     end
 
     // --- an item of a message -----------------------------------------------------------------
-    // A header names the model of its first result. If it must leave earlier, it names the export's.
+    // A header names the model of its first result. One that leaves earlier, or an error, names
+    // the export's.
     wire [31:0]  named = k != 3'd0 && fault == 3'd0 ? model : MODEL;
     wire [159:0] first = {
         16'h4e33, 8'd1, fault != 3'd0 ? 8'd2 : 8'd1, id, named, fault != 3'd0 ? 16'd0 : rows,

@@ -11,7 +11,7 @@ module n3ic_fe_rows #(
     parameter CW       = 7,
     parameter N        = 1,   // rows per clock
     parameter ROW      = 32,  // bytes of a row
-    parameter REST     = 32,  // the larger of ROW and the 16 bytes of a header
+    parameter REST     = 32,  // bytes that may wait: of a row or of a header's 16; of both if ANY_MODEL
     parameter MAX_ROWS = 90,
     parameter [31:0] MODEL = 32'd0,
     parameter ANY_MODEL = 0,  // 1: the executor's model may change; its results name it
@@ -77,11 +77,12 @@ module n3ic_fe_rows #(
     wire        reply = !stream && head && magic == 16'h4e33 && kind != 8'd0;  // never answered
 
     // --- the step of this clock -----------------------------------------------------------------
+    reg  [3:0]  k;  // rows
     wire        at_head = state == HEAD && open && head;
-    wire        good    = at_head && wrong == 3'd0 && !reply;
+    // The answer's header names the model of its first result, so it must not leave before that.
+    wire        good    = at_head && wrong == 3'd0 && !reply && (ANY_MODEL == 0 || k != 4'd0);
     wire        bad     = state == HEAD && open && ((head && (wrong != 3'd0 || reply)) || (ended && !stream && !head));
     wire [15:0] due     = state == HEAD ? rows : rows_left;
-    reg  [3:0]  k;  // rows
     always @* begin
         k = 4'd0;
         for (j = 1; j <= N; j = j + 1)

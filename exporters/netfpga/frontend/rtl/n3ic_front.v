@@ -61,7 +61,7 @@ module n3ic_front #(
     localparam TAG_W   = 99;  // kind, MAC, IP, port
     localparam OUT_W   = TAG_W + 137;
     localparam PLAN_W  = TAG_W + 58;
-    localparam REST    = ROW > 16 ? ROW : 16;
+    localparam REST    = ANY_MODEL != 0 ? ROW + 16 : ROW > 16 ? ROW : 16;
     localparam REMAINS_W = 8*REST + 18 + $clog2(2*W + REST + 1);
     localparam SOURCES = TCP != 0 ? 3 : 2;
 

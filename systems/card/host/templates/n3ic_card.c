@@ -210,15 +210,16 @@ static int admit(struct card *card, const struct card_graph *graph, const uint8_
         count->malformed++;
         return CARD_MALFORMED;
     }
-    if (!pass(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
-        count->throttled++;
-        return CARD_THROTTLED;
-    }
+    /* Before the bucket: a frame that no network answers spends nothing of the tenant's rate. */
     for (uint32_t b = 0; b < graph->branches; b++)
         if (card->models[graph->networks[b]] == NULL) {
             count->absent++;
             return CARD_ABSENT;
         }
+    if (!pass(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
+        count->throttled++;
+        return CARD_THROTTLED;
+    }
     if (tenant->end - tenant->first == CARD_QUEUE) {
         count->full++;
         return CARD_FULL;
@@ -391,7 +392,7 @@ static void run_one(struct card *card, struct tenant *tenant) {
     job->state = RUNNING;
     pthread_mutex_unlock(&card->lock);
     compute(job);
-    struct model *unused[CARD_BRANCHES];
+    struct model *unused[CARD_BRANCHES] = {NULL};
     pthread_mutex_lock(&card->lock);
     for (uint32_t b = 0; b < graph->branches; b++)
         unused[b] = release(job->models[b]);

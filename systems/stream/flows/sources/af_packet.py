@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import DataError, UsageError
-from n3ic.meter.capture import libpcap
+from n3ic.meter.capture import libpcap, link_text
+from n3ic.meter.packet import ALIKE, LINKS
+from n3ic.meter.records import unread_error
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.gather import LARGEST, PacketGatherer
 from n3ic.systems.stream.flows.source import FrameBatch, Position
@@ -53,7 +55,7 @@ class InterfaceSource:
 
     Raises:
         UsageError: There is no such interface, or reading it is not permitted.
-        DataError: libpcap cannot read it.
+        DataError: libpcap cannot read it, or its link type is not one that is read.
         MissingDependencyError: libpcap is not installed.
     """
 
@@ -67,7 +69,11 @@ class InterfaceSource:
         self._before = self._counters()
         self._c = _declared()
         self._pcap = self._activated()
-        self.link: int | None = int(self._c.pcap_datalink(self._pcap))
+        link = int(self._c.pcap_datalink(self._pcap))
+        self.link: int | None = ALIKE.get(link, link)
+        if self.link not in LINKS:
+            self._c.pcap_close(self._pcap)
+            raise unread_error(self.name, link_text(link))
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
         """Yield batches of packets as they come, and an empty batch if none came for a while."""

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing_extensions import Buffer
 
 from n3ic.errors import DataError, N3icWarning
-from n3ic.meter.capture import STANDARD_INPUT, Capture
+from n3ic.meter.capture import STANDARD_INPUT, Capture, link_text
 from n3ic.meter.compiled import Frames
+from n3ic.meter.packet import LINK_EACH, LINKS
+from n3ic.meter.records import unread_error, unread_lines
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.gather import PACKETS, PacketGatherer
 from n3ic.systems.stream.flows.source import FrameBatch, Position
@@ -66,6 +68,9 @@ class CaptureFrames:
 
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
+
+    Raises:
+        DataError: the capture cannot be opened, or its link type is not one that is read.
     """
 
     live = False
@@ -77,6 +82,9 @@ class CaptureFrames:
         self._capture = Capture(path, self._damaged, given)
         self.name = f"capture:{path if path == STANDARD_INPUT else Path(path).absolute()}"
         self.link: int | None = self._capture.link
+        if self._capture.link_type not in (*LINKS, LINK_EACH):
+            with self._capture:
+                raise unread_error(self.name, link_text(self._capture.link_type))
 
     def batches(self, position: Position) -> Iterator[FrameBatch]:
         """Yield batches after a position; the packets before it are read again and compared.
@@ -104,6 +112,8 @@ class CaptureFrames:
                 continue
             if len(frames.time):
                 yield FrameBatch({"packets": packets, "checksums": checksums}, frames)
+        for line in unread_lines(self._capture.unread):
+            warnings.warn(f"{self.name}: {line}", N3icWarning, stacklevel=2)
         if packets < target and not self._stopped:
             raise DataError(f"{self.name}: {packets:,} packets, the state has {target:,}; {_OTHER}")
 

@@ -14,7 +14,7 @@ import pytest
 
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.sequential.update import read_update
+from n3ic.exporters.netfpga.sequential.update import compose, read_update
 from n3ic.exporters.netfpga.tables import sequential
 from n3ic.exporters.netfpga.tables.exporter import EXPORTER
 from n3ic.families.tables.network import Table, TablesModel
@@ -170,6 +170,17 @@ def test_an_update_is_of_the_model(tmp_path: Path) -> None:
     other = replace(model, classes=("another", "class"))
     with pytest.raises(VerifyError, match=f"holds model {model.digest}, not {other.digest}"):
         EXPORTER.decode(tmp_path, other, options)
+
+
+def test_an_update_clears_the_id_first(tmp_path: Path) -> None:
+    model, options = model_of(CASES[0]), options_of(CASES[0])
+    EXPORTER.write(model, options, tmp_path)
+    layout = sequential.plan(model, CASES[0][1])
+    found = sequential.writes(model, layout)[1:]
+    text = compose(layout.text, model.digest, layout.address_map.width, found)
+    (tmp_path / "mem" / "update.hex").write_text(text)
+    with pytest.raises(VerifyError, match="does not clear the bank's id first"):
+        EXPORTER.decode(tmp_path, model, options)
 
 
 def test_new_entries_are_an_update_of_a_running_core(tmp_path: Path) -> None:

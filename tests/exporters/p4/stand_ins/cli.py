@@ -31,6 +31,7 @@ class Session:
         self.known = {
             "table_set_default": self.set_default,
             "table_add": self.add,
+            "table_clear": self.clear,
             "table_modify": self.modify,
             "table_dump": self.dump,
             "table_dump_entry": self.dump_entry,
@@ -93,6 +94,10 @@ class Session:
         request = {"table": table, "action": action, "keys": keys, "data": data}
         self.call(do="add", priority=priority, **request)
         print("Entry has been added")
+
+    def clear(self, words):
+        expect(len(words) == 1)
+        self.call(do="clear", table=self.resource("tables", words[0]))
 
     def modify(self, words):
         expect(len(words) >= 3)

@@ -69,6 +69,8 @@ def answered(request):
         case "add":
             keys = tuple(tuple(k) if isinstance(k, list) else k for k in request["keys"])
             table.add(request["action"], keys, data, request["priority"])
+        case "clear" if mode != "ignore":
+            table.clear()
         case "modify" if mode == "forget":
             table.modify(request["action"], request["handle"], [0] * len(data))
         case "modify" if mode != "ignore":

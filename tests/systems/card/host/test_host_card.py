@@ -223,6 +223,26 @@ def test_queues_and_buckets_are_bounded(library, asked, card):
     assert running.submit(frame, 1 << 63, 0, BETA) == CallStatus.OK
 
 
+def test_frames_for_a_removed_network_spend_nothing_and_are_counted_as_such(library, asked, card):
+    running = library.open(0)
+    frame, weights = asked[BETA][0].frame, blob.dump(card.networks["beta/b"])
+    place = list(card.networks).index("beta/b")
+    fit = card.tenants[BETA].burst // len(frame)
+    assert running.load(place, None, BETA) == CallStatus.OK
+    for _ in range(2 * fit):
+        assert running.submit(frame, 0, 0, BETA) == CallStatus.ABSENT
+    counted = running.counters(BETA)
+    assert (counted["absent"], counted["throttled"]) == (2 * fit, 0)
+    assert running.load(place, weights, BETA) == CallStatus.OK
+    for _ in range(fit):
+        assert running.submit(frame, 0, 0, BETA) == CallStatus.OK
+        running.wait()
+        served(running)
+    assert running.submit(frame, 0, 0, BETA) == CallStatus.THROTTLED
+    assert running.load(place, None, BETA) == CallStatus.OK
+    assert running.submit(frame, 0, 0, BETA) == CallStatus.ABSENT
+
+
 def test_frames_are_answered_by_the_network_that_stood_when_they_came(card, library, asked):
     running = library.open(0)
     place = list(card.networks).index("beta/b")

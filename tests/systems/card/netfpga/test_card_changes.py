@@ -117,7 +117,8 @@ def test_what_the_control_plane_writes_is_told_in_words() -> None:
     loaded = control.load_network(image, image.graphs[2].branches[0][0], cards.net((24, 8, 2), 7))
     lines = control.listing(loaded).splitlines()
     assert lines[0] == lines[-1] == "wait until wr_busy of region 0 is 0"
-    assert lines[1].startswith("network 2 of region 0: word 0x0000 = 0x")
+    assert lines[1] == "network 2 of region 0: word 0x001c = 0x00000000"  # its id is cleared
+    assert lines[2].startswith("network 2 of region 0: word 0x0000 = 0x")
     assert lines[-2] == "network 2 of region 0: swap"
 
 
@@ -259,6 +260,10 @@ def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path
     assert quiet.counters[0] == log.counters[0]
     answered = [seen[n] == outcome(image, packets[n]).data for n in mine(image, packets, [3])]
     assert answered[0] and answered[-1] and not all(answered)
+    # The others named no graph while theirs was closed, and were not above their tenant's rate.
+    assert log.counters[1]["admitted"] == quiet.counters[1]["admitted"] - answered.count(False)
+    assert log.counters[2]["admitted"] == answered.count(False)
+    assert log.counters[1]["over_rate"] == 0
 
 
 @pytest.mark.slow

@@ -133,7 +133,79 @@ def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
     check(None)
 
 
+def test_packets_of_a_removed_graph_spend_nothing(folder, tmp_path):
+    """All at one time: every packet bears no model, and none is dropped for the rate."""
+    plan = cards.plan(folder, text("ab"))
+    card = software_card(plan, "p4")
+    directory = export_card(plan, tmp_path / "card", verify=False).directory
+    source = (directory / "n3ic_card.p4").read_text()
+    switch = switch_of(card, source, (directory / "commands.txt").read_text())
+    frame = next(a for a in traffic(card, 2) if card.graphs[a.graph].name == "b/g").frame
+    tenant = card.tenants[next(g.tenant for g in card.graphs if g.name == "b/g")]
+    fit = tenant.burst // len(frame)
+    assert fit < 2000
+    switch.load(entries_text(card, running.change_of(plan.card, "remove", "b")))
+    for _ in range(2 * fit):
+        packet = switch.process(frame, INGRESS, 1).packet
+        assert packet[card.result_at :][:4] == bytes(4)
+    switch.load(entries_text(card, running.change_of(plan.card, "load", "b")))
+    model = card.networks["b/net"].digest[:8]
+    answers = [switch.process(frame, INGRESS, 1).packet for _ in range(fit + 1)]
+    assert answers.pop() == b""
+    assert {a[card.result_at :][:4].hex() for a in answers} == {model}
+
+
 @pytest.mark.slow
+def sent(switch, lines):
+    """Send commands as simple_switch_CLI does, which goes on; return those that were refused."""
+    refused = []
+    for line in lines:
+        try:
+            switch.load(line)
+        except P4Error:
+            refused.append(line)
+    return refused
+
+
+@pytest.mark.parametrize("held", ["nothing", "the same", "another", "half of another"])
+def test_the_commands_of_a_card_hold_whatever_the_switch_has(tmp_path, held):
+    """The other card has other networks and a policy, which must not stay."""
+    shapes, cards_of, lines = ((6, 3, 2), (6, 3, 2), (9, 2, 3)), {}, {}
+    for first, name in enumerate(("new", "old")):
+        (tmp_path / name).mkdir()
+        for seed, (which, shape) in enumerate(zip("abc", shapes, strict=True)):
+            model = random_model(shape, np.random.default_rng(10 * first + seed))
+            replace(model, shunt=2).save(tmp_path / name / f"{which}.n3ic")
+        policy = '{ action = "drop" }' if name == "old" else ""
+        plan = cards.plan(tmp_path / name, text("abc", policy=policy))
+        cards_of[name] = software_card(plan, "p4")
+        export_card(plan, tmp_path / name / "out", verify=False)
+        lines[name] = (tmp_path / name / "out" / "commands.txt").read_text().splitlines()
+    source = (tmp_path / "new" / "out" / "n3ic_card.p4").read_text()
+    card, other = cards_of["new"], lines["old"]
+    switch = switch_of(card, source, "")
+    before = {
+        "nothing": [],
+        "the same": lines["new"],
+        "another": other,
+        "half of another": other[: len(other) // 2],
+    }[held]
+    # The table of policies has room for the rules of the program's own card.
+    assert [line for line in sent(switch, before) if " policy " not in line] == []
+    asked, now, at = traffic(card, 1), 0, 0
+    numbers = sum("model" in line for line in lines["new"] if "clear" in line)
+    # Once the models' numbers are cleared: all of this card, or no model.
+    for until in (numbers, 2 * numbers, len(lines["new"]) // 2, -9, -2, -1, len(lines["new"])):
+        until %= 1 + len(lines["new"])
+        assert sent(switch, lines["new"][at:until]) == []
+        at = until
+        for each in asked:
+            now += refill(card)
+            outcome = switch.process(each.frame, INGRESS, now)
+            if at == len(lines["new"]) or any(outcome.packet[card.result_at :][:4]):
+                check_packet(card, each, outcome)
+
+
 def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
     """Loaded and removed: the files of a fresh export, without making one."""
     plan = cards.plan(folder, text("abc"))
@@ -414,7 +486,7 @@ def test_half_of_a_change_of_a_branch_leaves_no_answer_a_model(branches, tmp_pat
     asked, now = traffic(card, 6), 0
     cleared = sum(" g" in line and "_no_model" in line for line in lines)
     assert cleared == 2 * 4
-    for upto in (1, 3, cleared, len(lines) // 2, len(lines) - 5):
+    for upto in (1, 3, cleared, len(lines) // 2, len(lines) - 6):
         switch.load("\n".join(lines[:upto]))
         for each in asked:
             now += refill(card)

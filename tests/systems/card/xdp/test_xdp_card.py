@@ -311,8 +311,15 @@ def test_a_branch_whose_slot_is_empty_answers_nothing(branches, tmp_path):
                     check_frame(held.card, each, program.send(each.frame))
             value = bytearray(image.graph_value(image.card.graphs[0]))
             value[20 + 8 * 2] = 60  # the third branch's slot
+            frame = traffic(image.card, 1)[0].frame
+            program.set_tenant(0, tenant_value(1, 2 * len(frame)))
+            before = program.counters(0)
             program.set_graph(3, bytes(value))
-            assert program.send(traffic(image.card, 1)[0].frame).result == DROP
-            assert program.counters(0)["no_model"] == 1
+            # Neither those that the bucket has room for nor the others spend anything of it.
+            assert [program.send(frame).result for _ in range(4)] == [DROP] * 4
+            assert program.counters(0) == before | {"no_model": 4}
+            program.set_graph(3, image.graph_value(image.card.graphs[0]))
+            assert [program.send(frame).result for _ in range(3)] == [TX, TX, DROP]
+            assert program.counters(0)["throttled"] == before["throttled"] + 1
     except (BpfError, MissingDependencyError) as error:
         pytest.skip(f"the kernel runs no programs here: {error}")
