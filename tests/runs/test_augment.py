@@ -132,7 +132,7 @@ def test_the_report_says_it():
 
 def test_the_deployable_default_has_copies_and_what_is_published_has_none():
     assert DEFAULT.augment > 10  # so that a tenth and ten times are within
-    for name in ("published", "paper", "published-tables"):
+    for name in ("published", "paper", "published-voting-trees"):
         assert RECIPES[name].augment == 1
 
 
