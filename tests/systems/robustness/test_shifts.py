@@ -57,7 +57,10 @@ def test_a_seed_is_a_number_or_zero(model, table, said, seed):
 def test_every_run_has_them(model):
     held = held_out(model, flows(500, seed=1))
     figures = EVALUATION.figures(held, 0)
-    assert [r["shift"] for r in figures["rows"]][:1] == ["none"]
+    scales = [
+        f"times x {by}, rates x {rate}" for by, rate in ((0.1, 10), (0.5, 2), (2, 0.5), (10, 0.1))
+    ]
+    assert [r["shift"] for r in figures["rows"]][:5] == ["none", *scales]
     (shown,) = EVALUATION.tables(figures)
     assert len(shown.rows) == len(figures["rows"])
     assert all(len(row) == len(shown.head) for row in shown.rows)
