@@ -32,10 +32,12 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "tables": ("--family", "tables"),
 }
 TEST: tuple[str, ...] = ("test",)
+SHIFTS = tuple(f"times x {by}, rates x {rate}" for by, rate in ((0.1, 10), (0.5, 2), (10, 0.1)))
 ROWS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # the model's run, and the way to the figures
     "**binary network**": ("binary", TEST),
-    "the same where every time is half and every rate double": ("binary", ("shifts", "rows", "1")),
+    **{f"the same, {shift}": ("binary", ("shifts", "rows", shift)) for shift in SHIFTS},
     "look-up tables (`--family tables`)": ("tables", TEST),
+    **{f"these tables, {shift}": ("tables", ("shifts", "rows", shift)) for shift in SHIFTS},
     "float MLP of the same shape on the same 256 bits": ("binary", ("baselines", "float_mlp")),
     "random forest, 60 trees, on the columns": ("binary", ("baselines", "random_forest")),
     "gradient boosting, 200 rounds, on the columns": (
@@ -96,7 +98,7 @@ def figure(metrics: Mapping[str, Any], way: Sequence[str], name: str) -> float |
     found: Any = metrics
     for key in way:
         if isinstance(found, list):
-            found = found[int(key)] if int(key) < len(found) else {}
+            found = next((row for row in found if row["shift"] == key), {})
         else:
             found = (found or {}).get(key, {})
     value: float | None

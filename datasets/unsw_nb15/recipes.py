@@ -23,6 +23,7 @@ DEFAULT = Recipe(
     name="default",
     summary="deployable: 256 cuts of what a meter at one tap computes, chosen by boosted trees",
     encoding="weighted",
+    augment=16,
     training=Training(
         epochs=20,
         batch_size=256,
@@ -40,6 +41,7 @@ PUBLISHED_COLUMNS = replace(
     name="published",
     summary="the same on the published columns, as in the literature; no NIC can compute them all",
     columns=PUBLISHED,
+    augment=1,
     training=replace(DEFAULT.training, gce_q=0.7),
 )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -222,6 +222,15 @@ class FlowTable(Displayed):
             conversation=pick(self.conversation),
             flow=pick(self.flow),
             point=pick(self.point),
+        )
+
+    def only(self, names: Iterable[str]) -> FlowTable:
+        """The table with some of its features, in its own order."""
+        kept = {*names}
+        return replace(
+            self,
+            features={name: column for name, column in self.features.items() if name in kept},
+            catalogue=tuple(f for f in self.catalogue if f.name in kept),
         )
 
     def matrix(self, names: tuple[str, ...] | list[str]) -> NDArray[np.int64]:

@@ -157,7 +157,8 @@ def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
     family, table = learner(this.recipe.family), this.table
     train = prepared.parts.train
     known = {n: table.features[n][train] for n in model.input.features}
-    spec = model.input.with_rates(prepared.train.bits, prepared.train.label, known)
+    # What is usual, and what is not, the flows themselves tell, and not their copies.
+    spec = model.input.with_rates(prepared.bits[train], table.label[train], known)
     model = model.changed(input=spec)
     # A network that reads further columns could not be fed by the meter alone.
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from n3ic.data.split import SplitProtocol
 from n3ic.data.table import FlowTable
+from n3ic.data.time_scale import powers
 from n3ic.model.classifier import Classifier
+from n3ic.training.input_choice import candidates
 from n3ic.training.recipe import Recipe
 
 
@@ -41,9 +43,25 @@ class Experiment:
     rivals: tuple[Recipe, ...] = field(default=(), repr=False)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Features that the recipe chooses from, and those of a kept input.
+
+        Raises:
+            UsageError: a column of the recipe does not exist.
+        """
+        kept = () if self.keeps is None else self.keeps.input.features
+        return tuple(dict.fromkeys((*candidates(self.table, self.recipe), *kept)))
+
+    @property
+    def augment(self) -> float:
+        """The recipe's ``augment``; 1, for no copies, if no column is a time or a rate."""
+        scales = self.recipe.augment > 1 and powers(self.table, self.columns)
+        return self.recipe.augment if scales else 1.0
+
+    @property
     def provenance(self) -> dict[str, str]:
         """The origin of its models, as their files record it."""
-        kept = self.keeps
+        kept, most = self.keeps, self.augment
         return {
             "data": self.table.name,
             "data_sha256": self.table.sha256,
@@ -51,4 +69,6 @@ class Experiment:
             "recipe": self.recipe.name,
             "protocol": self.protocol,
             "seed": str(self.seed),
-        } | ({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"})
+            **({} if most == 1 else {"augment": f"{most:g}"}),
+            **({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"}),
+        }

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from n3ic import plugins
 from n3ic.data.split import seen_in_training, split
+from n3ic.data.table import FlowTable
+from n3ic.data.time_scale import with_time_scales
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.model.inputs import UINT32_MAX, InputSpec
@@ -58,8 +60,8 @@ def prepare(
 
     table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
     parts = split(table, experiment.protocol, seed)
-    n_classes, train_label = len(table.classes), table.label[parts.train]
-    absent = set(range(n_classes)) - set(train_label.tolist())
+    n_classes = len(table.classes)
+    absent = set(range(n_classes)) - set(table.label[parts.train].tolist())
     family = learner(recipe.family)
     labelled = len(absent) <= n_classes - 2  # at least two classes to tell apart
     if not labelled and absent != {family.unlearned(experiment)}:
@@ -67,14 +69,20 @@ def prepare(
     names = candidates(table, recipe)
     for name in (*table.classes, *names):  # before the training, not at its end
         check_text("a name of a class or feature", name)
+    own = table.only(experiment.columns).rows(parts.train)
+    taught = with_time_scales(own, experiment.augment, seed)
+    if len(taught) > len(own):
+        stage(
+            f"copying the training rows on time scales of 1/{recipe.augment:g} to "
+            f"{recipe.augment:g}"
+        )
     asked = experiment.with_baselines or family.boosts(experiment)
     if trees is None and asked and labelled:
         stage("training boosted trees")
-        own, held = (
-            {n: table.features[n][rows] for n in names} for rows in (parts.train, parts.validation)
-        )
+        fitted = {n: taught.features[n] for n in names}
+        held = {n: table.features[n][parts.validation] for n in names}
         unseen_rows = held, table.label[parts.validation]
-        trees = boosted_trees(own, train_label, held=unseen_rows, seed=seed)
+        trees = boosted_trees(fitted, taught.label, held=unseen_rows, seed=seed)
     notes: tuple[str, ...] = ()
     if trees is not None and fault_of(trees):
         notes = (fault_of(trees),)
@@ -82,16 +90,16 @@ def prepare(
     stage("choosing input bits" if experiment.keeps is None else "taking the kept input bits")
     if experiment.keeps is not None:
         spec = kept_input(table, experiment.keeps)
-        scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
+        scores = chi2_scores({n: taught.features[n] for n in names}, taught.label)
     else:
-        spec, scores = family.choose_input(experiment, table.rows(parts.train), trees)
+        spec, scores = family.choose_input(experiment, taught, trees)
     bits = spec.encode(table.features)
-    columns = np.clip(table.matrix(names), 0, UINT32_MAX)  # as a network's input stage does
 
-    def rows(index: NDArray[np.int64]) -> BaselineRows:
-        return BaselineRows(bits[index], columns[index], table.label[index])
+    def rows(of: FlowTable) -> BaselineRows:
+        columns = np.clip(of.matrix(names), 0, UINT32_MAX)  # as a network's input stage does
+        return BaselineRows(spec.encode(of.features), columns, of.label)
 
-    train_rows, test = rows(parts.train), rows(parts.test)
+    train_rows, test = rows(taught), rows(table.rows(parts.test))
     teacher = None
     if trees is not None and family.distills(recipe) and not notes:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
@@ -102,9 +110,10 @@ def prepare(
         trees=trees,
         spec=spec,
         feature_scores=scores,
+        taught=taught,
         bits=bits,
         train=train_rows,
-        validation=rows(parts.validation),
+        validation=rows(table.rows(parts.validation)),
         test=test,
         unseen=unseen,
         teacher=teacher,
@@ -129,7 +138,7 @@ def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepar
         baselines={},
         spec=spec,
         bits=bits,
-        train=replace(prepared.train, bits=bits[parts.train]),
+        train=replace(prepared.train, bits=spec.encode(prepared.taught.features)),
         validation=replace(prepared.validation, bits=bits[parts.validation]),
         test=replace(prepared.test, bits=bits[parts.test]),
     )

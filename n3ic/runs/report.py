@@ -86,6 +86,7 @@ def metrics_of(
         "version": METRICS_VERSION,
         "use_case": use_case,
         "recipe": first.recipe.name,
+        "augment": float(first.model.provenance.get("augment", 1)),
         "protocol": main,
         "seed": seed,
         "positive": positive,
@@ -242,6 +243,12 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         f"{percent(data['duplicate_share'])} of them repeat another. Seed {metrics['seed']}.",
         "",
     ]
+    if (most := metrics.get("augment", 1)) > 1:
+        lines += [
+            "Each training row was also trained on with its times multiplied, and its rates "
+            f"divided, by a random factor of 1/{most:g} to {most:g}.",
+            "",
+        ]
     if data.get("notes"):
         lines += [*(f"- {escaped(said)}" for said in data["notes"]), ""]
     if warned := warnings_of(metrics, group):

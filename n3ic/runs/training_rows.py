@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.split import Split
+from n3ic.data.table import FlowTable
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import InputSpec
@@ -32,8 +33,9 @@ class Prepared:
         trees: boosted trees on the training rows; None if nothing needs them.
         spec: the input bits.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
+        taught: the training rows as a table, and the copies that the recipe's ``augment`` adds.
         bits: input bits of all rows, bool of shape ``(rows, inputs)``.
-        train: training rows.
+        train: the same rows, encoded.
         validation: validation rows.
         test: test rows, which are used once.
         unseen: whether each test row equals no training row, bool of shape ``(rows,)``.
@@ -50,6 +52,7 @@ class Prepared:
     trees: HistGradientBoostingClassifier | None = field(repr=False)
     spec: InputSpec
     feature_scores: Mapping[str, float]
+    taught: FlowTable = field(repr=False)
     bits: Bits = field(repr=False)
     train: BaselineRows = field(repr=False)
     validation: BaselineRows = field(repr=False)

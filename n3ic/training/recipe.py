@@ -23,6 +23,7 @@ Schedule = Literal["constant", "cosine"]
 Method = Literal["gradient", "prototypes", "trees"]
 _WEIGHT = r"[^,]+=\d*[1-9]\d*(\.\d+)?|[^,]+=\d*\.\d*[1-9]\d*"
 _WEIGHTS = re.compile(rf"none|balanced|({_WEIGHT})(,({_WEIGHT}))*", re.ASCII)
+MOST_AUGMENT = 1000
 BINARY = "binary"
 """The family of models that the core itself has."""
 
@@ -152,6 +153,9 @@ class Recipe:
         tree_bytes: largest size, everything counted, of a decision tree that has as many cuts as
             the network (or fills a budget of bytes), is written as a network, and is kept instead
             if it is right on more validation rows; 0 for no tree.
+        augment: largest factor of another site's times: each training row has a copy whose times
+            are multiplied, and rates divided, by a random factor of 1/augment to augment; 1 for no
+            copies. Columns scale whose unit is a time or a rate.
         family: what is trained: ``binary`` networks, or models of a plug-in.
         training: how a binary network is trained.
         settings: how a model of another family is trained, see
@@ -166,6 +170,7 @@ class Recipe:
     field_bits: int = 16
     columns: tuple[str, ...] = ()
     tree_bytes: int = 0
+    augment: float = 1.0
     family: str = BINARY
     training: Training = Training()
     settings: Any = None
@@ -180,6 +185,8 @@ class Recipe:
             raise UsageError(f"settings {self.settings!r:.60} are not of family {self.family}")
         if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
             raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
+        if not 1 <= self.augment <= MOST_AUGMENT:
+            raise UsageError(f"augment must be in 1..{MOST_AUGMENT}, got {self.augment!r}")
         if self.tree_bytes < 0:
             raise UsageError(f"tree_bytes must be 0 or more, got {self.tree_bytes}")
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable
 from n3ic.data.table_meter import meter_of
+from n3ic.data.time_scale import EPOCH_S
 from n3ic.meter.table import read_table
-from n3ic.systems.robustness.scaling import EPOCH_S
 
 DAY_S = 86_400
 _METERED = "first_us"  # when a metered flow began

@@ -14,19 +14,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.time_scale import mixed, powers, scaled
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import HeldOut
 from n3ic.evaluation.plugin import EvaluationPlugin
 from n3ic.kernel.prediction import predict
 from n3ic.model.bits import Bits, pack, unpack
 from n3ic.options import Option, Options
-from n3ic.systems.robustness.scaling import mixed, powers, scaled
 from n3ic.systems.robustness.shift_row import ShiftRow, shift_row
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 from n3ic.util.plain_data import from_plain
 
-FACTORS = (0.5, 2.0, 10.0)
+FACTORS = (0.1, 0.5, 2.0, 10.0)
 """Ratios of the times at another site to those of the training."""
 
 
@@ -60,9 +60,10 @@ def cheap_rows(held: HeldOut, seed: int) -> Iterator[ShiftRow]:
     columns = {name: held.table.features[name][held.rows] for name in names}
     before, positive = held.found.classes, held.positive
     yield shift_row("none", label, before, positive, before)
-    if power := powers(held.table, names):
+    held_rows = held.table.rows(held.rows)
+    if powers(held_rows, names):
         for factor in FACTORS:
-            words = held.model.encode(scaled(columns, factor, power))
+            words = held.model.encode(scaled(held_rows, names, factor))
             shift = f"times x {factor:g}, rates x {1 / factor:g}"
             yield shift_row(shift, label, predict(held.model, words).classes, positive, before)
     spec = held.model.input

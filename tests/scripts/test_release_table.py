@@ -24,7 +24,8 @@ def test_a_digest_is_whole():
 def metrics(accuracy: float, tree: float | None) -> dict:
     """Figures of a run as metrics.json has them."""
     told = {"accuracy": accuracy, "accuracy_unseen": accuracy - 0.04, "fpr": 0.05}
-    rows = [told, {"accuracy": accuracy - 0.1, "false_alarms": 0.25}]
+    half = {"shift": "times x 0.5, rates x 2", "accuracy": accuracy - 0.1, "false_alarms": 0.25}
+    rows = [told | {"shift": "none"}, half]
     baselines = {} if tree is None else {"random_forest": told | {"accuracy": tree, "bytes": 2e5}}
     memory = {"total_bytes": 2164}
     rates = [{"prevalence": p, "precision": p * 17 * accuracy} for p in (0.1, 0.01, 0.001)]
@@ -47,7 +48,7 @@ def test_the_table_has_means_and_deviations_of_what_every_run_has():
         "| **binary network** | 93.0±1.4 | 89.0±1.4 | 5.0 | 2,164 "
         "| 97.0±0.0 | 93.0±0.0 | 5.0 | 2,164 |"
     )
-    assert "half" in lines[3]
+    assert "the same, times x 0.5, rates x 2" in lines[3]
     assert lines[3].endswith("| 83.0±1.4 |  | 25.0 |  | 87.0±0.0 |  | 25.0 |  |")
     assert lines[4].endswith("| 92.0±1.4 | 89.0±1.4 | 5.0 | 200 kB |  |  |  |  |")
     assert len(lines) == 5

@@ -11,50 +11,10 @@ from small import CATALOGUE, RECIPE, feature, flows
 
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
-from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import parse_options
 from n3ic.systems.robustness.column_permutation import exchanged_rows
 from n3ic.systems.robustness.retrained import by_time, recipe_of, seed_of, without_category
-from n3ic.systems.robustness.scaling import mixed, power_of, powers, scaled
 from n3ic.systems.robustness.shifts import EVALUATION, cheap_rows
-
-
-@pytest.mark.parametrize(
-    ("unit", "power"),
-    [
-        ("us", 1), ("ms", 1), ("s", 1), ("1/16 us", 1), ("1000 ns", 1),
-        ("kbit/s", -1), ("packet/1000 s", -1), ("1/1000 packet/s", -1), ("byte/s", -1),
-        ("byte", 0), ("flag", 0), ("packets", 0), ("1/1024", 0), ("", 0), ("mixed", 0),
-        ("hops", 0), ("status", 0), ("1/64 octave", 0),
-    ],
-)  # fmt: skip
-def test_a_unit_says_how_a_column_grows(unit, power):
-    assert power_of(unit) == power
-
-
-def test_times_grow_rates_fall_and_sizes_stay():
-    table = flows(100)
-    power = powers(table, tuple(table.features))
-    assert power == {"rtt": 1, "load": -1}
-    slow = scaled(table.features, 10, power)
-    assert np.array_equal(slow["rtt"], 10 * table.features["rtt"])
-    assert np.array_equal(slow["load"], np.rint(table.features["load"] / 10))
-    assert slow["bytes"] is table.features["bytes"]
-    ends = {"rtt": np.array([0, 1, UINT32_MAX]), "load": np.array([0, 1, 7])}
-    assert scaled(ends, 10, power)["rtt"].tolist() == [0, 10, UINT32_MAX]
-    assert scaled(ends, 10, power)["load"].tolist() == [0, 1, 1]
-
-
-def test_a_time_of_day_stays_and_mixed_units_are_named():
-    began = np.full(100, 1_500_000_000)
-    table = flows(100)
-    table = replace(
-        table,
-        features={**table.features, "stime": began, "cross": table.features["rtt"]},
-        catalogue=(*CATALOGUE, feature("stime", "s"), feature("cross", "1/64 octave")),
-    )
-    assert powers(table, ("stime", "rtt", "cross")) == {"rtt": 1}
-    assert mixed(table, ("stime", "rtt", "cross")) == ["cross"]
 
 
 def test_a_scaled_row_is_what_the_model_says_of_a_slower_site(model, table):
@@ -97,7 +57,10 @@ def test_a_seed_is_a_number_or_zero(model, table, said, seed):
 def test_every_run_has_them(model):
     held = held_out(model, flows(500, seed=1))
     figures = EVALUATION.figures(held, 0)
-    assert [r["shift"] for r in figures["rows"]][:1] == ["none"]
+    scales = [
+        f"times x {by}, rates x {rate}" for by, rate in ((0.1, 10), (0.5, 2), (2, 0.5), (10, 0.1))
+    ]
+    assert [r["shift"] for r in figures["rows"]][:5] == ["none", *scales]
     (shown,) = EVALUATION.tables(figures)
     assert len(shown.rows) == len(figures["rows"])
     assert all(len(row) == len(shown.head) for row in shown.rows)
