@@ -2,6 +2,7 @@
 """The documentation site: built without a warning, complete, and whole without a network."""
 
 import html.parser
+import importlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import typer
 import n3ic
 from n3ic import plugins
 from n3ic.cli.main import command_line
+from n3ic.usecases.base import use_case
 
 LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "srcset", "link": "href"}
 WIDE = """<script>addEventListener("load", () => setTimeout(() => {
@@ -40,6 +42,14 @@ class Loads(html.parser.HTMLParser):
         self.ids.add(found.get("id"))
         if tag in LOADING and found.get("rel") not in ("canonical", "next", "prev", "alternate"):
             self.loads.append(found.get(LOADING[tag]) or "")
+
+
+@pytest.fixture(name="site_pages")
+def made_pages(repository, monkeypatch):
+    """The hooks that make pages."""
+    pytest.importorskip("mkdocs", reason="needs mkdocs (pip install 'n3ic[docs]')")
+    monkeypatch.syspath_prepend(str(repository / "scripts"))
+    return importlib.import_module("site_pages")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +98,22 @@ def test_every_command_has_a_page_with_the_options_of_plugins(site):
     for name, option in options.items():
         assert option in (site / f"reference/command-line/{name}.html").read_text("utf-8"), name
     assert "n3ic card plan" in (site / "reference/command-line/card.html").read_text("utf-8")
+
+
+def test_the_page_of_a_command_shows_the_values_of_its_recipe(site_pages):
+    """As ``n3ic recipes show`` does, also for a switch, whose value depends on the recipe."""
+    pages = {made.uri.rpartition("/")[2]: made.text for made in site_pages.command_pages()}
+    recipe = use_case("flows").recipes["default"]
+    for name in ("train", "sweep", "decide"):
+        assert "In brackets stands what the recipe default of flows has." in pages[f"{name}.md"]
+        for option, value in {
+            "`--bits VALUE`": str(recipe.bits),
+            "`--hidden VALUE`": ",".join(map(str, recipe.training.hidden)),
+            "`--batch-norm / --no-batch-norm`": str(recipe.training.batch_norm).lower(),
+            "`--loss squared_hinge": recipe.training.loss,
+        }.items():
+            (line,) = [x for x in pages[f"{name}.md"].splitlines() if x.startswith(f"* {option}")]
+            assert line.endswith(f"[{value}]"), line
 
 
 @pytest.mark.slow

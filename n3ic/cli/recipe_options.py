@@ -13,17 +13,16 @@ if TYPE_CHECKING:
     from n3ic.training.recipe import Recipe
 
 
-def recipe_options(recipe: Recipe | None = None) -> tuple[Option, ...]:
+def recipe_options(recipe: Recipe) -> tuple[Option, ...]:
     """One option per value.
 
     Args:
-        recipe: the recipe whose values the help shows as defaults; None for that of no use case.
+        recipe: the one whose values the help shows as defaults.
     """
-    from n3ic.training.recipe import Recipe, recipe_values
+    from n3ic.training.recipe import recipe_values
 
-    shown = recipe or Recipe("default", "")
     return tuple(
-        replace(value.option, default=as_typed(shown.value(value.name)))
+        replace(value.option, default=as_typed(recipe.value(value.name)))
         for value in recipe_values().values()
     )
 
@@ -49,5 +48,7 @@ def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
 
 def case_options(given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
     """The typed options that are not values of a recipe, but options of the use case."""
-    of_recipe = {option.name for option in recipe_options()}
+    from n3ic.training.recipe import recipe_values
+
+    of_recipe = {value.typed_name for value in recipe_values().values()}
     return {name: typed for name, typed in given.items() if name not in of_recipe}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,6 +26,9 @@ from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
 from n3ic.options import OptionValue
 
+if TYPE_CHECKING:
+    from n3ic.training.recipe import Recipe
+
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command.
@@ -34,11 +37,18 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         app: the command line.
         words: typed words, which say whether the options of recipes are needed, too.
     """
-    owners = [("the recipe", recipe_options())] if "decide" in words[:1] else []
+    owners = [("the recipe", recipe_options(_default()))] if "decide" in words[:1] else []
     hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners]
     app.command("decide", epilog=RECIPE, rich_help_panel="Train and use")(
         with_options(decide, owners, hidden)
     )
+
+
+def _default() -> Recipe:
+    from n3ic.data.user_table import OWN
+    from n3ic.usecases.base import use_case
+
+    return use_case(OWN).recipes["default"]
 
 
 def decide(

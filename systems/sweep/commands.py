@@ -45,7 +45,9 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 @takes_rows("data")
 def sweep(
-    use_case: Annotated[str, typer.Argument(help="anomaly, ...; flows for a table of your own.")],
+    use_case: Annotated[
+        str | None, typer.Argument(help="anomaly, ...; default: flows, a table of your own.")
+    ] = None,
     data: DataOption = None,
     dataset: DatasetOption = None,
     recipe: Annotated[str, typer.Option(help="Recipes of the use case.")] = "default",

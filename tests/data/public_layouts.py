@@ -8,7 +8,7 @@ too.
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
+import pytest
 
 ROWS = 3000
 
@@ -261,4 +261,4 @@ def made(name, *, true=False, rows=ROWS, seed=0):
         columns[column] = np.array(texts)[codes]
     columns |= {column: leak(kind, label, rng) for column, kind in layout.leaks.items()}
     columns[layout.label] = np.array(layout.classes)[label]
-    return pd.DataFrame(columns)
+    return pytest.importorskip("pandas").DataFrame(columns)

@@ -2,7 +2,6 @@
 """Columns of other people's tables: leaks are left out or doubted, measurements stay."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from public_layouts import LAYOUTS, leak, made
 from typer.testing import CliRunner
@@ -11,6 +10,8 @@ from n3ic.cli.main import command_line
 from n3ic.data.column_profile import column_names
 from n3ic.data.column_roles import role_of
 from n3ic.data.user_table import describe
+
+pd = pytest.importorskip("pandas", reason="needs pandas (pip install 'n3ic[train]')")
 
 # Headers of public layouts: what stays, and after the bar what leaks; cells separated by commas.
 OTHERS = {

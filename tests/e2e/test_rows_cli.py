@@ -72,7 +72,12 @@ def test_both_forms_give_the_same_and_one_is_typed(n3ic):
 
 def test_a_lone_file_where_a_use_case_stands_is_the_rows(n3ic, tmp_path):
     (tmp_path / "anomaly.csv").write_text("a,b,kind\n1,2,x\n")
-    for words in ("train anomaly.csv", "train --data anomaly.csv", "sweep anomaly.csv"):
+    for words in (
+        "train anomaly.csv",
+        "train --data anomaly.csv",
+        "sweep anomaly.csv",
+        "sweep --data anomaly.csv",
+    ):
         done = n3ic(f"{words} --label nothing", expect=2)
         assert "nothing" in done.stderr, done.stderr
     assert "no.csv: no such file" in n3ic("train no.csv", expect=2).stderr
