@@ -105,7 +105,6 @@ def test_the_page_of_a_command_shows_the_values_of_its_recipe(site_pages):
     pages = {made.uri.rpartition("/")[2]: made.text for made in site_pages.command_pages()}
     recipe = use_case("flows").recipes["default"]
     for name in ("train", "sweep", "decide"):
-        assert "In brackets stands what the recipe default of flows has." in pages[f"{name}.md"]
         for option, value in {
             "`--bits VALUE`": str(recipe.bits),
             "`--hidden VALUE`": ",".join(map(str, recipe.training.hidden)),
