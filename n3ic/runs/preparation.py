@@ -92,7 +92,8 @@ def prepare(
         spec = kept_input(table, experiment.keeps)
         scores = chi2_scores({n: taught.features[n] for n in names}, taught.label)
     else:
-        spec, scores = family.choose_input(experiment, taught, trees)
+        chosen = replace(experiment, recipe=replace(recipe, columns=names))  # taught has no others
+        spec, scores = family.choose_input(chosen, taught, trees)
     bits = spec.encode(table.features)
 
     def rows(of: FlowTable) -> BaselineRows:

@@ -22,6 +22,7 @@ class RecipeValues(TypedDict, total=False):
     field_bits: int
     columns: Sequence[str]
     tree_bytes: int
+    augment: float
     hidden: int | Sequence[int]
     method: Method
     ste: Ste
