@@ -17,9 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import software_cards as cards
-from kernel_models import small_model
-from metered_models import metered_network
 
 from n3ic.exporters.xdp.clang import FLAGS as BPF
 from n3ic.families.spn.random_models import random_spn
@@ -32,6 +29,9 @@ from n3ic.model.random_models import random_model
 from n3ic.systems.card.export import export_card
 from n3ic.systems.stream.flows import gather
 from n3ic.targets.base import exporter
+from tests.support import software_cards as cards
+from tests.support.kernel_models import small_model
+from tests.support.metered_models import metered_network
 
 LEVELS = ("-O0", "-O2", "-O3", "-Os")
 STRICT = ("-Wall", "-Wextra")

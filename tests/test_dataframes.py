@@ -14,7 +14,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
-from traffic import labelled_capture
 
 import n3ic
 import n3ic.datasets
@@ -31,6 +30,7 @@ from n3ic.runs.experiment import train
 from n3ic.runs.folder import Run
 from n3ic.runs.preparation import Experiment
 from n3ic.training.recipe import Recipe
+from tests.support.traffic import labelled_capture
 
 ROWS = 240
 TEXTS = ("Proto", "note")

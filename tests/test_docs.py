@@ -12,7 +12,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from command_line import n3ic
+
+from tests.support.command_line import n3ic
 
 NUMBER = re.compile(r" *[\d,.]+")
 

@@ -3,13 +3,13 @@
 
 import numpy as np
 import pytest
-from public_layouts import LAYOUTS, leak, made
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
 from n3ic.data.column_profile import column_names
 from n3ic.data.column_roles import role_of
 from n3ic.data.user_table import describe
+from tests.support.public_layouts import LAYOUTS, leak, made
 
 pd = pytest.importorskip("pandas", reason="needs pandas (pip install 'n3ic[train]')")
 

@@ -2,7 +2,8 @@
 """The page "Add a data set", followed as written."""
 
 import pytest
-from page_packages import blocks_of, files_of, install, n3ic
+
+from tests.support.page_packages import blocks_of, files_of, install, n3ic
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@
 from functools import partial
 
 import pytest
-from command_line import typed
-from xdp_machine import clang, in_namespace, kernel
+
+from tests.support.command_line import typed
+from tests.support.xdp_machine import clang, in_namespace, kernel
 
 __all__ = ["clang", "in_namespace", "kernel"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import N3IC, n3ic
 
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from tests.support.command_line import N3IC, n3ic
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from command_line import n3ic
+
+from tests.support.command_line import n3ic
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 from typer.testing import CliRunner
-from xdp_machine import run
 
 import n3ic
 from n3ic import plugins
@@ -39,6 +38,7 @@ from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 from n3ic.training.recipe import Recipe
+from tests.support.xdp_machine import run
 
 TARGETS = plugins.names("n3ic.exporters")
 OPTIMISED = {"own", "metered", "spn"}  # the kinds of C that the host target writes

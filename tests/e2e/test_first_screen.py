@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from command_line import n3ic as called
 
 from n3ic import plugins
 from n3ic.cli.main import command_line
@@ -17,6 +16,7 @@ from n3ic.data.user_table import OWN
 from n3ic.model.random_models import random_model
 from n3ic.training.recipe import recipe_values
 from n3ic.usecases.base import use_case
+from tests.support.command_line import n3ic as called
 
 PANELS = ["Most used", "Train and use", "Look", "Deploy", "Data", "Systems"]
 

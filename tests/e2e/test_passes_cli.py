@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from command_line import n3ic
 
 from n3ic.model.layers import HiddenLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from tests.support.command_line import n3ic
 
 
 @pytest.fixture

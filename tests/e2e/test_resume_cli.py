@@ -6,10 +6,10 @@ from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
-from command_line import interrupted, typed
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
+from tests.support.command_line import interrupted, typed
 
 pytestmark = pytest.mark.slow  # trains networks and calls the command line
 

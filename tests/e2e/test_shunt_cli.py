@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import typed as n3ic
 
 from n3ic.cli.report import report
 from n3ic.data.dataset import data_set
@@ -15,6 +14,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.targets import batch
+from tests.support.command_line import typed as n3ic
 
 pytest.importorskip("sklearn")
 

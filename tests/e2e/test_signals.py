@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import N3IC
-from metered_models import metered_network
 
 from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
+from tests.support.command_line import N3IC
+from tests.support.metered_models import metered_network
 
 ANOMALY = ["train", "anomaly", "--epochs", "100000"]
 TOMOGRAPHY = ["train", "tomography", "--epochs", "100000", "--jobs", "2"]

@@ -5,10 +5,10 @@ import json
 import shlex
 
 import pytest
-from command_line import typed
 
 import n3ic
 from n3ic.families.spn.network import SpnModel
+from tests.support.command_line import typed
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow  # calls the command line many times

@@ -7,8 +7,9 @@ import signal
 import subprocess
 
 import pytest
-from command_line import N3IC
-from command_line import typed as n3ic
+
+from tests.support.command_line import N3IC
+from tests.support.command_line import typed as n3ic
 
 pytest.importorskip("torch")
 

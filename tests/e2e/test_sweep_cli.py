@@ -10,7 +10,8 @@ from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
-from command_line import N3IC, interrupted, n3ic
+
+from tests.support.command_line import N3IC, interrupted, n3ic
 
 SWEPT = [
     *("sweep", "flows", "--data", "my flows.csv", "--label", "app", "--encoding", "quantile"),

@@ -5,10 +5,10 @@ import json
 from importlib.resources import as_file, files
 
 import pytest
-from command_line import n3ic
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
+from tests.support.command_line import n3ic
 
 ROWS = 1500
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from markdown_texts import markdown_tags, markdown_texts
 
 from n3ic import plugins
 from n3ic.errors import ExportError, N3icWarning
@@ -25,6 +24,7 @@ from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
+from tests.support.markdown_texts import markdown_tags, markdown_texts
 
 quickly = pytest.mark.usefixtures("quick_build")  # one of the edges is built as users build it
 TARGETS = plugins.names("n3ic.exporters")

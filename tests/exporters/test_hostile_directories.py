@@ -9,8 +9,6 @@ import signal
 
 import numpy as np
 import pytest
-import software_cards as cards
-from command_line import n3ic
 
 from n3ic import plugins
 from n3ic.errors import ExportError, N3icError, N3icWarning, VerifyError
@@ -21,6 +19,8 @@ from n3ic.targets.artefacts import exports_below, files_of
 from n3ic.targets.directory import export
 from n3ic.targets.export_index import read_export
 from n3ic.targets.verification import verify_directory
+from tests.support import software_cards as cards
+from tests.support.command_line import n3ic
 
 TARGETS = plugins.names("n3ic.exporters")
 TERABYTE = 1 << 40

@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_models import HEADER_WORDS, limits_at, put_word, reseal, small_model, weights_at, word
 
 from n3ic.errors import ExportError
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, KernelLibrary
 from n3ic.model.random_models import random_model
+from tests.support.kernel_models import (
+    HEADER_WORDS,
+    limits_at,
+    put_word,
+    reseal,
+    small_model,
+    weights_at,
+    word,
+)
 
 MODEL = small_model()
 BLOB = blob.dump(MODEL)

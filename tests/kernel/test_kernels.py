@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_models import small_model
 
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, KernelLibrary
@@ -19,6 +18,7 @@ from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features, verification_vectors
+from tests.support.kernel_models import small_model
 
 widths = st.one_of(
     st.integers(1, 70), st.sampled_from([31, 32, 33, 64, 96, 127, 128, 152, 255, 256, 257])

@@ -7,7 +7,6 @@ import shutil
 
 import numpy as np
 import pytest
-from traffic import labelled_capture
 
 import n3ic
 from n3ic.cli import deploy
@@ -15,6 +14,7 @@ from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.packet import Packet, parse
 from n3ic.systems.meter_bench import bench
+from tests.support.traffic import labelled_capture
 
 try:
     libpcap()

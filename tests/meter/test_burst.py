@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import repeat
 
 import pytest
-from bursts import MOST, in_bursts
-from conversations import Frames
-from generated import random_frames, random_spec
 
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import Decision
+from tests.support.bursts import MOST, in_bursts
+from tests.support.conversations import Frames
+from tests.support.generated import random_frames, random_spec
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"

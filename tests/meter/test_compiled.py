@@ -10,10 +10,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import conversations
 import numpy as np
 import pytest
-from generated import FIELDS, edge_frames, random_frames, random_spec
 
 from n3ic.errors import N3icError
 from n3ic.kernel import build
@@ -30,6 +28,8 @@ from n3ic.model.meter_spec import (
     Step,
     Window,
 )
+from tests.support import conversations
+from tests.support.generated import FIELDS, edge_frames, random_frames, random_spec
 
 TUNNELS = ("gre", "vxlan", "gtp")
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
-from traffic import labelled_capture, pcap, udp
 
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter import extract as module
@@ -25,6 +24,7 @@ from n3ic.meter.records import left_out
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import MeteredFeature, MeterSpec, Register
 from n3ic.targets.bench_tools import generated_frames, write_pcap
+from tests.support.traffic import labelled_capture, pcap, udp
 
 try:
     libpcap()

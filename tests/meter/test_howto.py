@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from traffic import labelled_capture
 
 from n3ic.errors import MissingDependencyError
 from n3ic.meter.capture import libpcap
 from n3ic.meter.table import load_flows
 from n3ic.model.network import BinaryModel
+from tests.support.traffic import labelled_capture
 
 try:
     libpcap()

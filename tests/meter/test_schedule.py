@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet
 import pytest
-from traffic import labelled_capture
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
@@ -25,6 +24,7 @@ from n3ic.model.meter_spec import Decision
 from n3ic.model.network import BinaryModel
 from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.training import train_use_case
+from tests.support.traffic import labelled_capture
 
 try:
     libpcap()

@@ -5,8 +5,6 @@ import random
 import shutil
 
 import pytest
-from conversations import ACK, FIN, SYN, Frames
-from generated import random_frames
 
 from n3ic.errors import ModelError, UsageError
 from n3ic.meter.sequences import sequence_registers, sequence_spec, with_sequence
@@ -19,6 +17,8 @@ from n3ic.model.meter_spec import (
     Register,
     log_code,
 )
+from tests.support.conversations import ACK, FIN, SYN, Frames
+from tests.support.generated import random_frames
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"

@@ -6,8 +6,6 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
-from generated import random_frames, random_spec
-from traffic import labelled_capture
 
 from n3ic.datasets.upc_aau import extract_stream
 from n3ic.errors import DataError, N3icError
@@ -15,6 +13,8 @@ from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.extract import extract
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
+from tests.support.generated import random_frames, random_spec
+from tests.support.traffic import labelled_capture
 
 
 @pytest.mark.parametrize(

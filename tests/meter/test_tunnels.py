@@ -10,8 +10,6 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
-from command_line import n3ic
-from generated import random_frames, random_spec
 
 from n3ic.data.table_meter import meter_of
 from n3ic.errors import ModelError, N3icWarning
@@ -30,6 +28,8 @@ from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register
 from n3ic.targets.fuzz_traffic import pcap
+from tests.support.command_line import n3ic
+from tests.support.generated import random_frames, random_spec
 
 TUNNELS = ("gre", "vxlan", "gtp")
 IPV4, IPV6, BRIDGED = 0x0800, 0x86DD, 0x6558

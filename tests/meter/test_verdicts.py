@@ -18,9 +18,6 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from generated import random_frames, random_spec
-from metered_models import metered_network
-from traffic import labelled_capture, pcap
 
 import n3ic
 from n3ic.cli.model import predict
@@ -42,6 +39,9 @@ from n3ic.model.network import BinaryModel
 from n3ic.runs.preparation import Experiment
 from n3ic.training.recipe import Recipe, Training
 from n3ic.util.files import sha256_file
+from tests.support.generated import random_frames, random_spec
+from tests.support.metered_models import metered_network
+from tests.support.traffic import labelled_capture, pcap
 
 try:
     libpcap()

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pictured import overhang, smallest_type
 
 from n3ic.evaluation.calibration import calibration
 from n3ic.evaluation.held_out import HeldOut
@@ -24,6 +23,7 @@ from n3ic.runs.pictures import (
     training_figure,
 )
 from n3ic.runs.pictures.accuracy import pareto_front
+from tests.support.pictured import overhang, smallest_type
 
 pytest.importorskip("matplotlib")
 EVIL = "$\\frac{$ \x1b[2J <b> " + "W" * 200

@@ -5,12 +5,12 @@ import struct
 from dataclasses import replace
 
 import pytest
-from conversations import conversations
-from meters import argus, ndpi
-from meters.comparison import NOT_EXPLAINED, FlowPair, MeterComparison, reference_flows_of
-from traffic import START, pcap
 
 from n3ic.errors import DataError, MissingDependencyError
+from scripts.meters import argus, ndpi
+from scripts.meters.comparison import NOT_EXPLAINED, FlowPair, MeterComparison, reference_flows_of
+from tests.support.conversations import conversations
+from tests.support.traffic import START, pcap
 
 # What ra 3.0.8.2 says of argus 3.0.8.2's records of the conversations.
 RECORDED = """\

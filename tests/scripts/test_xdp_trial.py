@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
-import xdp_trial
-from traffic import pcap
+
+from scripts import xdp_trial
+from tests.support.traffic import pcap
 
 SCRIPT = xdp_trial.ROOT / "scripts" / "xdp_trial.py"
 

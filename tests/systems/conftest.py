@@ -4,7 +4,8 @@
 from functools import partial
 
 import pytest
-from command_line import typed
+
+from tests.support.command_line import typed
 
 
 @pytest.fixture(name="n3ic")

@@ -6,9 +6,9 @@ import shutil
 
 import numpy as np
 import pytest
-from page_packages import blocks_of, files_of, install, n3ic
 
 from n3ic.model.random_models import random_model
+from tests.support.page_packages import blocks_of, files_of, install, n3ic
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from command_line import n3ic
 
 from n3ic.errors import (
     ExportError,
@@ -26,6 +25,7 @@ from n3ic.targets.report import REPORT
 from n3ic.targets.verification import Verification, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
+from tests.support.command_line import n3ic
 
 
 @pytest.fixture

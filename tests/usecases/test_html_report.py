@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages import Page
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
@@ -34,6 +33,7 @@ from n3ic.usecases.html_report.charts import (
 from n3ic.usecases.html_report.flows import confidence, explained_flows, margins
 from n3ic.usecases.html_report.page import Verdict, accuracy_bars, bits_table, html_report, verdict
 from n3ic.util.pictures import png
+from tests.support.pages import Page
 
 pytest.importorskip("sklearn")
 MEASURE = """<!DOCTYPE html><iframe id="f" width="{width}" height="800" srcdoc="{page}"></iframe>

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import Page
 
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.evaluation.metrics import Evaluation
@@ -28,6 +27,7 @@ from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.verification import Verification
 from n3ic.util.display import Displayed, TextTable, View, facts, listed
+from tests.support.pages import Page
 
 NAME = "<script>alert(1)</script>\"'&"  # what a model may be called
 EVIL = f"{NAME}\x1b[2J\u202e"

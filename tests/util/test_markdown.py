@@ -2,9 +2,9 @@
 """Tables that no cell can break."""
 
 import pytest
-from markdown_texts import markdown_texts
 
 from n3ic.util.markdown import code, escaped, percent, prose, table
+from tests.support.markdown_texts import markdown_texts
 
 
 def test_a_table_has_a_rule_for_each_column_and_escapes_its_cells():

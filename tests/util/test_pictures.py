@@ -8,7 +8,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from pictured import BLINDNESS, lab, overhang
 
 from n3ic.errors import MissingDependencyError
 from n3ic.util import pictures
@@ -24,6 +23,7 @@ from n3ic.util.pictures import (
     whole_numbers,
     write,
 )
+from tests.support.pictured import BLINDNESS, lab, overhang
 
 pytest.importorskip("matplotlib")
 

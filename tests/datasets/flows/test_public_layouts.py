@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from public_layouts import LAYOUTS, made
 from sklearn.ensemble import RandomForestClassifier
 from typer.testing import CliRunner
 
 import n3ic
 from n3ic.cli.main import command_line
 from n3ic.errors import N3icWarning
+from tests.support.public_layouts import LAYOUTS, made
 
 pytestmark = pytest.mark.usefixtures("small_baselines")
 QUICK = {"hidden": (16,), "epochs": 3, "bits": 64, "polish": 0, "encoding": "boosted"}

@@ -15,9 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bursts import in_bursts
-from damaged_captures import damaged_capture
-from metered_models import metered_network
 
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, VerifyError
 from n3ic.exporters.dpdk import application, bench
@@ -35,6 +32,9 @@ from n3ic.model.passes import unchanged
 from n3ic.targets.bench_tools import write_pcap
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap, pcapng
 from n3ic.targets.meter_verification import check_metering
+from tests.support.bursts import in_bursts
+from tests.support.damaged_captures import damaged_capture
+from tests.support.metered_models import metered_network
 
 pytestmark = pytest.mark.slow
 

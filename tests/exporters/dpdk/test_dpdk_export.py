@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from metered_models import metered_network
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.dpdk import application, bench
@@ -21,6 +20,7 @@ from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.verification import verify_directory
+from tests.support.metered_models import metered_network
 
 MODEL = metered_network(standard_spec(packets=6))
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from n3ic.kernel import build
-
-sys.path.insert(0, str(Path(__file__).parent))  # modules that tests share
-sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
 
 SANITIZE = (
     "-std=c11",
@@ -33,9 +29,8 @@ def sanitize() -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def export_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artefacts of a small network with both kinds of fields and awkward names."""
-    from kernel_models import small_model
-
     from n3ic.exporters.host.exporter import EXPORTER
+    from tests.support.kernel_models import small_model
 
     directory = tmp_path_factory.mktemp("export")
     EXPORTER.write(small_model(), EXPORTER.parse_options({}), directory)
@@ -47,7 +42,7 @@ def bnn_exec(
     compiler: build.CCompiler, export_directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """``bnn-exec`` of that network, with the address and undefined-behaviour sanitizers."""
-    from flow_programs import compiled
+    from tests.support.flow_programs import compiled
 
     out = tmp_path_factory.mktemp("exec") / "bnn-exec"
     sources = [export_directory / name for name in ("bnn.c", "bnn_exec.c")]

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from kernel_models import small_model
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.host import bench
@@ -16,6 +15,7 @@ from n3ic.kernel.library import KernelLibrary
 from n3ic.model.bits import unpack
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
+from tests.support.kernel_models import small_model
 
 pytestmark = pytest.mark.usefixtures("quick_build")
 

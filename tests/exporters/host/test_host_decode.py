@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_models import put_word, reseal, small_model
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.decode import _Words, decode_blob
@@ -19,6 +18,7 @@ from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.model.random_models import random_model
 from n3ic.targets.decoding import decoding_difference
+from tests.support.kernel_models import put_word, reseal, small_model
 
 MODEL = small_model()
 SMALL = replace(

@@ -6,14 +6,14 @@ import subprocess
 
 import numpy as np
 import pytest
-from flow_programs import compiled_flows
-from metered_models import metered_network
 
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
 from n3ic.systems.robustness.out_of_distribution import OodMonitor
 from n3ic.targets.fuzz_traffic import fuzz_captures
+from tests.support.flow_programs import compiled_flows
+from tests.support.metered_models import metered_network
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_models import CLASSES, put_word, small_model
 
 from n3ic.data.delimited import Units
 from n3ic.data.flows import read_features, write_features
@@ -21,6 +20,7 @@ from n3ic.model.bits import Words
 from n3ic.model.inputs import InputSpec, to_integer
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
+from tests.support.kernel_models import CLASSES, put_word, small_model
 
 MODEL = small_model()
 HEADER = 'size,"duration, us",rate,ttl,"a ""quoted"" one"'

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_models import flip, limits_at, put_word, small_model, weights_at, word
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host.exporter import EXPORTER
@@ -20,6 +19,7 @@ from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
+from tests.support.kernel_models import flip, limits_at, put_word, small_model, weights_at, word
 
 pytestmark = pytest.mark.usefixtures("quick_build")
 

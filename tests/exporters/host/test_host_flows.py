@@ -17,10 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from damaged_captures import damaged_capture
-from flow_programs import compiled, compiled_flows, exported
-from metered_models import metered_network
-from test_links import FRAMES, check_option, damaged, pcapng_of, with_check
 
 import n3ic
 from n3ic.errors import (
@@ -45,6 +41,10 @@ from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register,
 from n3ic.model.network import BinaryModel
 from n3ic.targets.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.targets.meter_verification import check_metering, flow_columns, reference_flows
+from tests.support.damaged_captures import damaged_capture
+from tests.support.flow_programs import compiled, compiled_flows, exported
+from tests.support.link_frames import FRAMES, check_option, damaged, pcapng_of, with_check
+from tests.support.metered_models import metered_network
 
 try:
     libpcap()

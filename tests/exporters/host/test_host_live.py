@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from flow_programs import compiled_flows
-from metered_models import metered_network
 
 from n3ic.kernel import build
 from n3ic.model import passes
 from n3ic.model.meter_spec import Decision, Guard, MeteredFeature, MeterSpec, Register, Window
 from n3ic.targets.fuzz_traffic import fuzz_frames
 from n3ic.targets.meter_verification import reference_flows
+from tests.support.flow_programs import compiled_flows
+from tests.support.metered_models import metered_network
 
 SECOND = 1_000_000
 TIMEOUT_S = 600

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flow_programs import compiled
 
 from n3ic.errors import MissingDependencyError, N3icWarning
 from n3ic.exporters.host import runner
@@ -32,6 +31,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.verification_vectors import boundary_features
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
+from tests.support.flow_programs import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_build")  # tests/e2e/test_every_model.py optimises
 OPTIONS = EXPORTER.parse_options({}, verify=True)

@@ -40,7 +40,7 @@ from n3ic.options import Options
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
-from tests.exporters.netfpga.synthesised import run_netlist
+from tests.support.synthesised import run_netlist
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 needs_verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="needs verilator")

@@ -26,7 +26,7 @@ from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
-from tests.exporters.netfpga.synthesised import run_netlist
+from tests.support.synthesised import run_netlist
 
 RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
 

@@ -26,9 +26,9 @@ from n3ic.model.passes import simplify
 from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.decoding import decoding_difference
 from n3ic.training.recipe import Training
-from tests.exporters.netfpga.synthesised import run_netlist
 from tests.exporters.netfpga.test_synth_yosys import export, needs_icarus, needs_yosys
 from tests.exporters.netfpga.test_unrolled_core import check
+from tests.support.synthesised import run_netlist
 
 
 def model_of(trees, inputs: int) -> BinaryModel:

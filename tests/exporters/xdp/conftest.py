@@ -3,20 +3,17 @@
 
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
 
 from n3ic.meter.standard import standard_spec
 from n3ic.targets.directory import export
+from tests.support.xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
 
 __all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "tun", "veth"]
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
 
 SECOND = 10**6  # in units of the meter
 CHECKED = "-O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
@@ -24,8 +21,8 @@ CHECKED = "-O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 
 @pytest.fixture(scope="session")
 def daemon_model():
-    from metering import network
-    from n3icd import CLASSES
+    from tests.support.metering import network
+    from tests.support.n3icd import CLASSES
 
     spec = replace(standard_spec(packets=4), idle_timeout=60 * SECOND, cache_flows=8192)
     return replace(network(spec), classes=CLASSES, name='net "0"')
@@ -61,7 +58,7 @@ def hasty(hasty_model, built, made_once):
 
 @pytest.fixture(scope="session")
 def pins(tmp_path_factory):
-    from n3icd import mount, unmount
+    from tests.support.n3icd import mount, unmount
 
     place = tmp_path_factory.mktemp("bpffs") / "bpf"
     if not mount(place):
@@ -73,7 +70,7 @@ def pins(tmp_path_factory):
 @pytest.fixture
 def daemon(built, pins, veth, tmp_path):
     """A function that makes daemons; what is left of them goes at the end."""
-    from n3icd import Daemon
+    from tests.support.n3icd import Daemon
 
     made = []
     for name in veth:

@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from metering import load
-from n3icd import CLASSES, flows, frame, free_port, repacked, send
-from wires import ip
 
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.model.random_models import random_model
+from tests.support.metering import load
+from tests.support.n3icd import CLASSES, flows, frame, free_port, repacked, send
+from tests.support.wires import ip
 
 
 def test_two_readers_see_every_flow(daemon, veth, daemon_model):

@@ -19,7 +19,18 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from n3icd import (
+
+from n3ic.errors import ExportError, UsageError
+from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp.packing import pack, repack, unpack
+from n3ic.exporters.xdp.plan import Choices, plan
+from n3ic.exporters.xdp.verdict_lists import Limits
+from n3ic.model.random_models import random_model
+from n3ic.systems.xdp.deployment import exported
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.prometheus import metrics
+from n3ic.systems.xdp.status import status
+from tests.support.n3icd import (
     CLASSES,
     N3IC,
     WAIT_S,
@@ -32,18 +43,7 @@ from n3icd import (
     repacked,
     send,
 )
-from wires import ip
-
-from n3ic.errors import ExportError, UsageError
-from n3ic.exporters.xdp import libbpf
-from n3ic.exporters.xdp.packing import pack, repack, unpack
-from n3ic.exporters.xdp.plan import Choices, plan
-from n3ic.exporters.xdp.verdict_lists import Limits
-from n3ic.model.random_models import random_model
-from n3ic.systems.xdp.deployment import exported
-from n3ic.systems.xdp.program_record import Interface
-from n3ic.systems.xdp.prometheus import metrics
-from n3ic.systems.xdp.status import status
+from tests.support.wires import ip
 
 
 @pytest.fixture

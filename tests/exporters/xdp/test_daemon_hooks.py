@@ -6,10 +6,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from n3icd import flows, frame, repacked, send
-from wires import ip
 
 from n3ic.exporters.xdp import libbpf
+from tests.support.n3icd import flows, frame, repacked, send
+from tests.support.wires import ip
 
 
 def answer(sent):

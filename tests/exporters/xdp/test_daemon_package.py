@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from n3icd import n3ic
 
 from n3ic.errors import UsageError
+from tests.support.n3icd import n3ic
 
 
 def run(*command, **options):

@@ -9,12 +9,12 @@ import socket
 import subprocess
 
 import pytest
-from ipfix import Collector, number
-from n3icd import CLASSES, WAIT_S, flows, free_port, send
 
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.systems.xdp.prometheus import metrics
 from n3ic.systems.xdp.status import ProgramStatus
+from tests.support.ipfix import Collector, number
+from tests.support.n3icd import CLASSES, WAIT_S, flows, free_port, send
 
 ENTERPRISE = 32473
 AN_IPV6 = bytes.fromhex(

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, free_port, n3ic, send
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.meter.standard import standard_spec
+from tests.support.n3icd import CLASSES, N3IC, WAIT_S, Daemon, flows, free_port, n3ic, send
 
 UNIT = Path(__file__).parents[3] / "exporters/xdp/daemon/n3icd@.service"
 

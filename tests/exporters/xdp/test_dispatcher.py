@@ -7,9 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from metering import network
-from n3icd import frame, mount, send, unmount
-from wires import link
 
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.xdp import libbpf, source
@@ -20,6 +17,9 @@ from n3ic.systems.xdp import deployment, dispatcher, hooks
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
+from tests.support.metering import network
+from tests.support.n3icd import frame, mount, send, unmount
+from tests.support.wires import link
 
 SPEC = standard_spec(packets=4)
 OTHER = Path(__file__).with_name("passer.c")

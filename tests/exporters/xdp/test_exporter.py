@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metering import network, with_needless_parts
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.exporters.xdp import metering, source
@@ -29,6 +28,7 @@ from n3ic.targets.manifest import read_manifest
 from n3ic.targets.meter_verification import check_metering
 from n3ic.targets.packets import PacketLayout
 from n3ic.targets.verification import verify_directory
+from tests.support.metering import network, with_needless_parts
 
 SPEC = standard_spec(packets=8)
 

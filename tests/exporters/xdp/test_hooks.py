@@ -7,8 +7,6 @@ import struct
 from contextlib import suppress
 
 import pytest
-from metering import load, network
-from wires import Tap, host, ip, link, ping, wire
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import libbpf, source
@@ -25,6 +23,8 @@ from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.systems.xdp.terminal import lines
 from n3ic.targets.directory import export
+from tests.support.metering import load, network
+from tests.support.wires import Tap, host, ip, link, ping, wire
 
 SPEC = standard_spec(packets=8)
 

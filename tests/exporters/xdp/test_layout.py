@@ -4,12 +4,12 @@
 import subprocess
 
 import pytest
-from metering import network
 
 from n3ic.exporters.xdp import layout, resident, source
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.kernel import build
 from n3ic.meter.standard import standard_spec
+from tests.support.metering import network
 
 SPEC = standard_spec(packets=8)
 

@@ -11,10 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flooding import FAMILIES
-from generated import edge_frames, large_spec, random_frames, random_spec
-from metering import load, network, replayed, set_policy
-from siphash import message_of, siphash
 
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import UsageError
@@ -35,6 +31,10 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.meter_spec import Decision
 from n3ic.targets.base import exporter as target
+from tests.support.flooding import FAMILIES
+from tests.support.generated import edge_frames, large_spec, random_frames, random_spec
+from tests.support.metering import load, network, replayed, set_policy
+from tests.support.siphash import message_of, siphash
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4
 STANDARD = standard_spec(packets=8)

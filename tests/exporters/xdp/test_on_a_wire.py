@@ -10,8 +10,6 @@ import time
 
 import numpy as np
 import pytest
-from metering import load, network, set_policy
-from wires import link, wire
 
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.answer_program import AnswerProgram
@@ -23,6 +21,8 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.packets import PacketLayout, inputs_of
+from tests.support.metering import load, network, set_policy
+from tests.support.wires import link, wire
 
 SPEC = standard_spec(packets=8)
 CAPTURES = ("443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap", "dnscrypt-v2-doh.pcap")

@@ -9,13 +9,13 @@ from itertools import count
 
 import numpy as np
 import pytest
-from metering import load, network, set_policy
-from wires import link, wire
 
 from n3ic.exporters.xdp import layout, libbpf, source
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.meter.capture import Capture
 from n3ic.meter.standard import standard_spec
+from tests.support.metering import load, network, set_policy
+from tests.support.wires import link, wire
 
 SPEC = standard_spec(packets=4)
 RECORD = np.dtype(

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from metered_models import metered_network
-from n3icd import Daemon, decided, flows, mount, repacked, send, unmount
 
 import n3ic
 from n3ic.errors import ExportError, UsageError, VerifyError
@@ -40,6 +38,8 @@ from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
+from tests.support.metered_models import metered_network
+from tests.support.n3icd import Daemon, decided, flows, mount, repacked, send, unmount
 
 CUTS = (3, 200, 255, 256, (1 << 15) - 1, 1 << 15, (1 << 31) - 1, 1 << 31, UINT32_MAX)
 

@@ -19,8 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metering import network, with_needless_parts
-from n3icd import N3IC, decided, n3ic
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.xdp import libbpf, policy_parser, source
@@ -38,6 +36,8 @@ from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
 from n3ic.systems.xdp.terminal import lines
 from n3ic.targets.directory import export
 from n3ic.util.signals import EndedBySignal, ending_signals
+from tests.support.metering import network, with_needless_parts
+from tests.support.n3icd import N3IC, decided, n3ic
 
 CLASSES = ("benign", "attack=very", "shunted")
 

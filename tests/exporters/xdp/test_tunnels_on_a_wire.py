@@ -5,8 +5,6 @@ import socket
 
 import numpy as np
 import pytest
-from metering import load
-from wires import link, wire
 
 import n3ic
 from n3ic.datasets.packet_sequences import DOH_TUNNELS
@@ -14,6 +12,8 @@ from n3ic.datasets.packet_sequences.formats import read_sequences
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.replay import difference, replay, replayable
 from n3ic.meter.compiled import ENDS
+from tests.support.metering import load
+from tests.support.wires import link, wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clang", "kernel")]
 FLOWS, PACKETS = 600, 12  # of each flow, so that packets follow the decision

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from metering import load, network, set_policy
-from verdict_model import Held, VerdictModel
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import layout, libbpf, source, verdict_lists
@@ -22,6 +20,8 @@ from n3ic.exporters.xdp.verdict_lists import ACTIONS, Limits, rate
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
+from tests.support.metering import load, network, set_policy
+from tests.support.verdict_model import Held, VerdictModel
 
 DROP, PASS = 1, 2
 LPM_TRIE = 11  # BPF_MAP_TYPE_LPM_TRIE

@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from metering import load, network, replayed
 
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.network.structure import structure_of
@@ -20,6 +19,7 @@ from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import difference, replay
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import Decision, Window
+from tests.support.metering import load, network, replayed
 
 pytestmark = pytest.mark.usefixtures("clang", "kernel")
 

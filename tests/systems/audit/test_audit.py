@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from public_layouts import LAYOUTS, made
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
@@ -21,6 +20,7 @@ from n3ic.systems.audit.commands import _recipe
 from n3ic.systems.audit.marks import kind_of, marks_of
 from n3ic.systems.audit.separability import FOLDS, CodedRows, best_cut, bins, separability_by
 from n3ic.training.recipe import Recipe, Training
+from tests.support.public_layouts import LAYOUTS, made
 
 ROWS = 2400
 

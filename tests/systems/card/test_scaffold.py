@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictured import overhang
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.model.inputs import Field, InputSpec
@@ -19,6 +18,7 @@ from n3ic.systems.card.picture import plan_figure
 from n3ic.systems.card.planner import plan_card
 from n3ic.systems.card.scaffold import card_text, tenant_models
 from n3ic.util.pictures import write
+from tests.support.pictured import overhang
 
 WANTS = Rate(1e5, "inferences/s")
 

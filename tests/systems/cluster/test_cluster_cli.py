@@ -5,9 +5,9 @@ import json
 
 import numpy as np
 import pytest
-from command_line import n3ic
 
 from n3ic.model.random_models import random_model
+from tests.support.command_line import n3ic
 
 
 def cluster(*words, **more):

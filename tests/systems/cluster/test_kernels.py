@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rings import KernelRing
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.convolution import Filters
@@ -16,6 +15,7 @@ from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, SparseKe
 from n3ic.systems.cluster.placement import Share
 from n3ic.systems.cluster.protocol import PacketType, ProtocolError, TaskId, TaskPacket, body_of
 from n3ic.systems.cluster.sparse import LANES, TILE, Combine, Elements, nonzero_packets, spawn_order
+from tests.support.rings import KernelRing
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 signal = pytest.importorskip("scipy.signal")

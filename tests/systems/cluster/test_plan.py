@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pictured import overhang
 
 from n3ic.errors import ClusterError, UsageError
 from n3ic.systems.cluster.costs import estimate_cost, memory_used
@@ -20,6 +19,7 @@ from n3ic.systems.cluster.planner import LayerOption, place, plan_cluster
 from n3ic.systems.cluster.simulation.experiments import Point
 from n3ic.systems.cluster.simulation.picture import scaling_figure
 from n3ic.util.json_text import json_text
+from tests.support.pictured import overhang
 
 SHAPE = (4096, 2048, 10)
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rings import BinaryRing
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import pack
@@ -32,6 +31,7 @@ from n3ic.systems.cluster.protocol import (
     TaskPacket,
     bits_packets,
 )
+from tests.support.rings import BinaryRing
 
 RNG = np.random.default_rng(11)
 PLAIN = random_model((500, 200, 70, 3), RNG)

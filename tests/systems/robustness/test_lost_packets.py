@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metered_models import metered_network
-from small import CATALOGUE, feature, flows
 
 import n3ic
 from n3ic.errors import UsageError
@@ -16,6 +14,8 @@ from n3ic.meter.standard import standard_spec
 from n3ic.systems.robustness.flow_rate import flows_a_day
 from n3ic.systems.robustness.lost_packets import KEPT, capture_rows, metered
 from n3ic.targets.fuzz_traffic import fuzz_captures
+from tests.support.metered_models import metered_network
+from tests.support.small_flows import CATALOGUE, feature, flows
 
 SPEC = standard_spec(packets=6)
 

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import n3ic as run
 from scipy.stats import binom
-from small import flows
 
 import n3ic
 from n3ic.errors import N3icWarning
@@ -26,6 +24,8 @@ from n3ic.systems.robustness.out_of_distribution import (
     share_bound,
 )
 from n3ic.systems.xdp import status, terminal
+from tests.support.command_line import n3ic as run
+from tests.support.small_flows import flows
 
 
 def look(model, table):

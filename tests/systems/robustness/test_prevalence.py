@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 from sklearn.metrics import precision_score
-from small import flows, trained
 
 import n3ic
 from n3ic.data.split import split
@@ -22,6 +21,7 @@ from n3ic.systems.robustness.prevalence import (
     base_rate,
     counted,
 )
+from tests.support.small_flows import flows, trained
 
 
 def ask(held, data=None, **typed):

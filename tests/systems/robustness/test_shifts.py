@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import CATALOGUE, RECIPE, feature, flows
 
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
@@ -15,6 +14,7 @@ from n3ic.options import parse_options
 from n3ic.systems.robustness.column_permutation import exchanged_rows
 from n3ic.systems.robustness.retrained import by_time, recipe_of, seed_of, without_category
 from n3ic.systems.robustness.shifts import EVALUATION, cheap_rows
+from tests.support.small_flows import CATALOGUE, RECIPE, feature, flows
 
 
 def test_a_scaled_row_is_what_the_model_says_of_a_slower_site(model, table):

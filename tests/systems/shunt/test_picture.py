@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-from pictured import overhang, smallest_type
 
 from n3ic.systems.shunt.picture import shunting_figure
 from n3ic.systems.shunt.points import TwoStageRows, shunt_points, thresholds_of
+from tests.support.pictured import overhang, smallest_type
 
 pytest.importorskip("matplotlib")
 EVIL = "$\\frac{$ \x1b[2J <b> " + "W" * 200

@@ -6,14 +6,14 @@ import os
 import sys
 from pathlib import Path
 
-import command_line
 import pytest
-from xdp_machine import clang, kernel
 
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.systems.stream.demo import needs
 from n3ic.systems.stream.messages.transfers import TRANSFERS
+from tests.support import command_line
+from tests.support.xdp_machine import clang, kernel
 
 __all__ = ["clang", "kernel"]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from pings import echo
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, BenchRun, FrontBench, OfferedFrame
 from n3ic.model.random_models import random_model
+from tests.support.pings import echo
 
 pytestmark = [
     pytest.mark.slow,

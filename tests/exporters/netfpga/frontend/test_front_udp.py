@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pings import echo
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
@@ -18,6 +17,7 @@ from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench, OfferedFrame
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from tests.support.pings import echo
 
 pytestmark = [
     pytest.mark.slow,

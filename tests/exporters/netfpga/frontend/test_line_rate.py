@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from front_end_measurement import measure, wire_clocks
-from pings import echo
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
@@ -17,6 +15,8 @@ from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import FrontBench, OfferedFrame
 from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
 from n3ic.model.random_models import random_model
+from scripts.front_end_measurement import measure, wire_clocks
+from tests.support.pings import echo
 
 pytestmark = [
     pytest.mark.slow,

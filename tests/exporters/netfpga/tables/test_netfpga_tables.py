@@ -39,7 +39,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.options import Options
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
-from tests.exporters.netfpga.synthesised import run_netlist
+from tests.support.synthesised import run_netlist
 
 RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
 simulated = pytest.mark.skipif(not shutil.which("iverilog"), reason="needs Icarus Verilog")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import software_cards as cards
 
 from n3ic.errors import CardError, VerifyError
 from n3ic.kernel import blob
@@ -20,6 +19,7 @@ from n3ic.systems.card.frames import frame_of, joined, traffic
 from n3ic.systems.card.host.library import CallStatus, CardLibrary, OpenCard
 from n3ic.systems.card.host.verify import check_answer, shape_of, verify_card
 from n3ic.systems.card.host.write import write_card
+from tests.support import software_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytestmark = pytest.mark.usefixtures("quick_build")

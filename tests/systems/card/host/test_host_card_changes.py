@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import software_cards as cards
 
 from n3ic.errors import N3icError, UsageError, VerifyError
 from n3ic.model.random_models import random_model
@@ -23,6 +22,7 @@ from n3ic.systems.card.compile import software_card
 from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import RequestFrame, joined, results_of, traffic, words_of
 from n3ic.systems.card.host import changes
+from tests.support import software_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytestmark = [

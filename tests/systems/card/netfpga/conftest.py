@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from n3ic.systems.card.netfpga import simulation
-
-sys.path.insert(0, str(Path(__file__).parent))  # modules that tests share
 
 
 @pytest.fixture(autouse=True)

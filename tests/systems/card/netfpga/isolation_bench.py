@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import cocotb
 import numpy as np
-import small_cards as cards
 from cocotb.clock import Clock
 from cocotb.triggers import ReadOnly, RisingEdge
 
@@ -20,6 +19,7 @@ from n3ic.systems.card.netfpga.bounds import added_latency
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.simulation import COUNTER, COUNTERS, register
 from n3ic.systems.card.netfpga.traffic import TrafficPacket, outcome
+from tests.support import small_cards as cards
 
 SCENARIO = os.environ["N3IC_SCENARIO"]
 VICTIM, OTHER = 1, 0  # tenants; the victim comes from port 4, the other one from port 1

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import small_cards as cards
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.model.inputs import Field, InputSpec
@@ -29,6 +28,7 @@ from n3ic.systems.card.netfpga.image import (
 )
 from n3ic.systems.card.netfpga.traffic import TrafficPacket, outcome, result_of
 from n3ic.systems.card.netfpga.write import write_card
+from tests.support import small_cards as cards
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import small_cards as cards
 
 from n3ic.cli.main import command_line
 from n3ic.errors import CardError, UsageError, VerifyError
@@ -17,6 +16,7 @@ from n3ic.systems.card.netfpga.compile import image_of
 from n3ic.systems.card.netfpga.image import CoreTask, NetfpgaCardImage
 from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
+from tests.support import small_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import small_cards as cards
 
 from n3ic.systems.card.netfpga.write import write_card
+from tests.support import small_cards as cards
 
 HERE = Path(__file__).resolve().parent
 

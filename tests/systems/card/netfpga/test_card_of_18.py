@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import small_cards as cards
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.systems.card.changes import change_of
@@ -20,6 +19,7 @@ from n3ic.systems.card.netfpga.traffic import outcome, result_of
 from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
 from n3ic.systems.card.scaffold import card_text, tenant_models
+from tests.support import small_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytestmark = [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import small_cards as cards
 
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.netfpga import simulation
@@ -30,6 +29,7 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from tests.support import small_cards as cards
 
 pytest.importorskip("simpy")
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")

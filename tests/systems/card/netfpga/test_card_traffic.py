@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 import pytest
-import small_cards as cards
 
 from n3ic.systems.card.netfpga import simulation
 from n3ic.systems.card.netfpga.verify import verify_card
 from n3ic.systems.card.netfpga.write import write_card
+from tests.support import small_cards as cards
 
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 

@@ -4,7 +4,6 @@
 from dataclasses import replace
 
 import pytest
-import software_cards as cards
 
 from n3ic.errors import CardError, MissingDependencyError, VerifyError
 from n3ic.exporters.nfp.exporter import EXPORTER
@@ -15,6 +14,7 @@ from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.nfp.image import divide, image_of
 from n3ic.systems.card.nfp.target import CARDS
 from n3ic.systems.card.nfp.verify import check_rates
+from tests.support import software_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 

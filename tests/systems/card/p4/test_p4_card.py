@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import software_cards as cards
 
 from n3ic.errors import CardError, UsageError, VerifyError
 from n3ic.exporters.p4.interpreter import P4Error
@@ -19,6 +18,7 @@ from n3ic.systems.card.p4.image import change_of, image_of
 from n3ic.systems.card.p4.target import CARDS
 from n3ic.systems.card.p4.verify import check_packet, refill, switch_of
 from n3ic.targets.packets import INGRESS
+from tests.support import software_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytest.importorskip("lark", reason="needs n3ic[p4]")

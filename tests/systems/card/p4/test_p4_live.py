@@ -15,8 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import software_cards as cards
-from command_line import n3ic
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.interpreter import P4Error
@@ -28,6 +26,8 @@ from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import results_of, traffic, words_of
 from n3ic.systems.card.p4.target import CARDS
 from n3ic.systems.card.p4.verify import refill, switch_of
+from tests.support import software_cards as cards
+from tests.support.command_line import n3ic
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytest.importorskip("lark", reason="needs n3ic[p4]")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from sim_cards import figure_4, graph
 
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.simulation.baselines import POLICIES, own_regions, placement
@@ -22,6 +21,7 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from tests.support.sim_cards import figure_4, graph
 
 pytest.importorskip("simpy")
 

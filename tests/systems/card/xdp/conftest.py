@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cards on the XDP target need of the machine."""
 
-import sys
 from pathlib import Path
 
-from xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
+from tests.support.xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
 
 __all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "tun", "veth"]
 
 TESTS = Path(__file__).parents[3]
-sys.path.insert(0, str(TESTS / "exporters" / "xdp"))
-sys.path.insert(0, str(TESTS / "meter"))

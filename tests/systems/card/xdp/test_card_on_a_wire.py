@@ -9,9 +9,6 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
-import software_cards as cards
-from metering import load, network
-from wires import link, wire
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import libbpf
@@ -23,6 +20,9 @@ from n3ic.systems.card.frames import results_of, traffic, words_of
 from n3ic.systems.card.xdp.image import image_of, tenant_value, write_card
 from n3ic.systems.card.xdp.program import DROP, REDIRECT, TX, CardProgram
 from n3ic.systems.card.xdp.verify import leaving
+from tests.support import software_cards as cards
+from tests.support.metering import load, network
+from tests.support.wires import link, wire
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytestmark = pytest.mark.usefixtures("clang", "kernel")

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import software_cards as cards
 
 from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp.libbpf import BpfError, program_by_id, query
@@ -20,6 +19,7 @@ from n3ic.systems.card.frames import joined, results_of, traffic, words_of
 from n3ic.systems.card.xdp.image import image_of, tenant_value, write_card
 from n3ic.systems.card.xdp.program import DROP, PASS, TX, CardProgram
 from n3ic.systems.card.xdp.verify import check_frame, verify_card
+from tests.support import software_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 

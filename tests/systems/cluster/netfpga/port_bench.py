@@ -7,13 +7,13 @@ import random
 from pathlib import Path
 
 import cocotb
-from card_rig import frame, opened
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
-from lone_card import CARD, START, bits
 
 from n3ic.systems.cluster.protocol import Datagram
+from tests.support.card_rig import frame, opened
+from tests.support.lone_card import CARD, START, bits
 
 SESSION = 9
 STEADY = []  # packets of the run without pauses

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from card_rig import CARD_IP, MixedRing, endpoints, frame, opened
-from lone_card import CARD, INPUT, MODEL, PLACED, START, Alone, bits, placement
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import pack
@@ -33,6 +31,8 @@ from n3ic.systems.cluster.protocol import (
     TaskPacket,
     bits_packets,
 )
+from tests.support.card_rig import CARD_IP, MixedRing, endpoints, frame, opened
+from tests.support.lone_card import CARD, INPUT, MODEL, PLACED, START, Alone, bits, placement
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None or shutil.which("g++") is None,

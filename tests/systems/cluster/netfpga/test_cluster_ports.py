@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from card_rig import endpoints
-from lone_card import CARD, MODEL, PLACED, placement
 
 from n3ic.systems.cluster.netfpga.image import NodeSize, node_image
 from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
+from tests.support.card_rig import endpoints
+from tests.support.lone_card import CARD, MODEL, PLACED, placement
 
 HERE = Path(__file__).resolve().parent
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from card_rig import frame
-from lone_card import CARD, Alone, bits
 
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
@@ -24,6 +22,8 @@ from n3ic.systems.cluster.protocol import TaskId, bits_packets
 from n3ic.systems.cluster.simulation.components import sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate_rows
 from n3ic.systems.cluster.simulation.placed_model import row_workload
+from tests.support.card_rig import frame
+from tests.support.lone_card import CARD, Alone, bits
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None or shutil.which("g++") is None,

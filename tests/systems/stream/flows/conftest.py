@@ -6,7 +6,8 @@ import socket
 import subprocess
 
 import pytest
-from stream_peers import with_stream
+
+from tests.support.stream_peers import with_stream
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from ipfix import Collector
-from stream_models import MODELS, lines, stream
-from stream_peers import messages, subject_rows, topic_rows
-from traffic import labelled_capture
 
 from n3ic.systems.stream.flows.state import StreamState
+from tests.support.ipfix import Collector
+from tests.support.stream_models import MODELS, lines, stream
+from tests.support.stream_peers import messages, subject_rows, topic_rows
+from tests.support.traffic import labelled_capture
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[4]
+PROGRAM = "tests.support.killed_streams"
 
 
 def killed(folder, name, flows=8, stride=1):
@@ -27,9 +28,9 @@ def killed(folder, name, flows=8, stride=1):
     model.save(folder / "m.n3ic")
     (folder / "runs").mkdir()
     done = subprocess.run(
-        [sys.executable, HERE / "killed_streams.py", "runs", "m.n3ic", "c.pcap", name, str(stride)],
+        [sys.executable, "-m", PROGRAM, "runs", "m.n3ic", "c.pcap", name, str(stride)],
         cwd=folder,
-        env={"PYTHONPATH": f"{HERE}:{HERE.parents[2] / 'meter'}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=300,

@@ -17,11 +17,6 @@ from threading import Event
 
 import numpy as np
 import pytest
-from command_line import N3IC
-from stream_models import CUTS, MODELS, SPEC, lines, stream
-from test_stream_flows import predicted
-from traffic import labelled_capture
-from xdp_machine import tun
 
 from n3ic.errors import DataError, MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
@@ -36,6 +31,11 @@ from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.flows.sources import af_xdp, dpdk
 from n3ic.systems.stream.flows.sources.dpdk import DpdkSource
 from n3ic.targets.fuzz_traffic import pcap
+from tests.support.command_line import N3IC
+from tests.support.predicted_rows import predicted
+from tests.support.stream_models import CUTS, MODELS, SPEC, lines, stream
+from tests.support.traffic import labelled_capture
+from tests.support.xdp_machine import tun
 
 __all__ = ["tun"]
 

@@ -8,10 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from stream_models import MODELS, lines, stream
-from stream_peers import subject_rows, topic_rows
-from test_stream_flows import predicted
-from traffic import connection, labelled_capture, pcap
 
 from n3ic.errors import DataError, N3icError, N3icWarning, UsageError
 from n3ic.systems.stream.flows import pipeline
@@ -20,6 +16,10 @@ from n3ic.systems.stream.flows.sink import StreamSink
 from n3ic.systems.stream.flows.sinks import kafka
 from n3ic.systems.stream.flows.sinks.callback import CallbackSink
 from n3ic.systems.stream.flows.sources import capture
+from tests.support.predicted_rows import predicted
+from tests.support.stream_models import MODELS, lines, stream
+from tests.support.stream_peers import subject_rows, topic_rows
+from tests.support.traffic import connection, labelled_capture, pcap
 
 
 @pytest.fixture(autouse=True)

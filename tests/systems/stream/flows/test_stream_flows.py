@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets to flows to verdicts to lines of JSON: those of ``n3ic predict``, by every way."""
 
-import csv
 import gzip
 import io
 import json
@@ -9,16 +8,16 @@ import sys
 
 import numpy as np
 import pytest
-from stream_models import MODELS, lines, stream
-from traffic import labelled_capture
 
-from n3ic.meter.verdicts import predict_capture
 from n3ic.systems.stream.flows import pipeline
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.pipeline import StreamSettings
 from n3ic.systems.stream.flows.sink import open_sink
 from n3ic.systems.stream.flows.sinks.callback import CallbackSink
 from n3ic.systems.stream.flows.sources import capture
+from tests.support.predicted_rows import predicted
+from tests.support.stream_models import MODELS, lines, stream
+from tests.support.traffic import labelled_capture
 
 
 @pytest.fixture
@@ -26,23 +25,6 @@ def path(tmp_path):
     """A capture of 60 flows."""
     (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
     return tmp_path / "c.pcap"
-
-
-def predicted(model, path):
-    """Rows of ``n3ic predict`` as a stream writes them."""
-    out = path.parent / "predicted.csv"
-    predict_capture(model, path, out)
-    text = {"source", "destination", "decided", "class"}
-    rows = list(csv.reader(io.StringIO(out.read_text())))
-    head = rows[0]
-    return [
-        {
-            # CSV has an apostrophe before what a spreadsheet would run
-            name: cell.removeprefix("'") if name in text else int(cell)
-            for name, cell in zip(head, row, strict=True)
-        }
-        for row in rows[1:]
-    ]
 
 
 @pytest.mark.parametrize("batch", [7, 4096])

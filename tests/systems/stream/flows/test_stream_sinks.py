@@ -11,16 +11,16 @@ import urllib.request
 
 import pyarrow.parquet as pq
 import pytest
-from ipfix import Collector, number
 from prometheus_client.parser import text_string_to_metric_families
-from stream_models import MODELS, lines, stream
-from stream_peers import messages, topic_rows
-from traffic import labelled_capture
 
 from n3ic.errors import UsageError
 from n3ic.systems.stream.flows import metrics, terminal
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.sink import open_sink
+from tests.support.ipfix import Collector, number
+from tests.support.stream_models import MODELS, lines, stream
+from tests.support.stream_peers import messages, topic_rows
+from tests.support.traffic import labelled_capture
 
 WAIT_S = 60
 

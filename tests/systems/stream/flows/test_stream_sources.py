@@ -15,8 +15,6 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from stream_models import MODELS, lines, stream
-from traffic import labelled_capture
 
 from n3ic.errors import DataError, UsageError
 from n3ic.exporters.netfpga.frontend.messages import bit_rows, feature_rows, request
@@ -33,6 +31,8 @@ from n3ic.systems.stream.flows.sources.af_packet import InterfaceSource
 from n3ic.systems.stream.flows.sources.shunted import HEAD, ShuntedSource
 from n3ic.systems.stream.flows.sources.udp import DatagramSource
 from n3ic.targets.fuzz_traffic import pcap
+from tests.support.stream_models import MODELS, lines, stream
+from tests.support.traffic import labelled_capture
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stream_models import MODELS, lines
-from traffic import labelled_capture
 
 from n3ic.errors import DataError, UsageError
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
 from n3ic.systems.stream.flows.sink import open_sink
 from n3ic.systems.stream.flows.source import open_source
+from tests.support.stream_models import MODELS, lines
+from tests.support.traffic import labelled_capture
 
 HOSTS = 3
 

@@ -14,9 +14,6 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from bursts import in_bursts
-from command_line import N3IC
-from metered_models import metered_network
 
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
@@ -31,6 +28,9 @@ from n3ic.systems.stream.functions.chain import read_chain
 from n3ic.systems.stream.functions.process import READY
 from n3ic.systems.stream.functions.supervisor import ask
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
+from tests.support.bursts import in_bursts
+from tests.support.command_line import N3IC
+from tests.support.metered_models import metered_network
 
 TIMEOUT_S = 120
 SMALL = "small.py:Small"

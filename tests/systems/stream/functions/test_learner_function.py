@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from framed_traffic import label_line
 
 from n3ic.errors import DataError, MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
@@ -16,6 +15,7 @@ from n3ic.systems.stream.demo.traffic import METER, flows, metered, trained
 from n3ic.systems.stream.functions.learner import LearnerFunction
 from n3ic.systems.stream.functions.packets import PacketView
 from n3ic.targets.fuzz_traffic import pcap
+from tests.support.framed_traffic import label_line
 
 BATCHES = 8
 

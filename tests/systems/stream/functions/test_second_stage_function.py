@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metered_models import metered_network
 
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.dpdk.application import require_dpdk
@@ -24,6 +23,7 @@ from n3ic.systems.stream.functions.second_stage import SecondStageFunction
 from n3ic.systems.stream.learning.host_models import HostMlp
 from n3ic.systems.stream.learning.second_stage import second_verdicts
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
+from tests.support.metered_models import metered_network
 
 SPEC = replace(standard_spec(packets=4), windows=())
 CLASSES = ("a", "b", "d")

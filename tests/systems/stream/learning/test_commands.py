@@ -5,12 +5,12 @@ import json
 
 import numpy as np
 import pytest
-from changing_traffic import label_lines, tables, traffic, write_table
-from stream_models import MODELS, lines
-from traffic import labelled_capture
 
 from n3ic.model.load import load_model
 from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
+from tests.support.changing_traffic import label_lines, tables, traffic, write_table
+from tests.support.stream_models import MODELS, lines
+from tests.support.traffic import labelled_capture
 
 
 @pytest.fixture(name="files")

@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from changing_traffic import tables, traffic, write_table
 
 from n3ic.errors import UsageError
 from n3ic.systems.stream.learning.drift_detector import DriftDetector
@@ -18,6 +17,7 @@ from n3ic.systems.stream.learning.drift_study import (
     detection_delays,
 )
 from n3ic.systems.stream.learning.replay import ReplayedFlows
+from tests.support.changing_traffic import tables, traffic, write_table
 
 ALPHA = 0.2
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from changing_traffic import CLASSES, key_fields, label_lines, tables, traffic
 
 from n3ic.errors import DataError
 from n3ic.meter.labels import Labelled
 from n3ic.systems.stream.learning import late_labels
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
 from n3ic.systems.stream.learning.stream import LiveLearner
+from tests.support.changing_traffic import CLASSES, key_fields, label_lines, tables, traffic
 
 FLOWS = traffic(60, 3)
 

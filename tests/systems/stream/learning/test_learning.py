@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from changing_traffic import labelled, network, tables, traffic
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.network.structure import structure_of
@@ -13,6 +12,7 @@ from n3ic.kernel.prediction import predict
 from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
 from n3ic.systems.stream.learning.refresh import columns_of, refreshed
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out, key_hash
+from tests.support.changing_traffic import labelled, network, tables, traffic
 
 SETTINGS = LearnSettings(every=300)
 BATCH = 200

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from changing_traffic import labelled, tables, traffic
 
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.load import load_model
@@ -16,6 +15,7 @@ from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
 from n3ic.systems.stream.learning.log import ChainedLog
 from n3ic.systems.stream.learning.pushes import push_to
+from tests.support.changing_traffic import labelled, tables, traffic
 
 SETTINGS = LearnSettings(every=300)
 BATCHES = [labelled(traffic(300, i, changed=True), i) for i in range(3)]

@@ -6,8 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from framed_traffic import label_line
-from xdp_machine import clang, in_namespace, kernel
 
 from n3ic.exporters.xdp.links import add_link
 from n3ic.systems.stream.demo.traffic import PacedSocket, flows, trained
@@ -21,6 +19,8 @@ from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
+from tests.support.framed_traffic import label_line
+from tests.support.xdp_machine import clang, in_namespace, kernel
 
 __all__ = ["clang", "in_namespace", "kernel"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clang", "kernel")]

@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from changing_traffic import CLASSES, METER, NAMES, tables, traffic, write_table
 
 from n3ic.errors import ModelError
 from n3ic.model.classifier import SHUNT
@@ -18,6 +17,7 @@ from n3ic.systems.stream.learning.host_models import (
 )
 from n3ic.systems.stream.learning.second_stage import second_verdicts
 from n3ic.training.input_bits import boosted_trees
+from tests.support.changing_traffic import CLASSES, METER, NAMES, tables, traffic, write_table
 
 RNG = np.random.default_rng(0)
 COLUMNS = RNG.integers(0, UINT32_MAX, (400, 3), dtype=np.int64) >> RNG.integers(0, 32, (400, 3))

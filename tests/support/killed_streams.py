@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams that kill themselves (SIGKILL) at the N-th step that touches a file or a peer.
 
-usage: killed_streams.py FOLDER MODEL CAPTURE SINK_NAME STRIDE
+usage: python -m tests.support.killed_streams FOLDER MODEL CAPTURE SINK_NAME STRIDE
 
 Each is a fork of this process: a stream of the capture into a sink of its own folder FOLDER/N.
 It is begun with a kill at its N-th step, again with a kill at its (N + 3)-th, and then without.
@@ -13,12 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
-from stream_models import stream
-
 from n3ic.model.load import load_model
 from n3ic.systems.stream.flows import sink as sinks
 from n3ic.systems.stream.flows.sinks import callback, kafka, nats
 from n3ic.systems.stream.flows.sources import capture
+from tests.support.stream_models import stream
 
 steps = 0
 last = None

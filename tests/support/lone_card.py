@@ -4,7 +4,6 @@
 from collections import deque
 
 import numpy as np
-from card_rig import Rig, endpoints, frame, opened
 
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.netfpga.image import node_image
@@ -18,6 +17,7 @@ from n3ic.systems.cluster.protocol import (
     TaskPacket,
     bits_packets,
 )
+from tests.support.card_rig import Rig, endpoints, frame, opened
 
 MODEL = random_model((1000, 700, 90, 5), np.random.default_rng(3))
 CARD = 2

@@ -4,7 +4,6 @@
 from dataclasses import replace
 
 import numpy as np
-from metered_models import metered_network
 
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.network.structure import structure_of
@@ -12,6 +11,7 @@ from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms, policy_index, policy_value
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable
 from n3ic.model.layers import HiddenLayer
+from tests.support.metered_models import metered_network
 
 
 def network(spec, seed=0, shunt=0):
