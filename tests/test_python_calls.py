@@ -35,6 +35,8 @@ from n3ic.training.values import values_of
 TRAIN: Any = n3ic.train  # with keywords that a type checker refuses, too
 SMALL = {"epochs": 1, "hidden": [4], "bits": 16}
 
+pytestmark = pytest.mark.usefixtures("small_baselines")
+
 
 @pytest.fixture(scope="module")
 def frame():
@@ -88,23 +90,36 @@ FIRST = {
 }
 
 
+@pytest.fixture(scope="module")
+def wanted(frame, tmp_path_factory):
+    return model_of(
+        n3ic.train(frame, label="app", out=tmp_path_factory.mktemp("w") / "run", **SMALL)
+    )
+
+
 @pytest.mark.parametrize("how", FIRST)
-def test_every_form_of_a_table_and_of_its_classes_trains_the_same_network(how, files, frame):
-    wanted = model_of(n3ic.train(frame, label="app", out="wanted", **SMALL))
+def test_every_form_of_a_table_and_of_its_classes_trains_the_same_network(
+    how, files, frame, wanted
+):
     first, label = FIRST[how](frame)
     assert model_of(n3ic.train(first, label, out="run", **SMALL)) == wanted
 
 
+@pytest.fixture(scope="module")
+def overridden(frame, tmp_path_factory):
+    again = {"epochs": 1, "hidden": [4], "columns": ["bytes", "pkts"], "class_weight": "web=2"}
+    out = tmp_path_factory.mktemp("o") / "run"
+    return n3ic.load(n3ic.train(frame, label="app", overrides=again, out=out).path)
+
+
 @pytest.mark.parametrize("hidden", [[4], (4,), np.array([4]), range(4, 5), pd.Series([4]), 4, "4"])
-def test_a_value_of_the_recipe_is_a_keyword_in_any_sequence(hidden, files, frame):
+def test_a_value_of_the_recipe_is_a_keyword_in_any_sequence(hidden, files, frame, overridden):
     run = n3ic.train(
         frame, label="app", epochs=np.int64(1), hidden=hidden, columns=frame.columns[:2],
         class_weight={"web": 2}, out="run",
     )  # fmt: skip
     assert n3ic.load(run.path).shape[1:] == (4, 2)
-    again = {"epochs": 1, "hidden": [4], "columns": ["bytes", "pkts"], "class_weight": "web=2"}
-    same = n3ic.train(frame, label="app", overrides=again, out="same")
-    assert n3ic.load(same.path) == n3ic.load(run.path)
+    assert n3ic.load(run.path) == overridden
 
 
 def test_editors_see_the_values_of_a_recipe():
