@@ -50,6 +50,12 @@ PROJECT = {
     "contributing": "CONTRIBUTING.md",
     "security": "SECURITY.md",
 }
+# Where a link to a part of the source leads of which several pages are made.
+FIRST = {
+    "n3ic/cli": "reference/command-line/train.md",
+    "n3ic/api.py": "reference/python/n3ic.api.md",
+    "datasets": "reference/data-cards/unsw-nb15.md",
+}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 ROLE = re.compile(r":(?:attr|class|const|data|exc|func|meth|mod):<code>[~.]?([^<]*)</code>")
 
@@ -206,7 +212,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links to files of the repository to the pages made from them."""
     sources = {made.uri: made.source for made in made_pages() if made.source}
-    uris = {source: uri for uri, source in sources.items()}
+    uris = FIRST | {source: uri for uri, source in sources.items()}
     for source, uri in list(uris.items()):
         uris.setdefault(posixpath.dirname(source), uri)  # a folder: the first page of it
     here = page.file.src_uri

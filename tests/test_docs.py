@@ -124,8 +124,13 @@ def is_among(line: str, said: list[str]) -> bool:
 @pytest.mark.usefixtures("small_baselines")
 def test_the_notebook_of_the_readme_does_what_the_demo_does(repository, tmp_path, capsys):
     (block,) = blocks(repository / "README.md", "python")
+    home = repository / "docs" / "index.md"
+    assert blocks(home, "python") == [block]
     run_python(block, tmp_path)
-    accuracy, verified = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out.splitlines()
+    (shown,) = blocks(home, "text")
+    assert all(is_among(line, [alike(s) for s in said]) for line in shown.splitlines())
+    accuracy, verified = said
     assert float(accuracy) > 0.9 and "equal scores on" in verified
     assert (tmp_path / "runs/anomaly/model.n3ic").is_file()
 

@@ -152,7 +152,11 @@ def test_notebooks_are_pages_with_their_outputs(site, repository):
 def test_links_into_the_repository_lead_to_what_is_made_of_the_file(site):
     page = (site / "reference/meter.html").read_text("utf-8")
     assert 'href="data-cards/unsw-nb15.html#from-packets"' in page
-    assert 'href="notebooks/' in (site / "index.html").read_text("utf-8")
+    home = (site / "index.html").read_text("utf-8")
+    reference = ("command-line/train", "python/n3ic.api", "data-cards/unsw-nb15")
+    for made in ("notebooks/", *(f"reference/{name}.html" for name in reference)):
+        assert f'href="{made}' in home, made
+    assert "n3ic[train]" in home
     assert "../../" not in page.replace('"../..', "")
 
 
