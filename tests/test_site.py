@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation site: built without a warning, complete, and whole without a network."""
 
+import ast
 import html.parser
 import importlib
 import json
@@ -122,6 +123,36 @@ def test_what_python_offers_is_in_the_reference(site):
         page = (site / f"reference/python/{module}.html").read_text("utf-8")
         assert f"{module}.{name}" in Loads(page).ids, name
         assert ":class:" not in page
+
+
+def test_notebooks_import_what_the_reference_documents(site_pages, repository):
+    documented = {f"n3ic.{name}" for name in n3ic.__all__} | {"n3ic"}
+    for made in site_pages.python_pages():
+        documented |= set(re.findall(r"^::: (\S+)$", made.text, re.MULTILINE))
+    unknown = {
+        f"{path.stem}: {name}"
+        for path in (repository / "notebooks").glob("*.ipynb")
+        for module, name in imports(path)
+        if module.partition(".")[0] == "n3ic"
+        and name not in documented
+        and (module not in documented - {"n3ic"} or name.startswith(f"{module}._"))
+    }
+    assert unknown == set()
+
+
+def imports(path):
+    """Module and full name of each import of a notebook."""
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        lines = "".join(cell["source"]).splitlines()
+        for node in ast.walk(
+            ast.parse("\n".join(x for x in lines if not x.startswith(("%", "!"))))
+        ):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield from ((node.module, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 @pytest.mark.slow
