@@ -40,15 +40,26 @@ ROOT = Path(__file__).resolve().parent.parent
 # Typed after a command, so that its help shows the options of all plug-ins.
 WORDS = {"export": ("--target", "all"), "data": ("generate",)}
 WORDS |= dict.fromkeys(("train", "sweep", "decide"), ("--help-recipe",))
-# The interfaces for writing plug-ins, in addition to what `import n3ic` offers.
+# Modules that are shown whole, in addition to what `import n3ic` offers: what writers of plug-ins
+# and of notebooks need.
 FURTHER = (
     *("n3ic.options", "n3ic.targets.device", "n3ic.targets.figures", "n3ic.evaluation.metrics"),
     *("n3ic.evaluation.held_out", "n3ic.runs.pictures", "n3ic.meter.spec_file", "n3ic.errors"),
+    *("n3ic.datasets", "n3ic.data.dataset", "n3ic.data.split", "n3ic.usecases.base"),
+    *("n3ic.training.input_choice", "n3ic.families.binary.fit", "n3ic.families.binary.fold"),
+    *("n3ic.evaluation.sensitivity", "n3ic.meter.standard", "n3ic.meter.labels"),
+    *("n3ic.meter.extract", "n3ic.meter.verdicts"),
 )
 PROJECT = {
     "changelog": "CHANGELOG.md",
     "contributing": "CONTRIBUTING.md",
     "security": "SECURITY.md",
+}
+# Where a link to a part of the source leads of which several pages are made.
+FIRST = {
+    "n3ic/cli": "reference/command-line/train.md",
+    "n3ic/api.py": "reference/python/n3ic.api.md",
+    "datasets": "reference/data-cards/unsw-nb15.md",
 }
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 ROLE = re.compile(r":(?:attr|class|const|data|exc|func|meth|mod):<code>[~.]?([^<]*)</code>")
@@ -85,7 +96,9 @@ def python_pages() -> Iterator[Made]:
     """A page per public module, which mkdocstrings fills."""
     offered: dict[str, list[str]] = {}
     for name in n3ic.__all__:
-        offered.setdefault(getattr(n3ic, name).__module__, []).append(name)
+        module = getattr(n3ic, name).__module__
+        if module not in FURTHER:
+            offered.setdefault(module, []).append(name)
     for module, names in [("n3ic.api", offered.pop("n3ic.api")), *sorted(offered.items())]:
         blocks = "".join(f"::: {module}.{name}\n\n" for name in names)
         yield Made(f"reference/python/{module}.md", f"# `{module}`\n\n{blocks}")
@@ -206,7 +219,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links to files of the repository to the pages made from them."""
     sources = {made.uri: made.source for made in made_pages() if made.source}
-    uris = {source: uri for uri, source in sources.items()}
+    uris = FIRST | {source: uri for uri, source in sources.items()}
     for source, uri in list(uris.items()):
         uris.setdefault(posixpath.dirname(source), uri)  # a folder: the first page of it
     here = page.file.src_uri

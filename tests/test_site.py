@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation site: built without a warning, complete, and whole without a network."""
 
+import ast
 import html.parser
 import importlib
 import json
@@ -124,6 +125,36 @@ def test_what_python_offers_is_in_the_reference(site):
         assert ":class:" not in page
 
 
+def test_notebooks_import_what_the_reference_documents(site_pages, repository):
+    documented = {f"n3ic.{name}" for name in n3ic.__all__} | {"n3ic"}
+    for made in site_pages.python_pages():
+        documented |= set(re.findall(r"^::: (\S+)$", made.text, re.MULTILINE))
+    unknown = {
+        f"{path.stem}: {name}"
+        for path in (repository / "notebooks").glob("*.ipynb")
+        for module, name in imports(path)
+        if module.partition(".")[0] == "n3ic"
+        and name not in documented
+        and (module not in documented - {"n3ic"} or name.startswith(f"{module}._"))
+    }
+    assert unknown == set()
+
+
+def imports(path):
+    """Module and full name of each import of a notebook."""
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        lines = "".join(cell["source"]).splitlines()
+        for node in ast.walk(
+            ast.parse("\n".join(x for x in lines if not x.startswith(("%", "!"))))
+        ):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield from ((node.module, f"{node.module}.{alias.name}") for alias in node.names)
+
+
 @pytest.mark.slow
 def test_every_data_set_and_every_target_has_its_pages(site, repository):
     how_to = repository / "docs" / "how-to"
@@ -152,7 +183,11 @@ def test_notebooks_are_pages_with_their_outputs(site, repository):
 def test_links_into_the_repository_lead_to_what_is_made_of_the_file(site):
     page = (site / "reference/meter.html").read_text("utf-8")
     assert 'href="data-cards/unsw-nb15.html#from-packets"' in page
-    assert 'href="notebooks/' in (site / "index.html").read_text("utf-8")
+    home = (site / "index.html").read_text("utf-8")
+    reference = ("command-line/train", "python/n3ic.api", "data-cards/unsw-nb15")
+    for made in ("notebooks/", *(f"reference/{name}.html" for name in reference)):
+        assert f'href="{made}' in home, made
+    assert "n3ic[train]" in home
     assert "../../" not in page.replace('"../..', "")
 
 

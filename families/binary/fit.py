@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the binarized MLP by gradient descent."""
+"""Trains the binarized MLP by gradient descent.
+
+:func:`n3ic.train` does this and more. By hand, from input bits to an integer network::
+
+    trained = fit_network(bits, train.label, len(train.classes), recipe.training, seed=0)
+    model = fold(trained.network, spec, train.classes)  # n3ic.families.binary.fold
+    check_fold(trained.network, model, bits)  # equal scores on every row
+"""
 
 from __future__ import annotations
 

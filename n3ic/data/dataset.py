@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a data set; data sets live in ``n3ic.datasets``."""
+"""The interface of a data set; data sets live in ``n3ic.datasets``.
+
+:func:`data_set` finds one by name, and :func:`data_set_of` the one that reads a file::
+
+    table = data_set("iscx-tor2016").load(None)  # the embedded sample, or the path of your files
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a table into rows for training, for validation, and for a single test."""
+"""Split a table into rows for training, for validation, and for a single test.
+
+A network is trained on the first, chosen on the second, and reported on the third::
+
+    parts = split(table, "random", seed=0)  # as n3ic.train splits it
+    train, test = table.rows(parts.train), table.rows(parts.test)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the network's input bits by a recipe, on training rows."""
+"""Choose the network's input bits by a recipe, on training rows.
+
+::
+
+    spec, _ = choose_input(train, recipe)
+    bits = spec.encode(train.features)  # bool, shape (rows, spec.n_bits)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a use case; each is declared beside its data set."""
+"""The interface of a use case; each is declared beside its data set.
+
+::
+
+    case = use_case("anomaly")
+    table = load_table(case, None)  # the embedded sample, or the path of your files
+    recipe = case.recipes["default"].with_options({"bits": 64})
+"""
 
 from __future__ import annotations
 
