@@ -29,7 +29,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 
 TARGETS = ("host", "dpdk", "nfp", "netfpga", "p4", "p4-netfpga", "xdp", "onnx", "qonnx")
-CARDS = ("host", "nfp", "netfpga", "p4", "xdp")
+CARDS = ("host", "netfpga", "p4", "xdp")
 WORDING = re.compile(r"README.*|report\.(md|json)|verification\.json|manifest\.json|plan\.json")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^\s*#[^\n]*|--[^\n]*", re.DOTALL | re.MULTILINE)
 

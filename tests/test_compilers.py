@@ -83,7 +83,6 @@ def write_all(folder: Path) -> None:
         "policy": cards.alone("host", "a", policy='{ action = "drop" }', carrier="vlan"),
         "votes": cards.text("host", carrier="udp-port"),
         "joins": cards.joining("host"),
-        "nfp": cards.text("nfp", join="both", beta='"input", "b"'),
     }
     for name, document in documents.items():
         export_card(cards.plan(models, document), folder / f"card-{name}", verify=False)

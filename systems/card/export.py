@@ -61,14 +61,12 @@ class CardTarget(ABC):
     Attributes:
         name: name of the target.
         inputs: whether packets may hold features, which an input stage turns into bits.
-        fixed: reason why a running image cannot be changed; empty if it can.
         products: path patterns of files that building a card creates, in addition to those of the
             target.
     """
 
     name: ClassVar[str]
     inputs: ClassVar[bool] = True
-    fixed: ClassVar[str] = "this target cannot change a running card"
     products: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -116,6 +114,7 @@ class CardTarget(ABC):
             VerifyError: an answer differs, or a packet is lost.
         """
 
+    @abstractmethod
     def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Change one tenant's part of a card while packets of the others flow.
 
@@ -129,10 +128,9 @@ class CardTarget(ABC):
             A sentence that says what was done or written.
 
         Raises:
-            UsageError: the image does not support the change, or no such card is running.
+            UsageError: no such card is running.
             N3icError: the running card refuses the change.
         """
-        raise UsageError(f"{plan.card.device.target}: {self.fixed}; export the card again")
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,10 @@ def card_target(target: str) -> CardTarget:
     """
     exporter(target)  # a mistyped name gets its error, which suggests similar names
     if target not in plugins.names(GROUP):
-        raise UsageError(f"target {target} cannot write a card of several tenants")
+        able = ", ".join(plugins.names(GROUP))
+        raise UsageError(
+            f"target {target} cannot write a card of several tenants, expected one of {able}"
+        )
     found: CardTarget = plugins.load(GROUP, target)
     return found
 
@@ -239,13 +240,10 @@ def change_card(plan: CardPlan, directory: Path, change: CardChange, to: str) ->
         to: address as for :meth:`CardTarget.change_card`.
 
     Raises:
-        UsageError: the directory does not exist, or its image does not support the change.
+        UsageError: the directory does not exist, or no such card is running.
         VerifyError: the directory differs from a fresh export of the plan.
     """
     target = card_target(plan.card.device.target)
-    # The target's refusal names the reason; comparing the whole export first would only delay it.
-    if target.fixed:
-        target.change_card(plan, change, to)
     # The change must meet the image that runs, so nothing is sent if the directory differs from the
     # plan.
     with _written_anew(target, plan, directory):

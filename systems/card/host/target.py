@@ -19,7 +19,6 @@ class HostCards(CardTarget):
     """Cards as C11 that runs the networks of several tenants, with ``card-exec``."""
 
     name: ClassVar[str] = "host"
-    fixed: ClassVar[str] = ""
     products: ClassVar[tuple[str, ...]] = (
         "card-exec",
         "libn3ic_card.a",

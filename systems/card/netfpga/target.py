@@ -24,7 +24,6 @@ class NetfpgaCards(CardTarget):
     """Cards in Verilog, with an executor for each shape of networks in a region."""
 
     name: ClassVar[str] = "netfpga"
-    fixed: ClassVar[str] = ""
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:
         """Return the card of a plan; see :mod:`~n3ic.systems.card.netfpga.control` for changes.

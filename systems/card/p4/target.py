@@ -28,7 +28,6 @@ class P4Cards(CardTarget):
 
     name: ClassVar[str] = "p4"
     inputs: ClassVar[bool] = False
-    fixed: ClassVar[str] = ""
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
         """Divide the program's resources among its networks; see the base class."""

@@ -20,7 +20,6 @@ class XdpCards(CardTarget):
 
     name: ClassVar[str] = "xdp"
     inputs: ClassVar[bool] = False
-    fixed: ClassVar[str] = ""
 
     def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write the program of a card, its networks and tables; see the base class."""

@@ -1,50 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether a machine has what the halves of the demonstration need."""
+"""Checks whether a machine has what the demonstration needs."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 
 from n3ic.errors import MissingDependencyError, needed
-from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.libbpf import ARRAY, BpfError, create_map
 from n3ic.exporters.xdp.links import own_network
-from n3ic.kernel import build
 
 _PROBE = "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n"
 
 
-def missing_for_loop() -> list[str]:
-    """What is missing to send packets through the kernel, one sentence for each."""
-    return _missing((_root, _network, _compiling, _loading, _training))
+def check_machine() -> None:
+    """Check that packets can be sent through the kernel, and a second stage trained.
 
-
-def missing_for_images() -> list[str]:
-    """What is missing to send images through DPDK, one sentence for each."""
-    return _missing((_root, _network, _dpdk, _torch))
-
-
-def _missing(checks: Sequence[Callable[[], object]]) -> list[str]:
+    Raises:
+        MissingDependencyError: something is missing; the error names all of it.
+    """
     if sys.platform != "linux":
-        return ["it needs Linux"]
-    out = []
-    for check in checks:
+        raise MissingDependencyError("the demonstration needs Linux")
+    _root()  # without root, the other checks would fail too
+    missing = []
+    for check in (_network, _compiling, _loading, _training):
         try:
             check()
         except (MissingDependencyError, BpfError) as error:
-            out.append(str(error))
-            if check is _root:
-                break  # without root, the other checks would fail too
-    return out
+            missing.append(str(error))
+    if missing:
+        raise MissingDependencyError("; ".join(missing))
 
 
 def _root() -> None:
     if os.geteuid():
         raise MissingDependencyError(
-            "it needs root, for a network namespace: sudo n3ic stream demo"
+            "the demonstration needs root, for a network namespace: sudo n3ic stream demo"
         )
 
 
@@ -64,16 +56,3 @@ def _loading() -> None:
 def _training() -> None:
     with needed("the second stage"):
         import sklearn  # noqa: F401
-
-
-def _dpdk() -> None:
-    require_dpdk(("pkg-config",))
-    try:
-        build.find_compiler()
-    except build.NoCompilerError as error:
-        raise MissingDependencyError(str(error)) from error
-
-
-def _torch() -> None:
-    with needed("images"):
-        import torch  # noqa: F401

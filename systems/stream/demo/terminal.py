@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from n3ic.cli.console import console, print_note
 from n3ic.systems.stream.demo.loop import LoopFigures, LoopWindow
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
-
-if TYPE_CHECKING:
-    from n3ic.systems.stream.demo.images import ImageFigures
 
 _HEAD = ("flows", "traffic", "shunted", "card", "rest", "all", "labels", "kernel", "swaps")
 _SHOWN = 6  # digits of a digest
@@ -53,17 +49,6 @@ def loop_lines(f: LoopFigures) -> list[str]:
         f"{f.total - f.flows:,} flows lost on the link, {f.lost:,} in the ring buffer; "
         f"{f.unlike:,} with other scores than their model's",
     ]
-
-
-def image_line(f: ImageFigures) -> str:
-    """A line about the progress of the images."""
-    if not f.times:
-        return f"{f.model}: functions load it and attach"
-    last = f.times[-1]
-    return (
-        f"image {last.image} of {f.images} by {last.way}: {last.transfer:.1f} ms to the device, "
-        f"{last.inference:.1f} ms of {f.model}"
-    )
 
 
 @contextmanager

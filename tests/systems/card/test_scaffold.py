@@ -12,7 +12,7 @@ from n3ic.errors import UsageError, VerifyError
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.description import InputStage, NetworkTask, Parallel, Rate, Series
-from n3ic.systems.card.export import export_card, verify_card
+from n3ic.systems.card.export import card_target, export_card, verify_card
 from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.picture import plan_figure
 from n3ic.systems.card.planner import plan_card
@@ -72,7 +72,7 @@ def test_paths_are_relative_to_the_file_and_names_are_distinct(place):
         tenant_models([str(place / "there")])
 
 
-@pytest.mark.parametrize("target", ["host", "netfpga", "nfp", "p4", "xdp"])
+@pytest.mark.parametrize("target", ["host", "netfpga", "p4", "xdp"])
 def test_every_target_takes_what_is_written_for_it(place, target):
     for i in range(3, 17):
         (place / "queues" / "models" / f"tor{i} \"'\n].n3ic").unlink()
@@ -82,6 +82,11 @@ def test_every_target_takes_what_is_written_for_it(place, target):
     assert list(card.graphs) == [1, 2]
     export_card(plan_card(card), place / "card", verify=False)
     assert (place / "card" / "plan.json").exists()
+
+
+def test_a_target_without_cards_is_refused_and_those_with_them_are_named():
+    with pytest.raises(UsageError, match=r"target nfp .*expected one of host, netfpga, p4, xdp"):
+        card_target("nfp")
 
 
 @pytest.mark.parametrize(("target", "graphs"), [("host", 1), ("p4", 2), ("xdp", 2)])
