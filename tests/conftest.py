@@ -62,8 +62,19 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All processes have the tests in one order, files of long ones first."""
+    """All processes have the tests in one order, files of long ones first.
+
+    Of a test with the mark ``first_case``, every further case is a long test.
+    """
+    begun: set[str] = set()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if item.get_closest_marker("first_case"):
+            if name in begun:
+                item.add_marker("slow")
+            begun.add(name)
     items.sort(key=lambda item: (item.path.name not in LONG, item.path))
 
 

@@ -60,6 +60,7 @@ def test_what_is_kept_is_handed_out(compiled, tmp_path):
     assert compiled("b", '#define SAID "one"\n')[0] == "other"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("header", "options"),
     [

@@ -237,6 +237,7 @@ def facts_or_error(of, *arguments, **named):
     return repr((found.rows, numbers, texts))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_is_what_its_text_says(name):
     """As its facts, as numbers with and without gaps, and as text such as that of a class."""

@@ -54,6 +54,7 @@ OFTEN = ("host", "netfpga", "xdp")  # the others are slow: each is a process
 IMPORTED = {"dpdk": "host", "p4-netfpga": "p4", "qonnx": "onnx"}  # targets by those they build on
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "target",
     [
@@ -74,6 +75,7 @@ def test_an_export_loads_its_target_and_few_files(target, tmp_path):
     assert not libraries & {"torch", "sklearn", "matplotlib", "pyarrow"}
 
 
+@pytest.mark.slow
 def test_a_model_of_a_family_loads_that_family(tmp_path):
     random_spn(np.random.default_rng(0)).save(tmp_path / "m.n3ic")
     ours, _ = loaded_by(tmp_path, "inspect", "m.n3ic")
@@ -94,6 +96,7 @@ def test_the_options_of_a_use_case_are_its_own(tmp_path):
     assert not libraries & {"torch", "sklearn"}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("words", [("--help",), ("export", "--help"), ("data", "--help")])
 def test_help_needs_no_numbers(words, tmp_path):
     _, libraries = loaded_by(tmp_path, *words)

@@ -266,6 +266,7 @@ def test_one_number_is_one_hidden_layer(estimators):
     assert estimators["alone"].model_ == estimators["last of one"][-1].model_
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("which", ["alone", "pipeline", "last of one", "search"])
 def test_a_fitted_estimator_is_a_model(which, estimators, rows, frame, tmp_path):
     estimator = estimators[which]

@@ -161,6 +161,7 @@ def test_a_table_of_codes_and_integers_is_not_taken_for_the_own_layout(tmp_path)
         read_features(table(tmp_path, text), own)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
 def test_chunks_are_the_table(tmp_path, monkeypatch, pack):
     path = table(tmp_path, pack(partition(5000).encode()))

@@ -63,6 +63,7 @@ def used(own, facts):
     return {headers[name] for name, entry in own.toml["columns"].items() if entry["use"]}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("true", [False, True])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_leak_of_a_public_layout_is_left_out_and_nothing_else(tmp_path, name, true):
@@ -79,6 +80,7 @@ def test_names_of_other_layouts(layout):
     assert [n for n in column_names(leaks) if roles[n] in ("feature", "root")] == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_under_other_names_no_leak_is_used_in_silence(tmp_path, name):
     layout = LAYOUTS[name]
@@ -218,6 +220,7 @@ def test_every_kind_of_leak_tells_the_classes():
         assert shares.mean() > 0.6, kind
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("path", "label", "stays"),
     [

@@ -49,6 +49,7 @@ def network(own, name):
     return replace(net, input=spec, table=own.rules.only([name]))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("separator", [";", "\t", "|", ","])
 @pytest.mark.parametrize("thousands", [True, False])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -129,6 +129,7 @@ KNOWN = (
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", KNOWN)
 def test_real_tables_do_not_contradict_themselves(name, tmp_path):
     if not (REAL / name).is_file():

@@ -13,6 +13,7 @@ from n3ic.datasets.unsw_nb15.synthetic import write_csv
 from n3ic.errors import UsageError
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["mine.tomo.xz", "mine", "mine.csv"])
 def test_a_trace_is_one_under_any_name(tmp_path, name):
     shutil.copy(str(files("n3ic.datasets.ns3_tomography") / BUNDLED), tmp_path / name)

@@ -526,6 +526,7 @@ def test_a_nic_host_needs_neither_pytorch_nor_pandas(place, tmp_path):
     assert not list(Path(work).glob("runs/*"))
 
 
+@pytest.mark.slow
 def test_a_generated_capture_is_checked_trained_on_and_marked(tmp_path):
     make = ("data", "generate", "upc-aau", "--flows", 350, "--out", "upc")
     n3ic(*make, cwd=tmp_path)

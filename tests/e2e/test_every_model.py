@@ -278,6 +278,7 @@ def exported(own_table, tmp_path_factory):
     return of
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", MODELS)
 def test_every_target_writes_the_model_or_refuses_it(exported, name):
     models, _, out, told = exported(name)
@@ -294,6 +295,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("name", "target"), CELLS)
 def test_what_was_written_computes_the_models_scores(exported, request, name, target):
     if name not in OPTIMISED:
@@ -318,6 +320,7 @@ def test_what_was_written_computes_the_models_scores(exported, request, name, ta
 REPORTED = ("own", "spn", "queues", "imported QONNX")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name", [n if n in REPORTED else pytest.param(n, marks=pytest.mark.slow) for n in MODELS]
 )
@@ -358,6 +361,7 @@ def test_predict_classifies_a_parquet_file(exported, own_table, wider_file, name
         assert got == want.scores.tolist()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", MODELS)
 def test_xdp_load_attaches_what_meters_and_says_why_not(
     exported, name, request, tmp_path, monkeypatch

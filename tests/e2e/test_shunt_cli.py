@@ -83,6 +83,7 @@ def test_the_model_is_replaced_in_place_only_when_asked(place):
     assert BinaryModel.load(place / "own.n3ic").shunt == 4
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_study(place, monkeypatch):
     monkeypatch.setattr(batch, "report_all", lambda *_: [])  # no export is needed to see it
     given = {"data": place / "flows.csv", "dataset": None, "exports": place / "none"}

@@ -211,6 +211,7 @@ def waits(process):
         time.sleep(0.5)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("words", "sent"),
     [

@@ -32,6 +32,7 @@ def place(tmp_path_factory, small_baselines):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_holds_every_queue_beside_its_baselines(place):
     run = place / "runs" / "tomography"
     metrics = json.loads((run / "metrics.json").read_text())

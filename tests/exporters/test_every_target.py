@@ -64,6 +64,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.first_case
 @quickly
 @pytest.mark.parametrize(("target", "examples"), DRAWN)
 def test_drawn_networks_score_the_same(target, examples, tmp_path_factory):
@@ -85,6 +86,7 @@ def test_drawn_networks_score_the_same(target, examples, tmp_path_factory):
     check()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "target",
     # dpdk computes with the sources of host
@@ -117,6 +119,7 @@ THRESHOLDS = [
 ]
 
 
+@pytest.mark.first_case
 @quickly
 @pytest.mark.parametrize(("target", "shunt"), THRESHOLDS)
 def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path):
@@ -149,6 +152,7 @@ def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path)
             assert "verdict" in failures[-1], failures
 
 
+@pytest.mark.first_case
 @quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_makes_no_difference_is_left_out(target, tmp_path):
@@ -168,6 +172,7 @@ def test_what_makes_no_difference_is_left_out(target, tmp_path):
     assert "2 constant neurons removed" in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.first_case
 @quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_features_that_nothing_reads_are_not_asked_for(target, tmp_path):
@@ -203,6 +208,7 @@ def test_features_that_nothing_reads_are_not_asked_for(target, tmp_path):
         assert result.encoded == 50
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_same_model_gives_the_same_bytes(target, tmp_path):
     model = random_model((40, 8, 2), np.random.default_rng(0))
@@ -218,6 +224,7 @@ STEERING = ['*/ system("x"); /*', "../../x #include </etc/passwd>", "int"]
 LONG = ['"' * 256, "☃" * 256, "\\" * 256]
 
 
+@pytest.mark.first_case
 @quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_hostile_names_stay_names(target, tmp_path):
@@ -269,6 +276,7 @@ def test_a_readme_shows_names_as_they_are(target, tmp_path):
     assert [name for name in listed if name not in shown] == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", TARGETS)
 def test_reports_label_every_figure(target, tmp_path):
     model = random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)
@@ -286,6 +294,7 @@ def test_reports_label_every_figure(target, tmp_path):
         assert "modelled syntax, not compiled by the vendor's compiler" in text
 
 
+@pytest.mark.first_case
 @quickly
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_swapped_model_is_found(target, tmp_path):
@@ -311,6 +320,7 @@ def test_a_swapped_model_is_found(target, tmp_path):
     assert any(re.search(r"layer 0, neuron 3\b", f) for f in result.failures), result.failures
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_file_is_compared_and_no_other_is_run(target, tmp_path, monkeypatch):
     """Each file changed or taken away, with the digests in the manifest made to agree."""
@@ -338,6 +348,7 @@ def test_every_file_is_compared_and_no_other_is_run(target, tmp_path, monkeypatc
     assert [n for n in names if f"{n} is missing" not in failures] == []
 
 
+@pytest.mark.slow
 @quickly
 @pytest.mark.parametrize(
     ("target", "options", "name", "old", "new"),

@@ -98,6 +98,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("damage", "said"), KINDS)
 def test_no_file_of_any_target_is_opened_that_is_none(exported, tmp_path, damage, said):
     path = shutil.copytree(exported, tmp_path / "copy")
@@ -238,6 +239,7 @@ def test_a_hostile_manifest_is_one_line(path, text):
         assert len(str(found.value)) < 400
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("damage", "said"), [*KINDS[:2], (folder, "missing from"), (sparse, "not what n3ic writes")]
 )
@@ -250,6 +252,7 @@ def test_no_file_of_a_card_is_opened_that_is_none(card, damage, said):
         verify_card(plan, path, 1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("damage", [pipe, zero, sparse, folder])
 def test_a_card_is_told_by_a_file(card, damage):
     plan, path = card

@@ -56,6 +56,7 @@ def test_every_kernel_gives_the_reference(
     check_all_kernels(library, model, 64)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("inputs", [32 * w - d for w in range(1, 10) for d in (0, 1)])
 @pytest.mark.parametrize("outputs", [1, 16, 17, 32, 33])
 def test_small_networks_of_every_first_layer(
@@ -65,6 +66,7 @@ def test_small_networks_of_every_first_layer(
     check_all_kernels(library, model, 40)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("shape", "density"),
     [

@@ -56,6 +56,7 @@ def test_scores_are_the_references(compiler: object, own_cache: Path) -> None:
     assert np.array_equal(prediction.scores(MODEL, strided), MODEL.scores(WORDS))
 
 
+@pytest.mark.slow
 def test_bad_inputs_are_the_same_errors(compiler: object) -> None:
     with pytest.raises(ModelError, match="packed inputs have shape"):
         prediction.scores(MODEL, WORDS[:, :2])
@@ -65,6 +66,7 @@ def test_bad_inputs_are_the_same_errors(compiler: object) -> None:
         prediction.scores(MODEL, WORDS | np.uint32(1 << 31))
 
 
+@pytest.mark.slow
 def test_built_once_where_only_the_user_can_write(
     compiler: object, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +85,7 @@ def test_built_once_where_only_the_user_can_write(
     assert prediction.available()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
 def test_a_cache_that_others_can_use_is_not_loaded(
     compiler: object, own_cache: Path, mode: int
@@ -115,6 +118,7 @@ def test_a_link_as_cache_is_not_used(compiler: object, own_cache: Path, tmp_path
         build.cached_library()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["writable", "link", "hard link", "directory"])
 def test_a_planted_library_is_replaced(
     compiler: object, own_cache: Path, tmp_path: Path, kind: str
@@ -183,6 +187,7 @@ def test_a_compiler_that_makes_nonsense_is_told(
     assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
@@ -213,6 +218,7 @@ def test_a_miscompiled_kernel_is_not_used(
         assert not prediction.available()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_lines_say_shunt_below_the_threshold(monkeypatch, native):
     monkeypatch.setenv("N3IC_NATIVE", native)

@@ -48,6 +48,7 @@ def hard_columns(model, rng, rows):
     return out
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("seed", "rows"),
     [

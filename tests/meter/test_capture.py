@@ -151,6 +151,7 @@ def noise(packets):
     return [(i, udp(A, B, 1000, 53, 1000)[:-1000] + r.randbytes(1000)) for i in range(packets)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstd])
 def test_a_packed_capture_that_is_cut_gives_what_it_holds(tmp_path, pack):
     packets = noise(1000)

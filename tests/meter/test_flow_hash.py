@@ -120,6 +120,7 @@ def test_keys_that_are_made_against_the_old_hash_meet_there():
         assert len(np.unique(old_hash(seed, keys))) <= 256
 
 
+@pytest.mark.first_case
 @needs_compiler
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("table", TABLES)

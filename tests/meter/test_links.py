@@ -155,6 +155,7 @@ def test_links_are_those_that_are_read():
 # --- the compiled meter ------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("check", [0, 4, 15])
 @pytest.mark.parametrize("link", sorted(LINKS))
 def test_the_compiled_meter_reads_what_the_reference_reads(link, check, equal):
@@ -176,6 +177,7 @@ def test_the_compiled_meter_knows_no_other_links(equal):
 # --- a foreign reader --------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
 @pytest.mark.parametrize("link", sorted({link for link, _, _ in FRAMES} - {LINK_SLIP}))
 def test_tshark_finds_the_same_packets(link, tmp_path):

@@ -45,6 +45,7 @@ def packets(path):
     return pq.read_table(path).to_pylist()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("damage", ["", "progress.json", "state", "flows"])
 def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypatch, damage):
     capture, work = tmp_path / "c.pcap", tmp_path / "work"
@@ -150,6 +151,7 @@ def stop_after(monkeypatch, batches):
     monkeypatch.setattr(extract_stream, "flow_table", stopped)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("batches", "capture", "packets_of_it", "parts"),
     [(5, 0, 0, 0), (7, 0, 100, 1), (12, 1, 60, 2), (18, 1, 160, 3), (25, 2, 20, 4)],
@@ -172,6 +174,7 @@ def test_an_extraction_goes_on_in_the_capture_in_which_it_was_stopped(
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_a_state_remains_until_the_next_one_is_complete(pieces, tmp_path, monkeypatch, steps):
     work, real, done = tmp_path / "work", extract_stream.write_atomic, []
@@ -209,6 +212,7 @@ def test_captures_that_are_no_parts_of_one_are_an_error(pieces, tmp_path, monkey
     assert not (tmp_path / "f.csv").exists()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("wrong", [True, 1.0, "1", None])
 @pytest.mark.parametrize("name", ["capture", "packets", "parts"])
 def test_progress_in_other_than_whole_numbers_is_not_sound(

@@ -89,6 +89,7 @@ FIELD = ("input", "fields", 0)
 LONG = "x" * 10_000_000
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [

@@ -55,6 +55,7 @@ def accuracy(model, rows, factor):
     return float((scores.argmax(axis=1) == rows.label).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_trained_on_copies_travels(family):
     unseen = table().rows(prepare(experiment(FAMILIES[family]), lambda _: None).parts.test)
@@ -68,6 +69,7 @@ def test_a_model_trained_on_copies_travels(family):
     assert abroad[10.0] > abroad[1.0] + 0.1
 
 
+@pytest.mark.slow
 def test_only_training_rows_have_copies():
     said = []
     plain, twice = (prepare(experiment(BINARY, augment=m), said.append) for m in (1.0, 10.0))
@@ -89,6 +91,7 @@ def test_the_same_seed_gives_the_same_bytes():
     assert one.digest == again.digest != train(experiment(BINARY)).model.digest
 
 
+@pytest.mark.slow
 def test_a_model_knows_its_own_traffic_and_not_the_copies():
     """Else the warning of foreign traffic would stay silent on it."""
     this = experiment(BINARY, augment=10.0)
@@ -120,6 +123,7 @@ def test_a_range_that_is_none_is_refused(most):
         BINARY.with_options({"augment": most})
 
 
+@pytest.mark.slow
 def test_the_report_says_it():
     for most, shown in ((10.0, True), (1.0, False)):
         this = experiment(BINARY, augment=most)

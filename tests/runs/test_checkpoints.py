@@ -51,6 +51,7 @@ def plain(found):
     }
 
 
+@pytest.mark.slow
 def test_what_was_trained_is_read_and_the_rest_is_trained(experiments, tmp_path, monkeypatch):
     whole = trained(experiments, None)
     told = []

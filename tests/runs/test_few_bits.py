@@ -39,6 +39,7 @@ def test_few_bits_alone_give_a_network_and_all_its_figures(table, tmp_path):
     assert warnings_of(metrics) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_baselines")
 def test_a_network_that_is_the_majority_says_so(table, tmp_path):
     rng = np.random.default_rng(4)

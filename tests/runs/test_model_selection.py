@@ -72,6 +72,7 @@ def experiment(table, **changed):
     return replace(this, **changed)
 
 
+@pytest.mark.slow
 def test_the_family_that_is_right_on_more_validation_rows_is_kept(stairs, toy, tmp_path):
     alone = experiment(stairs)
     weak = train(alone)

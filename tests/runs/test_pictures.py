@@ -101,6 +101,7 @@ ALL = {
 }  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ALL)
 def test_everything_is_on_the_page_and_large_enough_for_half_of_it(name):
     with warnings.catch_warnings():

@@ -56,11 +56,13 @@ def test_it_installs_what_training_and_the_targets_need_and_says_how_far_it_is(d
     assert "MB in .venv" in steps[0] and "installed: " in told
 
 
+@pytest.mark.slow
 def test_it_takes_pytorch_from_the_index_that_pip_is_set_to(demo):
     (_, uv, *_), _ = demo(pip="global.index-url='file:///mine'\n")
     assert uv.endswith("torch=")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("stamp", "there"),
     [

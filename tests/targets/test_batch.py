@@ -82,6 +82,7 @@ CASES = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("error", "where"), CASES)
 def test_one_targets_error_is_one_row(targets, typed, tmp_path, error, where):
     targets(error, where)

@@ -91,6 +91,7 @@ def test_weights_in_a_shared_memory_leave_room_for_its_reserve_and_the_mailbox()
     assert problem == f"{needed:,} bytes of IMEM for weights, there is room for {room:,}"
 
 
+@pytest.mark.slow
 def test_networks_of_a_chain_take_turns_on_one_chain_and_reach_dram():
     wide = (4096, 2048, 2)
     together = exporter("nfp").colocate(members("nfp", 4, wide, mode="model"))

@@ -300,6 +300,7 @@ GOOD = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("field", sorted(GOOD))
 @pytest.mark.parametrize(
     "value",

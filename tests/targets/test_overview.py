@@ -134,6 +134,7 @@ def test_an_export_of_another_model_tool_or_report_is_not_taken(tmp_path, only_t
     assert not outcome.kept and outcome.details()["path"] is None and said[:1] == [why]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("damage", ["placements", "figures", "problems"])
 @pytest.mark.parametrize("value", [None, 5, [5], [{}], [{"name": "x"}]])
 def test_a_damaged_report_is_refused_in_words(tmp_path, only_toy, model, damage, value):

@@ -87,6 +87,7 @@ def test_cuts_of_large_neighbours_are_exact() -> None:
     assert tree_cuts({"v": value}, label, 3) == [("v", UINT32_MAX - 1)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("fields_of", [tree_fields, greedy_fields])
 def test_outliers_are_no_bits_and_the_choice_repeats_itself(fields_of) -> None:
     columns, label = _flows()

@@ -223,6 +223,7 @@ def test_bars_are_of_what_is_a_share():
     assert accuracy_bars({}) == ()
 
 
+@pytest.mark.slow
 def test_the_roc_of_a_run_is_shown_beside_its_baselines_where_the_rows_are_the_runs(
     run, monkeypatch
 ):
@@ -275,6 +276,7 @@ def test_its_colours_have_the_contrast_of_wcag(written):
     assert luminance(schemes[0]["paper"]) > 0.9 and luminance(schemes[1]["paper"]) < 0.02
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_page(run, written, monkeypatch):
     folder, model, metrics = run
     assert html_report(folder, {"": model}, metrics, ROWS) == written
@@ -410,6 +412,7 @@ def test_certain_groups_are_not_cut_at_the_top():
     assert axes.get_ylim()[1] > 100
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("sign", [1, -1, 0])
 def test_bars_go_the_way_of_their_figures(sign):
     found = [

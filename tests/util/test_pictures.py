@@ -113,6 +113,7 @@ def test_what_no_font_draws_is_an_escape(monkeypatch):
         pictures._families.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_same_picture_is_the_same_bytes_whatever_the_users_settings(kind):
     import matplotlib as mpl

@@ -98,6 +98,7 @@ def test_what_is_ignored_stays_ignored_and_threads_leave_signals_alone():
     assert seen == [signal.getsignal(signal.SIGTERM)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("made_of_it", ["pass", "raise ValueError('some library')", "raise"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_command_whose_library_swallows_a_signal_says_so(name, made_of_it, tmp_path):

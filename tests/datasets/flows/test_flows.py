@@ -60,6 +60,7 @@ def run(tmp_path_factory, small_baselines):
     return found, data, lines
 
 
+@pytest.mark.slow
 def test_what_was_inferred_is_shown_and_kept_in_the_run(run):
     found, data, lines = run
     assert lines[0].startswith("600 rows, label 'class', 4 columns: duration (us), bytes")
@@ -117,6 +118,7 @@ def test_another_table_is_refused_and_odd_cells_are_told(run, tmp_path):
         n3ic.evaluate(found.path)
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_verified(run, tmp_path, compiler, quick_build):
     found, data, _ = run
     n3ic.export(found.path, "host", tmp_path / "host")
@@ -124,6 +126,7 @@ def test_it_is_exported_and_verified(run, tmp_path, compiler, quick_build):
     assert n3ic.verify(tmp_path / "host", rows=rows, vectors=500).ok
 
 
+@pytest.mark.slow
 def test_without_a_name_the_command_line_trains_the_table(tmp_path, monkeypatch):
     data = written(tmp_path / "flows.csv", flows(300, 2))
     monkeypatch.chdir(tmp_path)
@@ -188,6 +191,7 @@ def test_data_describe_writes_what_check_and_show_read(tmp_path):
         run.invoke(app, ["data", "describe", str(data)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("known", "label", "more", "less"),
     [
@@ -285,6 +289,7 @@ def test_parquet_in_a_known_data_sets_layout_is_read(tmp_path):
     assert files("n3ic.datasets.flows").joinpath("card.md").is_file()
 
 
+@pytest.mark.slow
 def test_a_table_that_a_data_set_knows_is_said(tmp_path):
     told = []
     options = {"label": "label", "positive": "", "description": ""}

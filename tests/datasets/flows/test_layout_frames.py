@@ -62,6 +62,7 @@ def known(tmp_path_factory):
     return network(as_trained(frame, "label")), frame, path
 
 
+@pytest.mark.slow
 def test_a_frame_trains_the_network_of_its_file_byte_for_byte(known, monkeypatch):
     model, frame, path = known
     options = PLAIN | {"label": "label"}
@@ -99,6 +100,7 @@ def test_a_label_that_says_other_classes_is_refused(known, label):
             n3ic.evaluate(model, flows, label=label)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "target",
     [

@@ -29,6 +29,7 @@ def trained(folder, frame, label, **more):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
 def test_leaks_alone_give_no_more_than_the_majority(tmp_path, name):
     layout = LAYOUTS[name]

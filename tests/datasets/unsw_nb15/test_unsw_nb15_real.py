@@ -96,6 +96,7 @@ def test_ports_give_the_service_as_the_card_says(folder):
     assert f"{found.port_agreement:.1%}".replace("%", " %") in DATASET.card
 
 
+@pytest.mark.slow
 def test_every_value_fits_its_bits_unclamped(table, raw):
     for t in (table, raw):
         for feature in t.catalogue:
@@ -115,6 +116,7 @@ def test_values_are_those_of_the_file(partition, table):
         assert ((source > 0) == (values > 0)).all(), feature.name
 
 
+@pytest.mark.slow
 def test_folder_reads_the_partition_and_says_what_it_left_out(folder, table):
     found = DATASET.load(folder)
     assert found.sha256 == table.sha256

@@ -36,6 +36,7 @@ def source():
     return generate_columns(5000, 2)
 
 
+@pytest.mark.slow
 def test_same_seed_same_flows(table):
     again = generate()
     assert table.sha256 == again.sha256
@@ -196,6 +197,7 @@ def test_cards_are_filled_from_the_catalogue():
     assert "e55caabaa6cd4a8f1c06a227bcfababc" in DATASET.card
 
 
+@pytest.mark.slow
 def test_figures_of_the_card():
     found = report(SYNTHETIC.load())
     card = " ".join(SYNTHETIC.card.split())

@@ -61,6 +61,7 @@ def rewrite(folder, change):
 # --- what is read ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_flows_are_also_read_as_sequences_of_their_first_packets(made):
     flows, packets, labels = generate(FLOWS, 3)
     table = SYNTHETIC.load_at(made, (4,))
@@ -88,6 +89,7 @@ def test_a_schedule_of_packets_has_a_row_for_each(made):
         SYNTHETIC.load_at(made, (8, 2))
 
 
+@pytest.mark.slow
 def test_every_flow_gets_its_line(made):
     """What the generator knows of each conversation is what the loader finds."""
     loaded = loader.load(made)
@@ -125,6 +127,7 @@ def test_what_is_synthetic_says_so(made, data):
         SYNTHETIC.load(data)
 
 
+@pytest.mark.slow
 def test_nothing_is_embedded_and_the_stand_in_is_made():
     with pytest.raises(UsageError, match=r"on request.*upc-aau-synthetic"):
         DATASET.load()
@@ -145,6 +148,7 @@ def test_a_folder_is_recognised_and_its_report_kept(data):
     json.dumps(facts)
 
 
+@pytest.mark.slow
 def test_another_meter(data):
     write_spec(standard_spec(packets=2), data / "meter.json")
     table = DATASET.load(data)

@@ -36,6 +36,7 @@ def difference(data: bytes, model) -> str:
         return str(error)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("model", [SMALL, MASKED])
 def test_every_flipped_bit_is_found(model) -> None:
     """Also where the checksum is made to fit. A weight without a connection does not count."""

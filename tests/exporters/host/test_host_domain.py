@@ -36,6 +36,7 @@ def known(model, capture, *, like):
     return model.changed(input=model.input.with_rates(bits, np.tile(label, 9), many))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("like", "checked"),
     [(True, False), (False, False), pytest.param(False, True, marks=pytest.mark.slow)],
@@ -90,6 +91,7 @@ def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, pac
     assert (tuple(map(int, counted.groups())) if counted else (0, *expected[1:])) == expected
 
 
+@pytest.mark.slow
 def test_a_model_that_knows_no_rows_says_nothing(compiler, tmp_path, capture):
     model = metered_network(standard_spec(packets=6))
     program = compiled_flows(compiler, model, tmp_path / "out", "-Wall", "-Wextra", "-Werror")

@@ -60,6 +60,7 @@ def check(out: str, words: Words) -> None:
     assert [[int(s) for s in r[3:]] for r in rows[1:]] == want.scores.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", ["1", "7", "1000000"])
 def test_csv_from_a_file(bnn_exec: Path, tmp_path: Path, batch: str) -> None:
     values = columns(50)
@@ -321,6 +322,7 @@ def test_a_table_of_integers_is_read_by_both_programs(bnn_exec: Path, tmp_path: 
     assert np.array_equal(words, MODEL.encode(values))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("units", ["nic", "source", None])
 @pytest.mark.parametrize("column", [0, 1])
 @pytest.mark.parametrize(

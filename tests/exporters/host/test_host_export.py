@@ -56,6 +56,7 @@ def test_the_same_model_gives_the_same_files(tmp_path: Path) -> None:
         assert str(tmp_path) not in (a / name).read_text("latin-1")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("shape", "density"),
     [((70, 33, 9, 3), None), ((1, 2), None), ((33, 1, 2), 0.4), ((256, 32, 16, 2), None)],
@@ -99,6 +100,7 @@ def test_the_input_stage_is_exact_at_every_cut(
     assert np.array_equal(EXPORTER.encode(directory, model, OPTIONS, rows), model.encode(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [("v[k] >= g->cuts[c]", "v[k] > g->cuts[c]"), ("(pairs[i].cut - 1)", "(pairs[i].cut)")],
@@ -212,6 +214,7 @@ def test_a_wrong_kernel_is_found(
         assert first_difference(MODEL, trace, vectors) is not None
 
 
+@pytest.mark.slow
 def test_a_wrong_tie_rule_is_found(compiler: object, tmp_path: Path) -> None:
     model = random_model((40, 9, 3), np.random.default_rng(2), extremes=False)
     directory = export(model, tmp_path / "out")
@@ -279,6 +282,7 @@ def test_report_labels_every_figure(export_directory: Path) -> None:
     assert by_name["throughput"].kind == "estimated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["gcc", "clang"])
 def test_artefacts_compile_without_warnings(
     command: str, export_directory: Path, tmp_path: Path
@@ -298,6 +302,7 @@ def test_artefacts_compile_without_warnings(
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_neon_kernel_under_emulation(export_directory: Path, tmp_path: Path) -> None:
     for tool in ("aarch64-linux-gnu-gcc", "qemu-aarch64"):
         if not shutil.which(tool):
@@ -323,6 +328,7 @@ def test_neon_kernel_under_emulation(export_directory: Path, tmp_path: Path) -> 
         assert np.array_equal(np.array(rows, dtype=np.int64), model.scores(words))
 
 
+@pytest.mark.slow
 def test_makefile_builds(compiler: object, copy: Path) -> None:
     if not shutil.which("make"):
         pytest.skip("needs make")

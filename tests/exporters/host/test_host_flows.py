@@ -156,6 +156,7 @@ def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Pat
     return len(rows)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     small: Path, tmp_path: Path, seed: int
@@ -167,6 +168,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     assert ends > 300
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("link", [0, 1, 9, 51, 101, 104, 113, 276, 7])
 def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     r = random.Random(link)
@@ -179,6 +181,7 @@ def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_schedule_decides_as_every_other_way(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = metered_network(small_spec(decision=Decision(after=60, schedule=(3, 4))))
     program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
@@ -207,6 +210,7 @@ def test_tunnels_are_opened_by_every_way(
         assert sum(a != b for a, b in zip(opened, closed, strict=True)) > 100
 
 
+@pytest.mark.slow
 def test_links_and_check_sequences_are_read_as_by_every_way(small: Path, tmp_path: Path) -> None:
     path, r = tmp_path / "c.pcap", random.Random(4)
     by_link: dict[int, list[bytes]] = {}
@@ -294,6 +298,7 @@ def listed(capture: Path) -> list[str]:
     return [*out, "early" if warned else "end"]
 
 
+@pytest.mark.slow
 def test_the_readers_are_equal_on_damaged_files(dump: Path, tmp_path: Path) -> None:
     paths = []
     for seed in range(300):
@@ -523,6 +528,7 @@ def test_a_reader_that_takes_no_units_from_blocks_is_found(artefacts: Path) -> N
     assert failure.startswith("generated traffic 3, raw.pcapng: flow")
 
 
+@pytest.mark.slow
 def test_what_does_not_compile_is_an_error(artefacts: Path) -> None:
     assert metered(artefacts, SMALL) == ()
     (artefacts / "meter.c").write_text("#error no")
@@ -564,6 +570,7 @@ def test_an_export_without_a_meter_takes_no_capture(
         n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "c.pcap"])
 
 
+@pytest.mark.slow
 def test_a_simplified_network_reads_the_features_that_it_keeps(
     compiler: object, quick_build: None, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def shunting(model: SpnModel) -> SpnModel:
     return model.with_shunt(max(1, int(np.median(margins))))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("arithmetic", "classes"),
     [
@@ -119,6 +120,7 @@ def test_a_table_that_is_read_twice_and_scores_of_one_value(
     assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 100).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", ARITHMETICS[::2], ids=lambda a: a.name)
 def test_an_entry_that_is_a_step_off_is_found(
     compiler: build.CCompiler, tmp_path: Path, arithmetic: Arithmetic
@@ -173,6 +175,7 @@ def answers(path: Path, *arguments: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(done.stdout, newline="")))[1:]
 
 
+@pytest.mark.slow
 def test_the_program_reads_packed_words_and_tables(
     built: tuple[SpnModel, Path], tmp_path: Path
 ) -> None:

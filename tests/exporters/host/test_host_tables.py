@@ -59,6 +59,7 @@ def test_every_kernel_gives_the_scores_and_verdicts(
     assert (found.path / "bnn.c").read_bytes() == (again.path / "bnn.c").read_bytes()
 
 
+@pytest.mark.slow
 def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> None:
     # More small tables than 16 bits hold the sums of, of extreme entries, then larger ones.
     rng = np.random.default_rng(4)
@@ -92,6 +93,7 @@ def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> No
                 assert (net.scores(words[rows]) == wanted[rows]).all()
 
 
+@pytest.mark.slow
 def test_raw_bits_several_fields_of_a_feature_and_many_cuts(
     compiler: build.CCompiler, tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ MIXED = InputSpec(
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("features", [0, 1, 2, 5])
 def test_features_of_every_size_at_the_ends_of_their_ranges(
     compiler: build.CCompiler, tmp_path: Path, features: int
@@ -387,6 +390,7 @@ def test_more_input_bits_than_the_stack_holds_are_refused() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_metered_packets_reach_the_tables(compiler: build.CCompiler, tmp_path: Path) -> None:
     meter = standard_spec()
     names = meter.feature_names[:6]

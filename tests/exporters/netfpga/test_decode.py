@@ -67,6 +67,7 @@ def test_artefacts_hold_the_model(
     assert all(decoding_difference(other, d) for d in found)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("shape", "density", "given"), CASES[1:], ids=str)
 def test_a_flipped_bit_is_found(
     tmp_path: Path, shape: tuple[int, ...], density: float | None, given: dict[str, str]

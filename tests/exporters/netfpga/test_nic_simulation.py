@@ -75,6 +75,7 @@ def card(
     return check_card(folder, network, options, other(network, options), simulator, LEAST_ASKS)
 
 
+@pytest.mark.first_case
 @needs_icarus
 @pytest.mark.parametrize("given", CASES, ids=str)
 def test_a_card_with_any_options_does_what_it_should(tmp_path: Path, given: dict[str, str]) -> None:

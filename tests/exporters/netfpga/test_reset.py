@@ -183,6 +183,7 @@ def abort_by_reset(writes: Sequence[tuple[int, int, int]], at: int) -> Program:
 DISTURBANCES = [reset_before, long_reset, reset_at, abort, abort_by_reset]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 @pytest.mark.parametrize("core_of", WRITABLE)
 def test_an_answer_never_has_the_name_of_another_model(
@@ -267,6 +268,7 @@ def unrolled_tables(folder: Path) -> Classifier:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core_of", [spn, unrolled, unrolled_tables])
 def test_a_core_without_a_write_port_keeps_its_model(
     tmp_path: Path, core_of: Callable[[Path], Classifier]

@@ -58,6 +58,7 @@ def write(folder: Path, shape: tuple[int, ...], given_options: dict[str, str]) -
     return model
 
 
+@pytest.mark.first_case
 @needs_icarus
 @pytest.mark.parametrize(("shape", "options"), MOST, ids=str)
 def test_equal_to_the_model(
@@ -148,6 +149,7 @@ LINTED = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("shape", "options"), LINTED, ids=str)
 @needs_icarus
 @needs_verilator

@@ -75,6 +75,7 @@ def complaint(folder: Path, model: BinaryModel, options: Options) -> str:
 # --- the core --------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @needs_icarus
 @styles
 @pytest.mark.parametrize("classes", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
@@ -97,6 +98,7 @@ def test_verilator_says_the_same(tmp_path, at_the_threshold):
     assert first_difference(model, seen.inference, words) is None
 
 
+@pytest.mark.first_case
 @needs_icarus
 @styles
 def test_a_core_of_another_threshold_is_found(tmp_path, at_the_threshold, given):
@@ -130,6 +132,7 @@ def test_an_export_is_verified_and_a_changed_threshold_is_refused(
     assert any(re.search("shunts margins below [34]", f) for f in result.failures)
 
 
+@pytest.mark.first_case
 @needs_icarus
 @needs_verilator
 @styles
@@ -223,6 +226,7 @@ def _checksum(lines: list[str]) -> str:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("outputs", unrolled_design.OUTPUTS)
 @pytest.mark.parametrize(
     ("classes", "threshold"),
@@ -346,6 +350,7 @@ def card(
     return check_card(folder, model, options, other, "icarus", LEAST_ASKS)
 
 
+@pytest.mark.first_case
 @needs_icarus
 @pytest.mark.parametrize("given", CARDS, ids=str)
 def test_shunted_packets_say_so_and_go_to_their_port(tmp_path, at_the_threshold, given):
@@ -353,6 +358,7 @@ def test_shunted_packets_say_so_and_go_to_their_port(tmp_path, at_the_threshold,
     assert seen.asked == LEAST_ASKS
 
 
+@pytest.mark.first_case
 @needs_icarus
 @pytest.mark.parametrize(
     ("old", "new"),

@@ -113,6 +113,7 @@ def test_equal_opposite_and_constant_neurons():
     assert len(design.plan.core) <= len(two.plan.core) + 8
 
 
+@pytest.mark.slow
 def test_every_threshold_of_a_pair():
     # Constants that make a bound a power of two depend on both thresholds of a pair.
     rng = np.random.default_rng(5)
@@ -181,6 +182,7 @@ def export(model: BinaryModel, out: Path, **options) -> Path:
     return out
 
 
+@pytest.mark.first_case
 @needs_icarus
 @pytest.mark.parametrize(
     ("shape", "density", "pipeline", "outputs"),

@@ -204,6 +204,7 @@ def test_comparisons_that_agree():
     assert not equal_tests(np.array([2, 2, 1]), 4, two, 4)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "options",
     [

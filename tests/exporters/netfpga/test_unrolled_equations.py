@@ -201,6 +201,7 @@ def test_a_sum_of_two_numbers_is_solved_through_its_carries(width, sign):
     })  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("order", range(6))
 def test_a_number_of_bits_is_solved_in_any_order_of_its_adders(order):
     """Eleven bits: five, five with a sum of them, then carries; wires are asked in any order."""

@@ -39,6 +39,7 @@ def difference(words, model) -> str:
         return str(error)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("density", [None, 0.5])
 def test_every_flipped_bit_is_found(density):
     """A weight without a connection does not count, and is no difference."""

@@ -56,6 +56,7 @@ def difference(model: BinaryModel, out: Path, chosen: Options, count: int = 200)
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("shape", "density", "given_options"),
     [

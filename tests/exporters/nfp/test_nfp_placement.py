@@ -19,6 +19,7 @@ def planned(shape, density=None, **given):
     return model, options, plan(model, options, EXPORTER.device)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("shape", "given", "mode", "memory"),
     [

@@ -70,6 +70,7 @@ MODELS = {
 }
 
 
+@pytest.mark.first_case
 @compiles
 @pytest.mark.parametrize("name", MODELS)
 def test_equal_scores_from_bits_and_features(tmp_path: Path, name: str) -> None:
@@ -81,6 +82,7 @@ def test_equal_scores_from_bits_and_features(tmp_path: Path, name: str) -> None:
     assert found.decided_bits == found.weight_bits > 0
 
 
+@pytest.mark.slow
 @compiles
 def test_an_export_shunts_and_is_the_same_again(tmp_path: Path) -> None:
     model = tables(6)
@@ -115,6 +117,7 @@ def test_words_are_read_back(name: str) -> None:
     assert sum(build(model).sections.values()) == build(model).size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_flipped_bit_is_found(classes: int) -> None:
     model = tables(7, spec=MIXED, tables=4, inputs=(2, 3), classes=classes).with_shunt(3)

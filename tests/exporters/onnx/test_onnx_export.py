@@ -76,6 +76,7 @@ def as_it_was(imported: BinaryModel, model: BinaryModel) -> bool:
     return replace(imported, provenance=model.provenance) == expected
 
 
+@pytest.mark.first_case
 @GRAPHS
 @pytest.mark.parametrize(
     ("shape", "density"),
@@ -95,6 +96,7 @@ def test_equal_scores_and_the_way_back(tmp_path, target, shape, density):
     assert as_it_was(read(out / "model.onnx"), model)
 
 
+@pytest.mark.first_case
 @GRAPHS
 @settings(max_examples=10, deadline=None)
 @given(
@@ -352,6 +354,7 @@ def test_decoding_of_drawn_models(tmp_path_factory, target, shape, seed, density
     assert decoded_difference(target, model, out) == ""
 
 
+@pytest.mark.first_case
 @GRAPHS
 @pytest.mark.parametrize("density", [None, 0.4])
 def test_every_flipped_bit_of_the_constants_is_found(tmp_path, target, density):

@@ -27,6 +27,7 @@ CASES: list[tuple[Arithmetic, int, str]] = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("arithmetic", "classes", "given"), CASES, ids=lambda v: getattr(v, "name", None)
 )

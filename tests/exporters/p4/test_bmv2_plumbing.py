@@ -158,6 +158,7 @@ def test_a_switch_that_ends_is_reported_with_its_log(stand_ins, exported, monkey
         EXPORTER.run(out, model, options(), verification_vectors(model, 5))
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_entries_are_read_back_from_the_switch(stand_ins, exported, monkeypatch) -> None:
     model, out = exported

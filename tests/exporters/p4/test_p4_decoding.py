@@ -49,6 +49,7 @@ def complaint(target: Exporter, model: BinaryModel, out: Path) -> str:
     return "; ".join(filter(None, (decoding_difference(model, each) for each in found)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
 @pytest.mark.parametrize(
     ("shape", "density"),
@@ -65,6 +66,7 @@ def test_what_is_written_is_read_back(target: Exporter, tmp_path: Path, shape, d
         assert all(each.weight_bits == sum(w.weights.size for w in model.layers) for each in found)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("target", "name"), ARTEFACTS, ids=lambda v: getattr(v, "name", v))
 @pytest.mark.parametrize("density", [None, 0.5])
 def test_a_change_of_any_bit_of_the_network_is_found(

@@ -80,6 +80,7 @@ def test_the_papers_shape_gives_the_reference_scores(target: Exporter, tmp_path:
     assert difference(target, model, tmp_path, options, 150) == ""
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("field", FIELD_BITS)
 def test_inputs_from_header_fields(target: Exporter, tmp_path: Path, field: str) -> None:
@@ -421,6 +422,7 @@ def test_a_missing_or_cut_program_is_one_clear_error(tmp_path: Path) -> None:
 # --- packets ---------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("field", ["", *FIELD_BITS])
 def test_other_and_short_packets_go_through_untouched(target, tmp_path: Path, field: str) -> None:

@@ -43,6 +43,7 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ def test_margins_around_the_threshold(target, tmp_path, at_the_threshold, classe
     assert 0 < (seen.verdicts == SHUNT).sum() < len(words)
 
 
+@pytest.mark.first_case
 @BOTH
 def test_every_margin_and_tie_of_four_classes(target, tmp_path):
     """Scores are biases alone but for one bit: all orders, and the largest scores there are."""

@@ -103,6 +103,7 @@ def sparse(model: TablesModel) -> TablesModel:
 # --- scores ------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("case", CASES)
 def test_programs_give_scores_and_verdicts(
@@ -261,6 +262,7 @@ def test_a_switch_that_lost_entries_names_no_model(tmp_path: Path) -> None:
         assert {result.model for result in answers(running, program, words)} == {0}
 
 
+@pytest.mark.slow
 def test_a_load_of_the_same_file_under_a_packet_names_no_wrong_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,6 +424,7 @@ def numbers_of(text: str) -> list[tuple[int, int]]:
     return [m.span(1) if m[1] else m.span(2) for m in found]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", [*FILES, "n3ic.p4", "sume n3ic.p4"])
 def test_a_change_of_any_number_is_told(tmp_path: Path, name: str) -> None:
     """A digit of any value of an entry, or of the program's indices and sums, changed."""

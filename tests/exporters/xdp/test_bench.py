@@ -90,6 +90,7 @@ def test_programs_at_the_end_of_a_link_see_every_packet_and_nothing_is_left(mete
     assert os.sched_getaffinity(0) == allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
 def test_who_stops_the_generator_leaves_no_link(metering, monkeypatch, stop):
     before, outside = links(), NAMESPACE.readlink()

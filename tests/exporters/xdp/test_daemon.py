@@ -21,6 +21,7 @@ from tests.support.n3icd import CLASSES, flows, frame, free_port, repacked, send
 from tests.support.wires import ip
 
 
+@pytest.mark.slow
 def test_two_readers_see_every_flow(daemon, veth, daemon_model):
     running = daemon().start()
     readers = [running.reader(), running.reader()]
@@ -403,6 +404,7 @@ def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
     assert daemon().start().end() == 0
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("line", "why"),
     [

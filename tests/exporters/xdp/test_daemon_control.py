@@ -66,6 +66,7 @@ def saved(model, path):
     return path
 
 
+@pytest.mark.slow
 def test_status_is_that_of_a_program_that_python_loaded(
     running, veth, built, daemon_model, tmp_path
 ):
@@ -586,6 +587,7 @@ def samples(interface):
     }
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_python_with_drift_and_alarms(
     running, veth, hasty_model, hasty, tmp_path
 ):

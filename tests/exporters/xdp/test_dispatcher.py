@@ -113,6 +113,7 @@ def test_a_program_joins_with_its_maps(place, compile_bpf, tmp_path, priority):
     place(check)
 
 
+@pytest.mark.slow
 def test_both_run(place, exported):
     def check(interface, other):
         load_other(other)

@@ -137,6 +137,7 @@ def test_a_table_is_exported_and_named(exported, tmp_path, table, held):
     assert read_manifest(path)["options"]["table"] == table
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("bits", [200, 256, 300])
 def test_thresholds_are_read_back_from_sums_of_every_size(clang, kernel, tmp_path, bits):
     """Of one byte, and of two that are halved."""
@@ -146,6 +147,7 @@ def test_thresholds_are_read_back_from_sums_of_every_size(clang, kernel, tmp_pat
     assert result.ok, str(result)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("libpcap")
 def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp_path):
     def refused(*_):
@@ -191,6 +193,7 @@ def test_a_change_of_the_meter_is_found(clang, kernel, tmp_path, file, old, new,
     assert re.search(said, result.failures[1]), result.failures
 
 
+@pytest.mark.slow
 def test_cuts_are_verified_where_they_lie(clang, tmp_path):
     """One cut of the metering program's network changed, by one."""
     path = export(network(SPEC), "xdp", tmp_path / "out", verify=False).path

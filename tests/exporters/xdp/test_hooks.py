@@ -71,6 +71,7 @@ def large_frames(count, seed):
     return frames
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_large_frames_are_exact(image, in_namespace, mode):
     frames = large_frames(300, 1)
@@ -271,6 +272,7 @@ UDP = packet(100, 2, 1000, protocol=17)
 BACK = packet(100, 1, 1000, protocol=17)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("policy", "dry_run", "out", "third", "counter"),
     [

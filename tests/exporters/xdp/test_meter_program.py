@@ -164,6 +164,7 @@ def test_the_largest_specifications_load_and_are_exact(key, table, windows, flow
         assert len(replayed(programs, model, random_frames(r, 300))) > 10
 
 
+@pytest.mark.slow
 def test_the_standard_meter_is_exact(loaded):
     model, programs = loaded
     events = replayed(programs, model, traffic(STANDARD, 600, seed=1))
@@ -181,6 +182,7 @@ def test_the_meter_of_a_data_set_is_exact():
         assert len(replayed(programs, model, traffic(spec, 600, seed=1))) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [long(0), 20])
 def test_a_schedule_decides_where_the_reference_meter_does(after):
     """At some packets and at the end; a time takes the place of the first of them."""
@@ -197,6 +199,7 @@ def test_a_schedule_decides_where_the_reference_meter_does(after):
     assert (0, 3) in found
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap"])
 def test_captures_are_exact(loaded, real_data, name):
     model, programs = loaded
@@ -307,6 +310,7 @@ def test_hostile_bytes_change_nothing_but_a_counter(loaded):
     assert 3000 - aside - counters["late"] >= len(flows)
 
 
+@pytest.mark.slow
 def test_a_full_table_that_drops_counts_it():
     spec = replace(STANDARD, cache_flows=8, when_full="drop-new")
     model = network(spec)
@@ -401,6 +405,7 @@ def held_in_buckets(programs):
     return out
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("standard", ["buckets"], indirect=True)
 def test_no_keys_crowd_in_buckets(standard, family):
@@ -422,6 +427,7 @@ def test_no_keys_crowd_in_buckets(standard, family):
     assert all(bucket_of(key, secret, buckets) == place for key, place in places.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 16])
 @pytest.mark.parametrize("standard", ["buckets"], indirect=True)
 def test_the_kernel_finds_a_key_where_the_published_vector_says(standard, size):
@@ -448,6 +454,7 @@ def test_the_kernel_finds_a_key_where_the_published_vector_says(standard, size):
         assert [end.test_run(ask).result for _ in range(2)] == [1, 0]
 
 
+@pytest.mark.slow
 def test_each_load_draws_a_secret_of_its_own(standard):
     model, image, table = standard
     drawn = []

@@ -80,6 +80,7 @@ def same(model, structure, host=None, features=None):
     return got
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("hidden", "density"),
     [
@@ -144,6 +145,7 @@ rates = st.sampled_from([0.0, 0.2, 1.0])
 relaxed = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
+@pytest.mark.slow
 @settings(max_examples=5, **relaxed)
 @given(models())
 def test_any_network_is_exact(model):
@@ -185,6 +187,7 @@ def with_hidden(model, **changes):
     return replace(model, hidden=(replace(model.hidden[0], **changes), *model.hidden[1:]))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("threshold", "cuts"),
     [
@@ -209,6 +212,7 @@ def test_extreme_thresholds_and_ranges(threshold, cuts):
     same(model, bits, features={f"x{i}": column for i, column in enumerate(words.T)})
 
 
+@pytest.mark.slow
 def test_bytes_are_used_where_they_are_proven_enough_and_only_there():
     rng = np.random.default_rng(0)
     expected = [(100, 0, False), (250, 2, True), (256, 2, True), (500, 2, False), (4096, 17, False)]
@@ -298,6 +302,7 @@ def refused(structure, model, match):
         value_bytes(structure, model)
 
 
+@pytest.mark.slow
 def test_a_network_that_does_not_fit_is_refused_with_the_reason():
     rng = np.random.default_rng(7)
     small = InputSpec((Field.thermometer("a", [3, 5, 90]), Field.binary("b", 4)))
@@ -387,6 +392,7 @@ def structured(model, structure, rng):
         return other
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("hidden", "bits"),
     [

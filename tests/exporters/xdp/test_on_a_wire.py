@@ -59,6 +59,7 @@ def test_traffic_on_a_wire_is_exact(image, in_namespace, mode):
     assert in_namespace(lambda: check_on_the_wire(image, frames, mode)) > 50
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", CAPTURES)
 def test_captures_on_a_wire_are_exact(image, in_namespace, real_data, name):
     frames = frames_of(real_data / "pcaps" / name)[:4000]

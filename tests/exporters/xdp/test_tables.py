@@ -97,6 +97,7 @@ def shaped():
     return random_tables(rng, spec=inputs(rng), tables=30, classes=3, inputs=(1, 8), widths=(1, 8))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("classes", "tables", "sizes", "widths"),
     [
@@ -223,6 +224,7 @@ def test_what_exceeds_the_verifier_is_refused(given, match):
     assert match in fit.problems[0].message
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_value_is_read_back_and_a_flipped_bit_is_found(tmp_path, classes):
     rng = np.random.default_rng(3)

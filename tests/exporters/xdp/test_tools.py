@@ -111,6 +111,7 @@ def ours():
 # --- on an interface -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_whole_way(link, with_table, models, tmp_path):
     one, other = link
     exported = with_table
@@ -188,6 +189,7 @@ def test_a_policy_drops_and_what_is_undecided_passes(link, exported):
     assert ports == [7, 7, 7, 8]  # the fourth packet decides, and is dropped itself
 
 
+@pytest.mark.slow
 def test_a_host_that_a_decision_blocks_is_dropped_before_the_meter(
     link, exported, models, tmp_path
 ):
@@ -212,6 +214,7 @@ def test_a_host_that_a_decision_blocks_is_dropped_before_the_meter(
         n3ic("unblock", one, "192.0.2.1")
 
 
+@pytest.mark.slow
 def test_the_operator_blocks_and_allows(link, exported):
     one, other = link
     n3ic("load", one, exported, *(f"--policy={verdict}=block:host" for verdict in "abc"))
@@ -392,6 +395,7 @@ def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
     assert {n: decided(slot) for n, slot in found.slots.items()} == {0: 1, 5: 1}
 
 
+@pytest.mark.slow
 def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
     link, with_table, models, tmp_path
 ):
@@ -570,6 +574,7 @@ def test_two_loads_at_once_leave_one_program_with_its_record(link, exported):
     assert done == [status(Interface.named(one)).program_id]
 
 
+@pytest.mark.slow
 def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, models, tmp_path):
     one, other = link
     n3ic("load", one, exported)
@@ -795,6 +800,7 @@ def test_a_damaged_record_is_a_line(link, exported):
     n3ic("unload", one)
 
 
+@pytest.mark.slow
 def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
     pytest.importorskip("prometheus_client", reason="needs prometheus-client")
     one, other = link
@@ -815,6 +821,7 @@ def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
     assert "n3ic_xdp_margin_count{interface=" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [metrics_server, terminal])
 def test_a_signal_that_a_library_swallowed_ends_it(module, link, exported, monkeypatch):
     """What reads maps and models has C call Python, where an exception may be lost."""

@@ -204,12 +204,14 @@ def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, see
     assert counted["allowed"] and counted["blocked"]
 
 
+@pytest.mark.slow
 def test_a_ceiling_holds_and_room_comes_back(image):
     policies = dict.fromkeys((0, 1, 2), ("drop", 0, "host", 3 * SECOND))
     counted = check(image, "buckets", 5, Limits(max_blocked=2), policies)
     assert counted["refused"] > 5 and counted["verdicts"] > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("from_packet", "times", "blocked"), [(0, 1, 1), (4, 1, 4), (5, 1, None), (0, 3, 3), (2, 2, 3)]
 )
@@ -242,6 +244,7 @@ def test_decisions_are_forgotten_after_the_time_to_live(schedules):
             assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == held
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_and_drops_nothing(image):
     policies = dict.fromkeys((0, 1, 2, "shunted"), ("drop", 0, "host", 9 * SECOND))
     counted = check(image, "buckets", 6, Limits(dry_run=True), policies)
@@ -249,6 +252,7 @@ def test_a_dry_run_counts_and_drops_nothing(image):
     assert not counted["blocked"] + counted["dropped"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["lru", "buckets"])
 def test_a_source_begins_only_so_many_flows(image, table):
     policies = {"excess": ("drop", 0, "none", 0)}
@@ -265,6 +269,7 @@ def udp(source, later=0, port=0x400):
     return bytes(12) + b"\x08\x00" + head + ends + ports + b"\x00\x08\x00\x00" + bytes(18)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cut", "fragment"])
 def test_packets_without_ports_are_judged_by_their_addresses(image, kind):
     """Whoever is blocked does not get through by cutting packets."""
@@ -368,6 +373,7 @@ def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
         assert results([41, 59, 60, 79, 80]) == [PASS, PASS, DROP, DROP, PASS]
 
 
+@pytest.mark.slow
 def test_a_flow_s_end_without_packets_since_its_decision_blocks_nobody_anew():
     """Dropped packets are not metered, so such an end would only say again what was said."""
     spec = standard_spec(schedule=(1, 8))

@@ -136,6 +136,7 @@ def hostile(r, count):
     return frames
 
 
+@pytest.mark.slow
 def test_keys_that_are_equal_or_hash_alike_are_counted_exactly(image):
     """Against the reference meter, with each window full and turned over many times."""
     model = network(SPEC)
@@ -150,6 +151,7 @@ def test_keys_that_are_equal_or_hash_alike_are_counted_exactly(image):
         assert len(groups_of(found[2], 5)) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_cpu", [False, True])
 def test_a_cpu_of_its_own_counts_as_the_reference_does(image, per_cpu):
     model = network(SPEC)

@@ -32,6 +32,7 @@ def difference(folder, model):
     return decoding_difference(model, found)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("density", [None, 0.6])
 @pytest.mark.parametrize(
     "shape",

@@ -106,6 +106,7 @@ def trained(table, **options):
     return train(Experiment(table, recipe, with_baselines=False))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_find_more_of_a_rare_class(rare, method):
     plain, balanced = (

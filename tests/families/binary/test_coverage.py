@@ -317,6 +317,7 @@ def test_a_seed_gives_the_same_vectors_for_ever(
     assert short(margin_vectors(model.with_shunt(2), 3)) == margins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "density", "deciding"),
     [((20, 10, 8, 6, 4, 2), None, "43 92cbc45d"), ((32, 12, 10, 8, 6, 2), 0.8, "42 8e6f34ab")],

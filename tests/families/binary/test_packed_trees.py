@@ -81,6 +81,7 @@ def test_a_forest_is_read_from_its_bytes_alone_with_the_weights_of_its_votes():
         assert len(made.data) == packed_bytes(trees, 9)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("classes", [2, 12])
 @pytest.mark.parametrize("budget", [1, 8, 20, 75, 400])
 def test_what_is_grown_within_a_budget_fits_it_and_one_leaf_more_does_not(classes, budget):

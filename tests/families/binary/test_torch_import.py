@@ -127,6 +127,7 @@ def decides_alike(module, width, values=(-1, 1), **kwargs):
 # --- modules that are binary networks -----------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("values", [(-1, 1), (0, 1), (1, -1)])
 @pytest.mark.parametrize("how", SIGNS)
 def test_signs_of_every_kind(how, values):
@@ -660,6 +661,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_reason_says_what_to_change(what):
     torch.manual_seed(0)

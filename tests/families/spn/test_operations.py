@@ -45,6 +45,7 @@ def evaluate(made, bins):
     return np.stack([values[i] for i in made.scores], axis=1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda a: f"{a.name}-{a.fraction}")
 @pytest.mark.parametrize("classes", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(3))

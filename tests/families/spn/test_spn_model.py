@@ -51,6 +51,7 @@ def real_chances(model):
     return of
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda a: f"{a.name}-{a.fraction}")
 @pytest.mark.parametrize("seed", range(4))
 def test_values_are_within_the_proven_distance(arithmetic, seed):

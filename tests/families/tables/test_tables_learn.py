@@ -183,6 +183,7 @@ def test_growth_and_renewal_lower_the_loss(learned):
     assert np.allclose(total, grower.total)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "budget", [20, 150, 1000, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 400))]
 )

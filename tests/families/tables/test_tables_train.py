@@ -210,6 +210,7 @@ def test_what_contradicts_a_kept_model_is_refused(
     assert not (folder / "refused").exists()
 
 
+@pytest.mark.slow
 def test_the_run_of_a_kept_model_says_how_it_is_repeated(folder: Path) -> None:
     run = asked(folder, "tables", "run", overrides={"family": "tables", "teacher": 0.0})
     model = n3ic.load(run.path)

@@ -115,6 +115,7 @@ def multiplied(rng, near):
     return one, one * np.where(near, 2, 5)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("plant", "how"), [(exclusive, "pair"), (differing, "difference"), (multiplied, "quotient")]
 )
@@ -280,6 +281,7 @@ def test_the_command_writes_table_json_csv_page_and_picture(tmp_path, monkeypatc
     assert isinstance(bad.exception, UsageError)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_leak_of_a_public_layout_is_listed(tmp_path, name):
     layout, path = LAYOUTS[name], tmp_path / "t.csv"

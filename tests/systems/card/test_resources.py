@@ -44,6 +44,7 @@ def card(folder, target, old="", new=""):
     return parse_card(CARD.format(target=target).replace(old, new), "c.toml", folder)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("target", "needed"),
     [

@@ -72,6 +72,7 @@ def test_paths_are_relative_to_the_file_and_names_are_distinct(place):
         tenant_models([str(place / "there")])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", ["host", "netfpga", "p4", "xdp"])
 def test_every_target_takes_what_is_written_for_it(place, target):
     for i in range(3, 17):

@@ -63,6 +63,7 @@ def packets(draw):
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", list(NODES))
 @settings(max_examples=20, deadline=None)
 @given(sent=st.lists(packets(), max_size=25))

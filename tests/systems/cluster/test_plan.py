@@ -277,6 +277,7 @@ def test_the_picture_shows_every_layer_and_stays_on_the_page(count, name):
     assert overhang(figure) < 0.02 and len({b.get_hatch() for b in figure.axes[0].patches}) > 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("weak", [True, False])
 def test_scaling_curves_are_told_apart(weak):
     pytest.importorskip("matplotlib")

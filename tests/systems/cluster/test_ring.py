@@ -39,6 +39,7 @@ MASKED = random_model((500, 200, 70, 3), RNG, density=0.3)
 MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("model", [PLAIN, MASKED], ids=["plain", "masked"])
 @pytest.mark.parametrize("splits", [*[(s,) * 3 for s in LayerSplit], MIXED], ids=str)
 @pytest.mark.parametrize("nodes", [1, 2, 4])

@@ -72,6 +72,7 @@ class LoopbackRing:
         return Session(self.model, self.placement, link, self.sock)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("loss", [0.0, 0.01, 0.1])
 def test_every_row_has_the_models_scores_whatever_is_lost(loss):
     ring = LoopbackRing(MODEL, even_placement(MODEL, 4, MIXED), loss=loss)

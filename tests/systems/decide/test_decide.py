@@ -47,6 +47,7 @@ def request(capture, out, **more):
     return DecisionRequest(captures, labels, standard_spec(), **{**values, **more})
 
 
+@pytest.mark.slow
 def test_points_are_of_the_same_flows_and_later_ones_wait_longer(found):
     assert [point.name for point in found.points] == ["1", "4", "end"]
     assert found.points[0].reached == found.points[2].reached == 1

@@ -39,6 +39,7 @@ def write(out: Path, model: BinaryModel, **given: OptionValue) -> Options:
     return options
 
 
+@pytest.mark.first_case
 @needs_verilator
 @pytest.mark.parametrize("form", FORMS)
 def test_the_verilog_is_clean(form: str, tmp_path: Path) -> None:

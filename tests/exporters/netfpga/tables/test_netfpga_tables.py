@@ -80,6 +80,7 @@ def options_of(case: tuple[int, str, bool, tuple[int, int]], **more: str) -> Opt
     return EXPORTER.parse_options({"outputs": case[1], **more}, verify=True)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_of_the_fpga_compute_the_model(
@@ -114,6 +115,7 @@ def test_tables_of_the_fpga_compute_the_model(
         np.testing.assert_array_equal(number(network.shunt), truth.margins < model.shunt)
 
 
+@pytest.mark.first_case
 @simulated
 @pytest.mark.parametrize("case", CASES[:2] + CASES[3:4], ids=NAMES[:2] + NAMES[3:4])
 def test_an_export_takes_an_input_every_clock_and_gives_the_scores(
@@ -198,6 +200,7 @@ def test_features_of_their_own_width_are_for_packets_of_features() -> None:
             EXPORTER.parse_options({"feature-bits": "own", **beside})
 
 
+@pytest.mark.first_case
 @pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_the_verilog_has_no_warning(
@@ -211,6 +214,7 @@ def test_the_verilog_has_no_warning(
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_every_entry_is_read_back(
     tmp_path: Path, case: tuple[int, str, bool, tuple[int, int]]

@@ -49,6 +49,7 @@ def other_entries(model: TablesModel, seed: int = 5) -> TablesModel:
     return replace(model, tables=tables, bias=model.bias + 3)
 
 
+@pytest.mark.first_case
 @simulated
 @pytest.mark.parametrize("case", CASES[:2], ids=NAMES[:2])
 def test_a_core_computes_the_scores_while_banks_are_swapped(tmp_path: Path, case: Case) -> None:
@@ -223,6 +224,7 @@ def test_entries_that_do_not_fit_are_refused() -> None:
     sequential.writes(model.with_shunt(3), sequential.plan(model, 1, shunting=True))
 
 
+@pytest.mark.first_case
 @pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
 @pytest.mark.parametrize("case", CASES[:3], ids=NAMES[:3])
 def test_the_verilog_has_no_warning(tmp_path: Path, case: Case) -> None:

@@ -91,6 +91,7 @@ def test_export_runs_every_network_through_the_joint_library(tmp_path, join, car
             assert path.read_bytes() == (tmp_path / "out" / path.relative_to(again)).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
     broken = card.graphs[0].branches[1].model
     weights = broken.output.weights.copy()
@@ -106,6 +107,7 @@ def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
         verify_card(card, tmp_path, 10)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -146,6 +148,7 @@ def test_turns_are_as_the_plan_weighs_them(library, asked):
     assert served(running) == [10, 30]
 
 
+@pytest.mark.slow
 def test_a_tenant_that_was_idle_saves_up_no_turns(library, asked):
     running = library.open(0)
     for i in range(30):

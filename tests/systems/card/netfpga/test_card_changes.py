@@ -71,6 +71,7 @@ def mine(
     return [n for n, p in enumerate(packets) if int.from_bytes(p.frame.data[18:20], "big") in uids]
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_a_network_is_replaced(tmp_path: Path) -> None:
     """One of three networks in an executor: the others keep every bit and every clock."""

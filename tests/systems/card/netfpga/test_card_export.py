@@ -180,6 +180,7 @@ def test_export_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         run("card", "export", card, "--target", "p4")
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_verification_finds_what_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

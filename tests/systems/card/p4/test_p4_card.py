@@ -167,6 +167,7 @@ def sent(switch, lines):
     return refused
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("held", ["nothing", "the same", "another", "half of another"])
 def test_the_commands_of_a_card_hold_whatever_the_switch_has(tmp_path, held):
     """The other card has other networks and a policy, which must not stay."""

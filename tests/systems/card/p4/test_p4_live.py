@@ -132,6 +132,7 @@ def test_nothing_behind_the_handle_ends_simple_switch_cli(stand_ins, card) -> No
         assert entries(port, ["turns"])[1]["action"] == "no_turn"
 
 
+@pytest.mark.slow
 def test_a_tenant_is_removed_loaded_and_replaced_on_a_switch_that_runs(
     stand_ins, card, tmp_path
 ) -> None:

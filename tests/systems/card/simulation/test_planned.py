@@ -62,6 +62,7 @@ def test_loads_and_events_change_what_they_name(scenario):
     assert changed.failures[0].region == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "text", ["u3=bursts", "storm", "u1=bursts*0", "bursts*x", "u1=bursts*1e9", ""]
 )
@@ -70,6 +71,7 @@ def test_a_load_that_cannot_be_read_is_refused(scenario, text):
         with_loads(scenario, [text], "fixed")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "text", ["u1:arrives@1", "u3:leaves@0", "3:stuck@0", "x:lost@0", "u1@0", "u1:arrives@1e", ""]
 )

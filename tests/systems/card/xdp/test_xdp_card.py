@@ -56,6 +56,7 @@ def program_fixture(image, tmp_path):
         pytest.skip(f"the kernel runs no programs here: {error}")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("carrier", "policy"),
     [

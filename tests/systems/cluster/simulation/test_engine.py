@@ -167,6 +167,7 @@ def test_slots_bound_the_rows_on_their_way():
     assert simulate_rows(rows, nodes, slots=8).seconds < 0.9 * one.seconds
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kernel", ["gemm", "spmv", "aggregation"])
 def test_trains_of_packets_are_close_to_packet_by_packet(kernel):
     nodes = sim_nodes(like_coordinator(4, "nfp", "10G"))

@@ -135,6 +135,7 @@ class SlowSink(StreamSink):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_what_comes_while_the_stream_is_behind_is_counted(tmp_path, installed, monkeypatch):
     """Buffers run out behind a slow sink; what was received is read, or counted as lost."""
     monkeypatch.setattr(dpdk, "TICKETS", 512)

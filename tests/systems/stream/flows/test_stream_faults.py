@@ -202,6 +202,7 @@ def other_file(folder):
     (folder / "state" / "notes.txt").write_text("mine")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [

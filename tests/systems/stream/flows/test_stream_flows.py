@@ -27,6 +27,7 @@ def path(tmp_path):
     return tmp_path / "c.pcap"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("batch", [7, 4096])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_stream_writes_what_predict_does(path, name, batch, monkeypatch):

@@ -74,6 +74,7 @@ def mapping_of(address):
     return None
 
 
+@pytest.mark.slow
 def test_a_view_is_the_packets_where_the_manager_has_them(tmp_path):
     frames = capture_of(tmp_path / "in.pcap", 2000)
     seen, times = [], []
@@ -261,6 +262,7 @@ def test_no_buffer_leaks_after_many_kills(kills):
     assert last["buffers"]["free"] == last["buffers"]["all"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("how", "why"), [("hang", "hung"), ("scribble", "damaged")])
 def test_a_function_that_hangs_or_writes_over_its_rings_is_killed(how, why):
     """Another goes on with all of its packets."""

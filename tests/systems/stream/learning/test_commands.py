@@ -58,6 +58,7 @@ def test_labels_of_a_file_are_joined_by_key(n3ic, files):
     assert told["counts"]["flows labelled"] == 3500
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("words", "said"),
     [

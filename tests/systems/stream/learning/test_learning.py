@@ -69,6 +69,7 @@ def check_recovers(model, settings=SETTINGS):
     assert learner.running.provenance["refreshed"].startswith("from ")
 
 
+@pytest.mark.slow
 def test_look_up_tables_recover_after_a_change(model):
     check_recovers(model)
     assert structure_of([refreshed_once(model)]) == structure_of([model])
@@ -96,6 +97,7 @@ def test_a_refreshed_model_shunts_no_more_flows_than_before(model):
     assert 0 < shunted(new) <= shunted(shunting)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lie",
     [

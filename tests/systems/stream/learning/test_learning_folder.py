@@ -43,6 +43,7 @@ def learned(folder, where=None, **how):
     return learning
 
 
+@pytest.mark.slow
 def test_the_log_gives_the_same_decisions_and_the_same_bytes_again(folder, tmp_path, model):
     times = iter(["2026-01-02", "1970-01-01", *["9999-12-31"] * 99])  # a clock that jumps
     learning = learned(folder, tmp_path / "running.n3ic", now=lambda: next(times))
@@ -99,6 +100,7 @@ def test_a_log_goes_on_wherever_it_was_cut(folder, tmp_path):
         (tmp_path / "running.n3ic").unlink()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("line", [0, 1, -1])
 def test_a_line_that_was_changed_is_found(folder, line):
     learned(folder).close()
