@@ -92,7 +92,8 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
     meter = table.meter
     if meter is not None and not set(features) <= set(meter.feature_names):
         meter = None  # a network that reads other columns than the meter's carries no meter
-    if meter != model.meter:
+    alike = meter is not None and model.meter is not None and model.meter.agrees(meter, features)
+    if meter != model.meter and not alike:  # the new model carries the kept one's meter
         if model.meter is None:
             said = f"it carries no meter, and {table.name} was metered: train without --input-of"
         else:

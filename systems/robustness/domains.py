@@ -290,7 +290,7 @@ def _factors(sites: Sites, asked: Sequence[float]) -> tuple[list[float], list[st
     first = next(iter(sites.tables.values()))
     if powers(first, sites.columns) or {*asked} == {1.0}:
         return [*dict.fromkeys(asked)], []
-    return [1.0], ["no shared column is a time or a rate, so there are no copies on other scales"]
+    return [1.0], ["no shared column has a unit of time or rate, so there are no copies on other time scales"]
 
 
 def _parts(table: FlowTable, seed: int) -> tuple[FlowTable, FlowTable]:

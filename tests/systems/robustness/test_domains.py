@@ -104,7 +104,7 @@ def test_without_times_there_are_no_copies():
     sites = shared_sites({"a": flows(300).only(["bytes"]), "b": flows(300, seed=1).only(["bytes"])})
     study = across_domains(sites, request(new_labels=()))
     assert {c.augment for c in study.cells} == {1.0}
-    assert any("no copies" in note for note in study.notes)
+    assert any("no copies on other time scales" in note for note in study.notes)
 
 
 # --- what sites share ----------------------------------------------------------------------------
