@@ -96,7 +96,7 @@ class DomainCell:
         seed: the seed.
         rows: number of held-out rows.
         accuracy: share of the verdicts that are right.
-        macro_f1: mean of the F1 of the classes that the rows have.
+        macro_f1: mean of the F1 of the classes; None if the rows are of one class.
         found: share of the rows of the class to detect that are found; None without such rows.
         false_alarms: share of the others that are called so; None without such a class.
         traffic: whether the domain warning calls the rows other traffic than the training's.
@@ -111,7 +111,7 @@ class DomainCell:
     seed: int
     rows: int
     accuracy: float
-    macro_f1: float
+    macro_f1: float | None
     found: float | None
     false_alarms: float | None
     traffic: Traffic
@@ -290,7 +290,8 @@ def _factors(sites: Sites, asked: Sequence[float]) -> tuple[list[float], list[st
     first = next(iter(sites.tables.values()))
     if powers(first, sites.columns) or {*asked} == {1.0}:
         return [*dict.fromkeys(asked)], []
-    return [1.0], ["no shared column has a unit of time or rate, so there are no copies on other time scales"]
+    why = "no shared column has a unit of time or rate, so there are no copies on other time scales"
+    return [1.0], [why]
 
 
 def _parts(table: FlowTable, seed: int) -> tuple[FlowTable, FlowTable]:
@@ -346,7 +347,7 @@ def _cell(
         seed=seed,
         rows=len(tested),
         accuracy=figures.accuracy,
-        macro_f1=figures.macro_f1,
+        macro_f1=figures.macro_f1 if len(np.unique(tested.label)) > 1 else None,
         found=row.found,
         false_alarms=row.false_alarms,
         traffic=report.traffic,

@@ -93,6 +93,7 @@ def test_a_site_of_one_class_is_only_tested_on():
         ("here", "here", 0), ("here", "quiet", 0), ("here", "quiet", 50), ("", "here", 50)
     ]  # fmt: skip
     quiet = cell(study, "here", "quiet")
+    assert quiet.macro_f1 is None
     assert quiet.found is None and quiet.false_alarms == pytest.approx(1 - quiet.accuracy)
     assert any("quiet has rows of one class" in note for note in study.notes)
     assert any("rows to label, not 1,000" in note for note in study.notes)
@@ -231,3 +232,25 @@ def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path):
 def test_a_mistake_is_told_in_words(n3ic, words, said):
     (n3ic.keywords["cwd"] / "flows.csv").touch()
     assert said in " ".join(n3ic(f"evaluate {words}", expect=2).stderr.split())
+
+
+@pytest.mark.slow
+def test_real_sites_are_told_apart(n3ic, real_data):
+    """Two excerpts of a laboratory's raw files, and two data sets of packet sequences."""
+    raw = real_data / "unsw_nb15" / "raw_layout"
+    tunnels, others = (
+        real_data / name / "flows.csv.xz" for name in ("cic_dohbrw2020", "tii_ssrc23")
+    )
+    files = f"{raw}/luna866_10000.csv.xz,{raw}/hfcatucuamba_3500.csv.xz"
+    sequences = f"packet-sequences:{tunnels},packet-sequences:{others}"
+    for words in (files, f"{sequences} --benign benign,audio,video"):
+        done = n3ic(f"evaluate --domains {words} --new-labels 200 --json")
+        cells = json.loads(done.stdout)["domains"]["cells"]
+        as_they_are = [c for c in cells if c["trained"] and not c["new_labels"]]
+        home = [c for c in as_they_are if c["trained"] == c["tested"]]
+        away = [c for c in as_they_are if c["trained"] != c["tested"]]
+        assert {c["traffic"] for c in away} == {"another"}
+        assert "another" not in {c["traffic"] for c in home}
+        accuracy = [np.mean([c["accuracy"] for c in of]) for of in (home, away)]
+        taught = [c["accuracy"] for c in cells if c["trained"] and c["new_labels"]]
+        assert accuracy[0] > np.mean(taught) > accuracy[1] + 0.03
