@@ -163,7 +163,7 @@ class DomainStudy(Displayed):
                 f"{labels:,}" if labels else "none" if trained != tested else "",
                 *map(percent, (_mean(of, "accuracy"), _mean(of, "macro_f1"), _mean(of, "found"),
                                _mean(of, "false_alarms"))),
-                ", ".join(dict.fromkeys(_WARNED[cell.traffic] for cell in of)),
+                "" if labels else ", ".join(dict.fromkeys(_WARNED[c.traffic] for c in of)),
             )
             for (trained, tested, augment, labels), of in groups.items()
         )  # fmt: skip
