@@ -69,7 +69,7 @@ class DomainRequest:
 
 
 @dataclass(frozen=True)
-class Site:
+class DomainFacts:
     """A site's table.
 
     Attributes:
@@ -132,7 +132,7 @@ class DomainStudy(Displayed):
         notes: what was left out, as sentences.
     """
 
-    sites: tuple[Site, ...]
+    sites: tuple[DomainFacts, ...]
     columns: tuple[str, ...]
     classes: tuple[str, ...]
     recipe: str
@@ -238,7 +238,7 @@ def across_domains(
                         alone = _trained(few, recipe, seed)
                         cells.append(_cell(("", name, augment), labels, seed, alone, tested))
     facts = tuple(
-        Site(name, len(table), dict(zip(sites.classes, _counts(table), strict=True)))
+        DomainFacts(name, len(table), dict(zip(sites.classes, _counts(table), strict=True)))
         for name, table in tables.items()
     )
     return DomainStudy(

@@ -183,6 +183,10 @@ def test_a_name_is_a_file_or_a_data_set(tmp_path):
         UsageError, match=r"expected a file, .* or the name of a data set: cic-ids2017"
     ):
         read_sites(["nowhere.csv", "cic-ids2017"])
+    for place in "ab":
+        table_file(tmp_path / place / "flows.csv", 0, 1.0)
+    said = [f"{tmp_path}/{place}/flows.csv" for place in "ab"]
+    assert [*read_sites(said, "app")] == ["a/flows", "b/flows"]
     with pytest.raises(UsageError, match="named twice"):
         read_sites(["cic-ids2017", "cic-ids2017"])
     with pytest.raises(UsageError, match="expected numbers from 1 on"):
@@ -205,12 +209,12 @@ def table_file(path, seed, slower):
 
 def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path):
     here = table_file(tmp_path / "here" / "flows.csv", 0, 1.0)
-    away = table_file(tmp_path / "away" / "flows.csv", 1, 6.0)
+    table_file(tmp_path / "away" / "flows.csv", 1, 6.0)
     data = f"--data {here} --label app"
     n3ic(f"train {data} --epochs 2 --bits 16 --hidden 4 --encoding quantile --out run")
-    asked = f"evaluate --domains {here},{away} --label app --model run --new-labels 50"
+    asked = "evaluate --domains here,away/ --label app --model run --new-labels 50"
     found = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
-    assert [site["name"] for site in found["sites"]] == ["here/flows", "away/flows"]
+    assert [site["name"] for site in found["sites"]] == ["here", "away"]
     assert {c["augment"] for c in found["cells"]} == {1.0, 16.0}
     assert len(found["cells"]) == 2 * (4 + 2 + 2)
     shown = n3ic(asked).stdout
