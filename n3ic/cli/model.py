@@ -292,8 +292,20 @@ def evaluate(
     from n3ic.model.classifier import family_text
     from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of, newest_run
-    from n3ic.usecases.evaluation import evaluate_beside_majority, further_figures
+    from n3ic.usecases.evaluation import (
+        evaluate_beside_majority,
+        further_figures,
+        study_figures,
+    )
 
+    with spinner("training and evaluating"):
+        studies = study_figures(model, given or {}, {"FLOWS": source, "--dataset": dataset})
+    if studies:
+        if json:
+            print_json(studies)
+        for shown in () if json else tables_of(studies):
+            table(shown.title, shown.head, shown.rows, left=shown.left)
+        return
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")

@@ -31,6 +31,7 @@ class EvaluationPlugin(plugins.Plugin):
     """An evaluation; an entry point in the group ``n3ic.evaluations`` names an instance."""
 
     options: ClassVar[tuple[Option, ...]] = ()  # options of ``n3ic evaluate`` that request it
+    study_option: ClassVar[str] = ""  # the one that requests a study; empty without one
 
     def figures(self, held: HeldOut, seed: int) -> Figures:
         """Figures of every run, stored in ``metrics.json`` by the plug-in's name; must be quick."""
@@ -38,6 +39,13 @@ class EvaluationPlugin(plugins.Plugin):
 
     def asked(self, held: HeldOut, options: Mapping[str, Any], source: Any, data: Any) -> Figures:
         """Figures on request; ``source`` is the run or model file, ``data`` the flows' file."""
+        return {}
+
+    def study(self, options: Mapping[str, Any], source: Any) -> Figures:
+        """Figures on request that need no flows for a model, such as of models that it trains.
+
+        ``source`` is the run or model file, or None.
+        """
         return {}
 
     def tables(self, figures: Figures) -> Sequence[TextTable]:

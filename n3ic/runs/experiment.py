@@ -160,9 +160,10 @@ def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
     # What is usual, and what is not, the flows themselves tell, and not their copies.
     spec = model.input.with_rates(prepared.bits[train], table.label[train], known)
     model = model.changed(input=spec)
+    meter = table.meter if this.keeps is None else this.keeps.meter  # a device keeps its meter
     # A network that reads further columns could not be fed by the meter alone.
-    if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
-        model = model.changed(meter=table.meter)
+    if meter is not None and set(model.input.features) <= set(meter.feature_names):
+        model = model.changed(meter=meter)
     if table.rules is not None:
         model = model.changed(table=table.rules.only(model.input.features))
     twin = family.twin(prepared, progress) if this.with_baselines else None

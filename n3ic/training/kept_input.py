@@ -92,7 +92,8 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
     meter = table.meter
     if meter is not None and not set(features) <= set(meter.feature_names):
         meter = None  # a network that reads other columns than the meter's carries no meter
-    if meter != model.meter:
+    alike = meter is not None and model.meter is not None and model.meter.agrees(meter, features)
+    if meter != model.meter and not alike:  # the new model carries the kept one's meter
         if model.meter is None:
             said = f"it carries no meter, and {table.name} was metered: train without --input-of"
         else:
@@ -114,7 +115,7 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
     if table.rules is not None and model.table is not None:
         mine, theirs = table.rules.only(features).columns, model.table.columns
         for name in mine.keys() & theirs.keys():
-            if _meaning(mine[name]) != _meaning(theirs[name]):
+            if not read_alike(mine[name], theirs[name]):
                 raise UsageError(
                     f"{who}: column {name} of {table.name} is read differently: expected "
                     f"{theirs[name].to_dict()}, got {mine[name].to_dict()}"[:500]
@@ -123,6 +124,13 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
     return model.input
 
 
-def _meaning(rule: ColumnRule) -> tuple[object, ...]:
-    """The parts of a rule that determine the integer of a cell that is not blank."""
-    return rule.kind, rule.unit, rule.scale, rule.negative, rule.values
+def read_alike(one: ColumnRule, other: ColumnRule, *, values: bool = True) -> bool:
+    """Whether two rules give the same integer for a cell that is not blank.
+
+    Args:
+        one: a rule.
+        other: another rule.
+        values: whether the texts of a category count as well.
+    """
+    parts = ("kind", "unit", "scale", "negative", *(("values",) if values else ()))
+    return all(getattr(one, part) == getattr(other, part) for part in parts)

@@ -94,6 +94,32 @@ def further_figures(
     return found
 
 
+def study_figures(
+    model: Path | None, given: Mapping[str, OptionValue], beside: Mapping[str, object]
+) -> dict[str, Mapping[str, Any]]:
+    """Figures by plug-in of the studies that the typed options ask for; empty without any.
+
+    Args:
+        model: a run or a model file, or None.
+        given: the typed options of plug-ins.
+        beside: further arguments by name, which a study has no use for; None where not given.
+
+    Raises:
+        UsageError: a study is asked for beside what it has no use for.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, one in evaluations().items():
+        if not given.get(one.study_option):
+            continue
+        own = {o.name: given[o.name] for o in one.options if o.name in given}
+        others = [*(n for n, value in beside.items() if value is not None),
+                  *(f"--{n}" for n in given if n not in own)]  # fmt: skip
+        if others:
+            raise UsageError(f"--{one.study_option}: expected without {', '.join(others)}")
+        found[name] = one.study(parse_options(one.options, own, name), model)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledFlows:
     """A network and labelled flows for it.

@@ -207,6 +207,26 @@ def test_another_meter_and_another_unit_are_refused(models):
         kept_input(replace(table, catalogue=steps), model)
 
 
+def test_a_meter_of_further_features_is_kept(models):
+    """Another layout of the same data set has more columns, of the same meter."""
+    larger = standard_spec(packets=4)
+    names = [name for name in larger.feature_names if larger.units[name] == "byte"][:3]
+    smaller = larger.only(names)
+    table = flows(1, 1)
+    table = replace(
+        table,
+        features=dict(zip(names, table.features.values(), strict=True)),
+        catalogue=tuple(
+            replace(f, name=n, unit="byte") for f, n in zip(table.catalogue, names, strict=True)
+        ),
+    )
+    experiment = Experiment(replace(table, meter=smaller), QUICK, with_baselines=False)
+    kept = train(experiment).model
+    assert kept.meter == smaller != larger
+    again = replace(experiment, table=replace(table, meter=larger), keeps=kept)
+    assert train(again).model.meter == smaller
+
+
 def test_networks_of_a_run_keep_those_of_their_names(tmp_path, models):
     (tmp_path / "models").mkdir()
     for name in ("else", "other"):
